@@ -85,29 +85,18 @@ def split_asked(more: dict[str, Any]) -> dict[str, Any]:
     return {"tools": more.pop("tools", ()), "options": more.pop("ask", None)}
 
 
-def _talk(make: Any, ask: Talk, simulator: Simulator, model: str, *, stream: bool, **more: Any) -> Outcome:
-    conversation, asked = more.pop("conversation"), split_asked(more)
-    base_url = simulator.base_url(model.partition(":")[0])
-    options = {"base_url": base_url, "key": "test-key", "retry": ONCE, "timeouts": IMPATIENT, **more}
-    return ask(lambda: make(model, **options), conversation, stream=stream, **asked)
+def _way(make: Any, ask: Talk, *, stream: bool) -> Talk:
+    def way(simulator: Simulator, model: str, conversation: Conversation = ASKED, **more: Any) -> Outcome:
+        asked, base_url = split_asked(more), simulator.base_url(model.partition(":")[0])
+        options = {"base_url": base_url, "key": "test-key", "retry": ONCE, "timeouts": IMPATIENT, **more}
+        return ask(lambda: make(model, **options), conversation, stream=stream, **asked)
+
+    way.__name__ = "stream" if stream else "whole"
+    return way
 
 
-def plain_whole(simulator: Simulator, model: str, conversation: Conversation = ASKED, **more: Any) -> Outcome:
-    return _talk(engine, ask_plain, simulator, model, stream=False, conversation=conversation, **more)
-
-
-def plain_stream(simulator: Simulator, model: str, conversation: Conversation = ASKED, **more: Any) -> Outcome:
-    return _talk(engine, ask_plain, simulator, model, stream=True, conversation=conversation, **more)
-
-
-def async_whole(simulator: Simulator, model: str, conversation: Conversation = ASKED, **more: Any) -> Outcome:
-    return _talk(async_engine, ask_on_loop, simulator, model, stream=False, conversation=conversation, **more)
-
-
-def async_stream(simulator: Simulator, model: str, conversation: Conversation = ASKED, **more: Any) -> Outcome:
-    return _talk(async_engine, ask_on_loop, simulator, model, stream=True, conversation=conversation, **more)
-
-
+plain_whole, plain_stream = [_way(engine, ask_plain, stream=stream) for stream in (False, True)]
+async_whole, async_stream = [_way(async_engine, ask_on_loop, stream=stream) for stream in (False, True)]
 WAYS: dict[str, Talk] = {
     "plain-whole": plain_whole,
     "plain-stream": plain_stream,

@@ -1,6 +1,9 @@
+"""Engines by name, and what is sent for a call."""
+
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +12,10 @@ import pytest
 
 from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.engines import (
+    AsyncHttpEngine,
     AsyncScriptedEngine,
+    Connection,
+    HttpEngine,
     ProviderFactory,
     ScriptedEngine,
     Secret,
@@ -20,8 +26,9 @@ from dragoman.engines import (
 )
 from dragoman.engines.factory import connection
 from dragoman.errors import AuthenticationError, ConfigurationError, InvalidBaseURLError
-from dragoman.providers import profile_of
+from dragoman.providers import ModelOptions, profile_of
 from dragoman.simulator import Simulator
+from dragoman.transport import AsyncioTransport, HttpRequest, Response, SocketTransport, Transport
 
 ASKED = Conversation().plus(Message.user("Hi"))
 
@@ -54,33 +61,24 @@ def test_names(name: str, provider: str, model: str) -> None:
     assert found.name == f"{provider}:{model}"
 
 
-def test_an_unknown_provider_names_the_nearest() -> None:
-    with pytest.raises(ConfigurationError, match="anthropic"):
-        engine("antropic:claude-sonnet-4-5", key="k")
-
-
-def test_the_key_is_found_in_the_usual_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_and_the_addresses_that_they_belong_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match="no key for anthropic.*ANTHROPIC_API_KEY"):
+        engine("anthropic:claude-sonnet-4-5")
+    assert connection("ollama:qwen3").key is None
     monkeypatch.setenv("GOOGLE_API_KEY", "second")
     assert connection("gemini:x").key == Secret("second")
     monkeypatch.setenv("GEMINI_API_KEY", "first")
     assert connection("gemini:x").key == Secret("first")
     assert connection("gemini:x", key="given").key == Secret("given")
     assert connection("gemini:x", key=Secret("given")).key == Secret("given")
-
-
-def test_a_key_from_the_environment_goes_to_its_own_provider_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
     with pytest.raises(ConfigurationError, match="no key for openai.*OPENAI_API_KEY"):
         connection("openai:gpt-4o", base_url="https://elsewhere.test/v1")
 
 
-def test_a_missing_key_says_where_it_is_looked_for() -> None:
-    with pytest.raises(ConfigurationError, match="no key for anthropic.*ANTHROPIC_API_KEY"):
-        engine("anthropic:claude-sonnet-4-5")
-    assert connection("ollama:qwen3").key is None
-
-
-def test_a_compatible_server_needs_its_address() -> None:
+def test_names_and_addresses_that_cannot_be_used() -> None:
+    with pytest.raises(ConfigurationError, match="anthropic"):
+        engine("antropic:claude-sonnet-4-5", key="k")
     with pytest.raises(ConfigurationError, match="no address of its own.*base_url"):
         engine("openai-compatible:m")
     with pytest.raises(InvalidBaseURLError):
@@ -101,13 +99,20 @@ def test_a_profile_can_be_changed_or_replaced() -> None:
 def test_what_an_engine_tells_without_sending_anything() -> None:
     with engine("anthropic:claude-sonnet-4-5", key="k") as claude:
         assert claude.name == "anthropic:claude-sonnet-4-5"
-        assert claude.features.supports_tools
         assert claude.features.supports_media_results
         assert "tool" in claude.features.supported_choices
         [tool] = claude.prepare_tools([ToolSpec("weather", "Look outside.")])
         assert tool["name"] == "weather"
         assert claude.losses(ASKED) == claude.losses(Conversation("Be brief.")) == ()
         assert repr(claude) == "<HttpEngine anthropic:claude-sonnet-4-5>"
+
+
+def test_features_mean_the_same_everywhere() -> None:
+    """Several calls in one reply are `parallel`, whether or not that can be switched off."""
+    parallel = {"openai:gpt-4o": True, "gemini:gemini-2.5-flash": True, "claude-local:": True, "local:": False}
+    found = {model: engine(model, key="k").features for model in parallel}
+    assert {model: each.supports_parallel_calls for model, each in found.items()} == parallel
+    assert all(each.supports_tools for each in found.values())
 
 
 @pytest.mark.parametrize("key", ["with space ", "line\nend", "schlüssel", "\x00"])
@@ -174,12 +179,73 @@ def test_installed_packages_offer_providers_by_entry_point(monkeypatch: pytest.M
         engine("macaw:polly")
 
 
-def test_headers_and_user_agent_are_sent() -> None:
-    with Simulator(["Hello."]) as simulator:
-        base_url = simulator.base_url("openai")
-        with engine("openai:gpt-4o", key="sk-1", base_url=base_url, headers={"x-team": "a"}) as gpt:
-            gpt.run_inference(ASKED)
-        headers = simulator.requests[0].headers
-    assert headers["authorization"] == "Bearer sk-1"
-    assert headers["x-team"] == "a"
+# --- what is sent for a call: address, headers and key ---
+
+
+class Keeper(Transport):
+    """Keeps the request that it is given, and sends nothing."""
+
+    async def open(self, request: HttpRequest) -> Response:
+        self.request = request
+        raise ConfigurationError("kept")
+
+    async def aclose(self) -> None:
+        pass
+
+
+def request_of(connection: Connection, options: ModelOptions | None = None, *, stream: bool = False) -> HttpRequest:
+    keeper = Keeper()
+    talker = HttpEngine(connection, keeper)
+    with pytest.raises(ConfigurationError, match="kept"):
+        list(talker.stream(ASKED, options=options)) if stream else talker.reply(ASKED, options=options)
+    return keeper.request
+
+
+def test_each_call_has_its_own_headers_and_address() -> None:
+    own = ModelOptions(max_tokens=9)
+    there = connection("anthropic:claude-sonnet-4-5", key="k", headers={"x-team": "a"}, options=own)
+    headers = request_of(there).headers
+    assert (headers["x-team"], headers["x-api-key"], headers["accept"]) == ("a", "k", "application/json")
     assert headers["user-agent"].startswith("dragoman/")
+    assert request_of(there, stream=True).headers["accept"] == "text/event-stream"
+    further = ModelOptions(max_tokens=9, extra_headers={"x-trace": "1", "X-Api-Key": "not this one"})
+    assert request_of(there, further).headers["x-trace"] == "1"
+    assert request_of(there, further).headers["x-api-key"] == "k"
+    assert "x-trace" not in request_of(there).headers
+    assert request_of(connection("openai:gpt-4o", key="k")).headers["authorization"] == "Bearer k"
+    there = connection("gemini:gemini-2.5-flash", key="k", base_url="https://proxy.test/g?team=a")
+    assert request_of(there).url == "https://proxy.test/g/v1beta/models/gemini-2.5-flash:generateContent?team=a"
+    assert request_of(there, stream=True).url.endswith(":streamGenerateContent?alt=sse&team=a")
+    assert request_of(there) == request_of(there)
+
+
+@pytest.mark.parametrize(
+    ("make", "transport", "fitting"),
+    [(HttpEngine, AsyncioTransport, "SocketTransport"), (AsyncHttpEngine, SocketTransport, "AsyncioTransport")],
+)
+def test_a_transport_of_the_other_colour_is_refused(make: Any, transport: Any, fitting: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"cannot use {transport.__name__}.*{fitting}"):
+        make(connection("openai:gpt-4o", key="k"), transport())
+
+
+def test_a_turn_leaves_nothing_to_the_collector() -> None:
+    """Values that refer to each other are only freed when the collector runs, which costs more than the turn."""
+    with (
+        Simulator(lambda request: "Hello") as simulator,
+        engine("openai:gpt-4o", base_url=f"{simulator.url}/v1", key="k") as model,
+    ):
+        for _ in range(3):
+            model.run_inference(ASKED)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(20):
+                model.run_inference(ASKED)
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            ours = [value for value in gc.garbage if type(value).__module__.startswith("dragoman.")]
+            assert [value for value in ours if "simulator" not in type(value).__module__] == []
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()

@@ -34,19 +34,17 @@ def test_replies_are_given_in_order_and_calls_are_kept() -> None:
     assert engine.calls[0].options == ModelOptions(temperature=0)
 
 
-def test_a_reply_may_depend_on_the_call() -> None:
+def test_a_stream_gives_events_and_the_message() -> None:
     def shout(call: ScriptedCall) -> str:
         return call.conversation.messages[-1].text.upper()
 
-    assert ScriptedEngine([shout]).run_inference(ASKED).text == "HI"
-
-
-def test_a_stream_gives_events_and_the_message() -> None:
-    with ScriptedEngine(["hello"], piece=2).stream(ASKED) as stream:
+    engine = ScriptedEngine(["hello", shout], piece=2)
+    with engine.stream(ASKED) as stream:
         texts = [event.text for event in stream if isinstance(event, TextDelta)]
         assert texts == ["he", "ll", "o"]
         assert stream.message.text == "hello"
         assert stream.reply.message.stop_reason is StopReason.END
+    assert engine.run_inference(ASKED).text == "HI"  # a reply may depend on the call
 
 
 def test_leaving_a_stream_early_leaves_an_interrupted_message() -> None:
@@ -59,6 +57,8 @@ def test_leaving_a_stream_early_leaves_an_interrupted_message() -> None:
 
 
 def test_errors_are_raised_and_told() -> None:
+    with pytest.raises(InvalidConversationError):  # which no provider would take
+        ScriptedEngine(["x"]).run_inference(ASKED.plus(Message.assistant(ToolCall("1", "f"))))
     busy = OverloadedError("Busy.")
     engine = ScriptedEngine([busy, busy])
     with pytest.raises(OverloadedError):
@@ -67,16 +67,8 @@ def test_errors_are_raised_and_told() -> None:
     with engine.stream(ASKED) as stream, pytest.raises(OverloadedError):
         seen.extend(stream)
     assert seen == [Failed("OverloadedError", "Busy.")]
-
-
-def test_an_exhausted_script_says_so() -> None:
-    with pytest.raises(ProviderError, match="no reply left for call number 1"):
-        ScriptedEngine([]).run_inference(ASKED)
-
-
-def test_a_history_that_no_provider_would_take_is_refused() -> None:
-    with pytest.raises(InvalidConversationError):
-        ScriptedEngine(["x"]).run_inference(ASKED.plus(Message.assistant(ToolCall("1", "f"))))
+    with pytest.raises(ProviderError, match="no reply left for call number 3"):
+        engine.run_inference(ASKED)
 
 
 def test_the_async_twin() -> None:

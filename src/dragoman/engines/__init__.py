@@ -1,7 +1,7 @@
 """Engines: a model's reply to a conversation, whatever stands behind it.
 
-base.py         Engine and AsyncEngine, what a call gives back, streams
-http.py         models behind HTTP      call.py   one call over HTTP: send, read, decode, retry
+base.py         Engine and AsyncEngine, streams
+call.py         one call, of any engine and over HTTP: send, read, decode, retry      http.py   models behind HTTP
 factory.py      engines by name, and third parties' providers
 keys.py         keys that do not print themselves, and which may go to which host
 scripted.py     a test double

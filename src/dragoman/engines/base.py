@@ -176,16 +176,13 @@ class AsyncEngine(BaseEngine):
 
 class _Simple(BaseEngine):
     def __init__(self, model: Any) -> None:
+        from inspect import signature  # few programs need it
+
         self._model: Any = model
         self.name = str(getattr(model, "name", "") or f"other:{type(model).__name__}")
-        from inspect import signature
-
         accepted = signature(model.run_inference).parameters
-        self._takes: frozenset[str] = frozenset(
-            ("tools", "options")
-            if any(each.kind is each.VAR_KEYWORD for each in accepted.values())
-            else [name for name in ("tools", "options") if name in accepted]
-        )
+        takes_all = any(each.kind is each.VAR_KEYWORD for each in accepted.values())
+        self._takes: list[str] = [name for name in ("tools", "options") if takes_all or name in accepted]
 
     def call(
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
@@ -228,18 +225,15 @@ def adopt(model: object, kind: type[Engine] | type[AsyncEngine]) -> Engine | Asy
 
     run = getattr(model, "run_inference", None)
     if not callable(run):
-        message = f"A model is given by its name, or as an engine, not as {_shown(model)}."
+        shown = "None" if model is None else f"{type(model).__name__} {str(model)[:60]!r}"
+        message = f"A model is given by its name, or as an engine, not as {shown}."
         raise ConfigurationError(message, hint='Say for instance "anthropic:claude-sonnet-4-5" or "local:".')
-    if kind is Engine:
-        if iscoroutinefunction(run):
-            message = f"run_inference of {type(model).__name__} is async; this client is not."
-            raise ConfigurationError(message, hint="Use AsyncChatClient, or make it a plain function.")
-        return _SimpleEngine(model)
-    return _AsyncSimpleEngine(model)
-
-
-def _shown(value: object) -> str:
-    return "None" if value is None else f"{type(value).__name__} {str(value)[:60]!r}"
+    if kind is AsyncEngine:
+        return _AsyncSimpleEngine(model)
+    if iscoroutinefunction(run):
+        message = f"run_inference of {type(model).__name__} is async; this client is not."
+        raise ConfigurationError(message, hint="Use AsyncChatClient, or make it a plain function.")
+    return _SimpleEngine(model)
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------

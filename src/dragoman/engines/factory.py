@@ -63,18 +63,15 @@ class ProviderFactory:
 
     def engine(self, model: str, **options: Unpack[EngineOptions]) -> Engine:
         """An engine for a plain program."""
-        raise _no_colour(type(self).__name__, model, "plain programs")
+        raise self._no_colour(model, "plain programs")
 
     def async_engine(self, model: str, **options: Unpack[EngineOptions]) -> AsyncEngine:
         """An engine for a program on an event loop."""
-        raise _no_colour(type(self).__name__, model, "async programs")
+        raise self._no_colour(model, "async programs")
 
-
-def _no_colour(provider: str, model: str, programs: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"{provider} offers no engine for {programs} (model {model!r}).",
-        hint="Use the other colour, or another provider.",
-    )
+    def _no_colour(self, model: str, programs: str) -> ConfigurationError:
+        message = f"{type(self).__name__} offers no engine for {programs} (model {model!r})."
+        return ConfigurationError(message, hint="Use the other colour, or another provider.")
 
 
 _registered: dict[str, ProviderFactory] = {}
@@ -90,11 +87,7 @@ def register_provider(name: str, factory: ProviderFactory, *, replace: bool = Fa
 
 def is_registered(name: str) -> bool:
     """Whether engines of this name come from a factory: a third party's, or that of a program on this machine."""
-    return (
-        name in _registered
-        or name in PROGRAMS
-        or (name not in PROVIDERS and name not in ALIASES and _from_entry_point(name) is not None)
-    )
+    return name in PROGRAMS or _factory_named(name) is not None
 
 
 def engine(model: str, *, transport: Transport | None = None, **options: Unpack[EngineOptions]) -> Engine:
@@ -149,32 +142,21 @@ def how_to_call(options: EngineOptions) -> dict[str, Any]:
 
 
 def _factory_of(model: str) -> tuple[ProviderFactory | None, str]:
-    """The third party's factory for this name, and the model; None for a name that the catalogue knows."""
+    """The factory for this name, and the model; None for a name that the catalogue knows."""
     parts = divided(model)
-    if parts is None:
-        return None, model
-    name, bare = parts
-    if name in _registered:
-        return _registered[name], bare
-    if name.lower() in PROGRAMS:
-        return _program(name.lower()), bare
-    return (None if name in PROVIDERS or name in ALIASES else _from_entry_point(name)), bare
+    return (None, model) if parts is None else (_factory_named(parts[0]), parts[1])
+
+
+def _factory_named(name: str) -> ProviderFactory | None:
+    if name not in _registered and name.lower() in _PROGRAM_FACTORIES:  # its package is loaded now
+        return cast("ProviderFactory", import_module(_PROGRAM_FACTORIES[name.lower()], __package__).FACTORY)
+    if name not in _registered and name not in PROVIDERS and name not in ALIASES:
+        from importlib.metadata import entry_points
+
+        for point in entry_points(group=ENTRY_POINTS, name=name):
+            offered = cast("ProviderFactory | Callable[[], ProviderFactory]", point.load())
+            _registered[name] = offered if isinstance(offered, ProviderFactory) else offered()
+    return _registered.get(name)
 
 
 _PROGRAM_FACTORIES = {"claude-local": ".claude_cli.engine", "local": ".local.factory"}
-
-
-def _program(name: str) -> ProviderFactory:
-    """The factory of a program on this machine; its package is loaded now if it was not before."""
-    return cast("ProviderFactory", import_module(_PROGRAM_FACTORIES[name], __package__).FACTORY)
-
-
-def _from_entry_point(name: str) -> ProviderFactory | None:
-    from importlib.metadata import entry_points
-
-    for point in entry_points(group=ENTRY_POINTS, name=name):
-        offered = cast("ProviderFactory | Callable[[], ProviderFactory]", point.load())
-        factory = offered if isinstance(offered, ProviderFactory) else offered()
-        _registered[name] = factory
-        return factory
-    return None

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
 import msgspec
-from msgspec import Struct
 
 from dragoman._chance import chance
 from dragoman._stepping import step
@@ -25,13 +24,13 @@ from dragoman.transport import HttpRequest, RetryPolicy, Timeouts, Transport, jo
 
 from .base import AsyncEngine, BaseEngine, Engine, lossy
 from .call import ModelCall, Prepared
-from .keys import Secret
+from .keys import Confidential, Secret
 
 _AGENT: Final = f"dragoman/{__version__} python/{'.'.join(map(str, sys.version_info[:3]))}"
 _LOGGER: Final = logging.getLogger("dragoman.engines")
 
 
-class Connection(Struct, frozen=True, kw_only=True):
+class Connection(Confidential, frozen=True, kw_only=True):
     """A model, where it is, and how it is to be called."""
 
     provider: Provider
@@ -69,12 +68,6 @@ class Connection(Struct, frozen=True, kw_only=True):
             hint = "Copy it again, without quotes, spaces or line ends."
             raise AuthenticationError(message, hint=hint, provider=self.provider.name)
         return {name: f"Bearer {self.key.reveal()}" if name == "authorization" else self.key.reveal()}
-
-    def __rich_repr__(self) -> list[tuple[str, object]]:
-        return [("name", self.name)]  # headers may hold keys
-
-    def __repr__(self) -> str:
-        return f"Connection({self.name})"
 
 
 class _Http(BaseEngine):

@@ -12,6 +12,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NoReturn, Self
 
+from msgspec import Struct
+
 from dragoman.errors import ConfigurationError, MissingKeyError, ProviderError
 from dragoman.providers import PROVIDERS, Provider
 from dragoman.transport import host_of, is_loopback, keys_in, port_of
@@ -75,6 +77,16 @@ class Secret:
 
     def __getstate__(self) -> NoReturn:  # what serializers other than pickle ask for
         return self.__reduce__()
+
+
+class Confidential(Struct, frozen=True, kw_only=True):
+    """A value whose fields are not shown: one of them is, or may hold, a key."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(…)"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return []  # rich would print every field
 
 
 def hosts_of(provider: Provider) -> frozenset[str] | None:

@@ -34,8 +34,13 @@ from .options import (
     ResponseFormat as ResponseFormat,
 )
 from .preflight import check as check
-from .profile import Profile as Profile, ProfileRow as ProfileRow, ToolLimits as ToolLimits
-from .programs import PROFILES as PROFILES, profile_with as profile_with
+from .profile import (
+    Profile as Profile,
+    ProfileRow as ProfileRow,
+    ToolLimits as ToolLimits,
+    profile_with as profile_with,
+)
+from .programs import PROFILES as PROFILES
 from .requests import (
     ToolNames as ToolNames,
     description_with_examples as description_with_examples,

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.conversation import MediaKind
+from dragoman.errors import ConfigurationError
 
 StructuredStyle: TypeAlias = Literal["native", "tool", "prompt"]
 """How a reply of a given schema is had: the provider's own feature, a forced tool call, or by asking nicely."""
@@ -94,6 +95,17 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def with_changes(self, **changes: Any) -> Profile:
         """This profile with some fields changed."""
         return msgspec.structs.replace(self, **changes)
+
+
+def profile_with(known: Profile, given: Profile | Mapping[str, Any]) -> Profile:
+    """A whole profile that is given, or the known one with some fields changed."""
+    if isinstance(given, Profile):
+        return given
+    unknown = [name for name in given if name not in Profile.__struct_fields__]
+    if unknown:
+        message = f"A profile has no field {unknown[0]!r}."
+        raise ConfigurationError(message, hint=f"Its fields are: {', '.join(Profile.__struct_fields__)}.")
+    return msgspec.structs.replace(known, **given) if given else known
 
 
 class ProfileRow(Struct, frozen=True, kw_only=True):

@@ -6,11 +6,7 @@ Owns: their profiles. A program is spoken to in its own way (see dragoman.engine
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
-
-import msgspec
-
-from dragoman.errors import ConfigurationError
+from typing import Final
 
 from .anthropic.profiles import BASE
 from .profile import Profile, ToolLimits, words
@@ -42,6 +38,7 @@ _LOCAL: Final = Profile(
     media=words(),
     media_urls=words(),
     tool_limits=ToolLimits(name_pattern=r"[\s\S]{1,200}", max_name_length=200),
+    parallel_tool_calls=False,
     strict_tools=True,
     reasoning_replayed=False,
     unsupported=words("user"),
@@ -51,14 +48,3 @@ _LOCAL: Final = Profile(
 
 PROFILES: Final[Mapping[str, Profile]] = {profile.provider: profile for profile in (_CLAUDE, _LOCAL)}
 """By the name that stands before the model in `provider:model`."""
-
-
-def profile_with(known: Profile, given: Profile | Mapping[str, Any]) -> Profile:
-    """A whole profile that is given, or the known one with some fields changed."""
-    if isinstance(given, Profile):
-        return given
-    unknown = [name for name in given if name not in Profile.__struct_fields__]
-    if unknown:
-        message = f"A profile has no field {unknown[0]!r}."
-        raise ConfigurationError(message, hint=f"Its fields are: {', '.join(Profile.__struct_fields__)}.")
-    return msgspec.structs.replace(known, **given) if given else known

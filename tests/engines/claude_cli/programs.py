@@ -11,9 +11,11 @@ import pytest
 
 from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.engines import AsyncClaudeEngine, ClaudeEngine, ClaudeSettings
+from dragoman.simulator import Simulator
+from dragoman.tools import tool
 from dragoman.transport import Timeouts
 from tests.engines.claude_cli.stages import install_stand_in
-from tests.engines.talking import Outcome, ask_on_loop, ask_plain, split_asked
+from tests.engines.talking import ONCE, Outcome, ask_on_loop, ask_plain, split_asked
 
 ASKED = Conversation("Be brief.").plus(Message.user("Hello"))
 WEATHER = ToolSpec("weather", "What the weather is like.")
@@ -36,20 +38,24 @@ def system(**more: Any) -> Json:
 
 HEARS_OPENING: Json = {"await": '"initialize"'}
 HEARS_USER: Json = {"await": '"type":"user"'}
-GREETS: Json = {
-    "say": {
-        "type": "control_response",
-        "response": {"subtype": "success", "request_id": "dragoman-1", "response": {}},
-    }
-}
-BEGINS = said(
-    {
-        "type": "message_start",
-        "message": {"id": "m1", "type": "message", "role": "assistant", "model": "m", "content": []},
-    }
-)
+_GREETING = {"subtype": "success", "request_id": "dragoman-1", "response": {}}
+GREETS: Json = {"say": {"type": "control_response", "response": _GREETING}}
+
+
+def begins(id: str = "m1") -> Json:
+    message = {"id": id, "type": "message", "role": "assistant", "model": "m", "content": []}
+    return said({"type": "message_start", "message": message})
+
+
+BEGINS = begins()
 OPENS_TEXT = said({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
-SPEAKS = said({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi."}})
+
+
+def speaks(text: str) -> Json:
+    return said({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}})
+
+
+SPEAKS = speaks("Hi.")
 CLOSES = said({"type": "content_block_stop", "index": 0})
 STOPS = said(
     {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"input_tokens": 3, "output_tokens": 1}}
@@ -122,12 +128,24 @@ class Programs:
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
 
-@pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
-    (tmp_path / "home").mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    return Programs(tmp_path)
+@tool
+def weather(city: str) -> str:
+    """What the weather is like."""
+    return f"rain in {city}"
+
+
+def behind(simulator: Simulator, programs: Programs, **more: Any) -> dict[str, Any]:
+    """What an engine is given whose program asks the simulator; settings are among `more`."""
+    options = {name: more.pop(name) for name in ("strict",) if name in more}
+    base_url = simulator.base_url("anthropic")
+    return {
+        "settings": programs.acting(**more),
+        "key": "test-key",
+        "base_url": base_url,
+        "retry": ONCE,
+        "timeouts": CALM,
+        **options,
+    }
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------

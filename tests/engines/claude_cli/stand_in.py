@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,7 +33,7 @@ class Program:
 
     def __init__(self, arguments: list[str]) -> None:
         self.arguments = arguments
-        self.session = str(uuid.uuid4())
+        self.session = "session"
         self.inbox: queue.Queue[Json | None] = queue.Queue()
         self.answers: dict[str, Json] = {}
         self.queued: list[Any] = []
@@ -45,7 +44,6 @@ class Program:
         self.asking = False
         self.requests = 0
         self.cost = 0.0
-        self.word: str | None = None
 
     def option(self, name: str) -> str:
         return self.arguments[self.arguments.index(name) + 1]
@@ -68,10 +66,6 @@ class Program:
             self.answers[message["response"]["request_id"]] = message["response"]
             return None
         return message
-
-    def confirm(self, message: Json, response: Json) -> None:
-        answer = {"subtype": "success", "request_id": message["request_id"], "response": response}
-        say({"type": "control_response", "response": answer})
 
     def look(self) -> None:
         """Whether anything came in while we were busy."""
@@ -132,29 +126,23 @@ class Program:
             self.mcp("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}})
             self.mcp("notifications/initialized", notice=True)
             self.tools = self.mcp("tools/list")["response"]["mcp_response"]["result"]["tools"]
-        self.confirm(message, {"commands": []})
+        answer = {"subtype": "success", "request_id": message["request_id"], "response": {"commands": []}}
+        say({"type": "control_response", "response": answer})
 
     # --- a turn ---
 
     def turn(self, content: Any) -> None:
         self.history.append({"role": "user", "content": content})
         names = [self.name_of(tool) for tool in self.tools] + (["StructuredOutput"] if self.schema else [])
-        say(
-            {
-                "type": "system",
-                "subtype": "init",
-                "session_id": self.session,
-                "tools": names,
-                "claude_code_version": "2.1.197",
-            }
-        )
+        about = {"session_id": self.session, "tools": names, "claude_code_version": "2.1.197"}
+        say({"type": "system", "subtype": "init", **about})
         try:
             while True:
                 blocks = self.one_reply()
                 calls = [block for block in blocks if block["type"] == "tool_use"]
                 if not calls:
                     text = "".join(block.get("text", "") for block in blocks)
-                    say(self.result("success", result=text))
+                    say(self.result(result=text))
                     return
                 given = next((call for call in calls if call["name"] == "StructuredOutput"), None)
                 results = [self.carry_out(call) for call in calls]
@@ -164,40 +152,38 @@ class Program:
                 self.history.append({"role": "user", "content": results})
                 say({"type": "user", "message": self.history[-1], "parent_tool_use_id": None})
                 if given is not None:
-                    say(self.result("success", result="", structured_output=given["input"]))
+                    say(self.result(result="", structured_output=given["input"]))
                     return
         except Refused as refused:
             self.history.pop()
-            made_up = {"id": str(uuid.uuid4()), "model": "<synthetic>", "role": "assistant", "type": "message"}
+            made_up = {"id": "made up", "model": "<synthetic>", "role": "assistant", "type": "message"}
             made_up |= {"content": [{"type": "text", "text": refused.text}], "stop_reason": "stop_sequence"}
             say({"type": "assistant", "message": made_up, "parent_tool_use_id": None, "error": refused.word})
-            say(self.result("success", is_error=True, result=refused.text, api_error_status=refused.status))
+            say(self.result(is_error=True, result=refused.text, api_error_status=refused.status))
 
     def carry_out(self, call: Json) -> Json:
         known = {self.name_of(tool): tool["name"] for tool in self.tools}
-        result: Json = {"type": "tool_result", "tool_use_id": call["id"]}
         if call["name"] == "StructuredOutput":
-            return {**result, "content": [{"type": "text", "text": "provided"}]}
-        if call["name"] not in known:
+            answer: Json = {"content": [{"type": "text", "text": "provided"}]}
+        elif call["name"] not in known:
             text = f"No such tool available: {call['name']}"
-            return {**result, "content": [{"type": "text", "text": text}], "is_error": True}
-        parameters = {
-            "name": known[call["name"]],
-            "arguments": call["input"],
-            "_meta": {"claudecode/toolUseId": call["id"]},
-        }
-        answer = self.mcp("tools/call", parameters)["response"]["mcp_response"]["result"]
+            answer = {"content": [{"type": "text", "text": text}], "isError": True}
+        else:
+            meta = {"claudecode/toolUseId": call["id"]}
+            parameters = {"name": known[call["name"]], "arguments": call["input"], "_meta": meta}
+            answer = self.mcp("tools/call", parameters)["response"]["mcp_response"]["result"]
         content = [part for part in answer["content"] if part["type"] == "text"]
-        return {**result, "content": content, "is_error": bool(answer.get("isError"))}
+        failed = bool(answer.get("isError"))
+        return {"type": "tool_result", "tool_use_id": call["id"], "content": content, "is_error": failed}
 
     @staticmethod
     def name_of(tool: Json) -> str:
         return f"mcp__{SERVER}__{tool['name']}"
 
-    def result(self, subtype: str, *, is_error: bool = False, **more: Any) -> Json:
+    def result(self, *, is_error: bool = False, **more: Any) -> Json:
         self.cost += 0.001
-        common = {"session_id": self.session, "total_cost_usd": self.cost, "uuid": str(uuid.uuid4()), "num_turns": 1}
-        return {"type": "result", "subtype": subtype, "is_error": is_error, **common, **more}
+        common = {"session_id": self.session, "total_cost_usd": self.cost, "num_turns": 1}
+        return {"type": "result", "subtype": "success", "is_error": is_error, **common, **more}
 
     # --- the model ---
 
@@ -208,8 +194,7 @@ class Program:
         ]
         if self.schema:
             tools.append({"name": "StructuredOutput", "description": "The answer.", "input_schema": self.schema})
-        said = [{"role": each["role"], "content": each["content"]} for each in self.history]
-        body: Json = {"model": self.option("--model"), "max_tokens": 1000, "stream": True, "messages": said}
+        body: Json = {"model": self.option("--model"), "max_tokens": 1000, "stream": True, "messages": self.history}
         body |= {"tools": tools} if tools else {}
         body |= {"system": self.system} if self.system else {}
         blocks: list[Json] = []
@@ -226,12 +211,8 @@ class Program:
                 case "content_block_delta":
                     delta = event["delta"]
                     blocks[-1]["pieces"] += delta.get("text", "") + delta.get("partial_json", "")
-                    if blocks[-1]["type"] == "text":
-                        blocks[-1]["text"] = blocks[-1]["pieces"]
                 case "content_block_stop":
                     self.end_block(blocks[-1], id)
-        for block in blocks:
-            block.pop("pieces", None)
         return blocks
 
     def end_block(self, block: Json, id: str) -> None:
@@ -283,37 +264,21 @@ def events_of(body: Json) -> Any:
 def play(steps: list[Json]) -> None:
     """Do what the script says, whatever our side says."""
     for step in steps:
-        (what, value), *_ = step.items()
+        ((what, value),) = step.items()
         match what:
             case "say":
                 say(value)
             case "raw":
                 sys.stdout.write(value)
                 sys.stdout.flush()
-            case "long":  # a line of so many bytes
-                event = {
-                    "type": "content_block_delta",
-                    "index": 0,
-                    "delta": {"type": "text_delta", "text": "x" * value},
-                }
-                say({"type": "stream_event", "event": event})
             case "stderr":
                 sys.stderr.write(value)
                 sys.stderr.flush()
-            case "flood":  # so many bytes of complaints
-                sys.stderr.write("y" * 99 + "\n") if value < 100 else sys.stderr.write(
-                    ("y" * 99 + "\n") * (value // 100)
-                )
-                sys.stderr.flush()
             case "await":
                 wait_for(value)
-            case "spawn":  # a child that holds our pipes open
-                subprocess.Popen(["/bin/sleep", str(value)])
-            case "spawn_note":
+            case "spawn":  # a child that holds our pipes open; its number stands in this file
                 child = subprocess.Popen(["/bin/sleep", "600"])
                 Path(value).write_text(str(child.pid))
-            case "note":
-                Path(value).write_text(str(os.getpid()))
             case "sleep":
                 time.sleep(value)
             case "exit":

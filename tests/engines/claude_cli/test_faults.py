@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,24 +45,15 @@ from tests.engines.claude_cli.programs import (
     Programs,
     every_way,
     is_alive,
-    programs,
     request,
+    speaks,
     system,
 )
-from tests.processes import children
-
-__all__ = ["programs"]
 
 Way = Callable[..., Any]
 
 
-@pytest.fixture(autouse=True)
-def _leaves_nothing() -> Iterator[None]:
-    before = children()
-    yield
-    assert children() <= before, "the program, or what is left of it, is still there"
-
-
+FLOOD = {"stderr": ("y" * 99 + "\n") * 10_000}
 NOISE = [
     {"raw": "not json\n\n[1, 2]\n{}\nnull\n\x00\x01\n"},
     {"raw": '{"type": 7}\n{"type": "assistant"}\n{"type": "user", "message": 3}\n{"type":"stream_event"}\n'},
@@ -78,14 +69,14 @@ NOT_STREAMED = [
 ANSWERS = {
     "plainly": (REPLY, "Hi."),
     "in a line of megabytes": (
-        [*START, BEGINS, OPENS_TEXT, {"long": 5_000_000}, CLOSES, STOPS, ENDS, RESULT],
+        [*START, BEGINS, OPENS_TEXT, speaks("x" * 5_000_000), CLOSES, STOPS, ENDS, RESULT],
         "x" * 5_000_000,
     ),
     "between garbage and unknown messages": (
         [*START, *NOISE, *MESSAGE[:3], *NOISE, *MESSAGE[3:], *NOISE, RESULT],
         "Hi.",
     ),
-    "while it complains": ([{"flood": 1_000_000}, *START, {"flood": 1_000_000}, *MESSAGE, RESULT], "Hi."),
+    "while it complains": ([FLOOD, *START, FLOOD, *MESSAGE, RESULT], "Hi."),
     # After a broken stream the program asks for the whole reply, and tells it block by block.
     "not streamed": ([*START, BEGINS, *NOT_STREAMED, RESULT], "Recovered. Really."),
 }
@@ -131,18 +122,12 @@ def test_it_cannot_answer(
 
 
 @every_way
-@pytest.mark.parametrize(
-    "settings", [ClaudeSettings(find_program=lambda _: None), ClaudeSettings(program="/no/claude")]
-)
-def test_absent(way: Way, settings: ClaudeSettings) -> None:
-    error = way(settings).error
-    assert isinstance(error, ConfigurationError)
-    assert "npm install -g @anthropic-ai/claude-code" in error.hint
-    assert "PATH" in error.hint
-
-
-@every_way
-def test_not_a_program(way: Way, tmp_path: Path) -> None:
+def test_it_is_not_there_or_no_program(way: Way, tmp_path: Path) -> None:
+    for settings in (ClaudeSettings(find_program=lambda _: None), ClaudeSettings(program="/no/claude")):
+        error = way(settings).error
+        assert isinstance(error, ConfigurationError)
+        assert "npm install -g @anthropic-ai/claude-code" in error.hint
+        assert "PATH" in error.hint
     file = tmp_path / "claude"
     file.write_bytes(b"\x7fELF nothing")
     file.chmod(0o755)
@@ -160,21 +145,20 @@ def test_dies_in_the_middle(way: Way, programs: Programs) -> None:
         assert isinstance(outcome.events[-1], Failed)
 
 
-@every_way
-@pytest.mark.parametrize("steps", HANGS.values(), ids=HANGS.keys())
-def test_hangs(way: Way, steps: list[Any], programs: Programs) -> None:
-    start = 0.4 if steps == [LINGERS] else 20.0
-    outcome = way(programs.playing(steps, start_seconds=start), timeouts=QUICK)
-    assert isinstance(outcome.error, RequestTimeoutError)
-    assert outcome.error.code == ("start_timeout" if steps == [LINGERS] else "read_timeout")
+TALKS = [*START, BEGINS, OPENS_TEXT] + [SPEAKS, {"sleep": 0.05}] * 200
+LIMITS = {name: (steps, QUICK, "read_timeout") for name, steps in HANGS.items()} | {
+    "before a word": (HANGS["before a word"], QUICK, "start_timeout"),
+    "never": (TALKS, Timeouts(read=10.0, total=1.5), "total_timeout"),
+}
 
 
 @every_way
-def test_talks_for_ever(way: Way, programs: Programs) -> None:
-    steps = [*START, BEGINS, OPENS_TEXT] + [SPEAKS, {"sleep": 0.05}] * 200
-    outcome = way(programs.playing(steps), timeouts=Timeouts(read=10.0, total=1.5))
+@pytest.mark.parametrize(("steps", "timeouts", "code"), LIMITS.values(), ids=LIMITS.keys())
+def test_it_hangs(way: Way, steps: list[Any], timeouts: Timeouts, code: str, programs: Programs) -> None:
+    start = 0.4 if code == "start_timeout" else 20.0
+    outcome = way(programs.playing(steps, start_seconds=start), timeouts=timeouts)
     assert isinstance(outcome.error, RequestTimeoutError)
-    assert outcome.error.code == "total_timeout"
+    assert outcome.error.code == code
 
 
 @every_way
@@ -186,47 +170,32 @@ def test_a_prompt_of_megabytes(way: Way, programs: Programs) -> None:
 
 
 @every_way
-def test_unknown_requests_get_an_error(way: Way, programs: Programs) -> None:
-    asks = [
-        request("q1", subtype="make_coffee"),
-        {"await": "q1"},
-        request("q2", subtype="mcp_message", server_name="dragoman", message={"id": 1, "method": "prompts/list"}),
-        {"await": "q2"},
-        request("q3", subtype="mcp_message"),
-        {"await": "q3"},
-    ]
-    assert way(programs.playing([*START, *asks, *MESSAGE, RESULT])).reply.message.text == "Hi."
-    answers = {
-        each["response"]["request_id"]: each["response"]
-        for each in programs.heard
-        if each["type"] == "control_response"
-    }
-    assert answers["q1"]["subtype"] == "error"
-    assert "make_coffee" in answers["q1"]["error"]
-    assert answers["q2"]["response"]["mcp_response"]["error"]["code"] == -32601
-    assert answers["q3"]["subtype"] == "error"
+def test_its_requests_are_answered_also_before_the_greeting(way: Way, programs: Programs) -> None:
+    def asks(id: str, **fields: Any) -> list[Any]:
+        return [request(id, **fields), {"await": id}]
 
+    def mcp(id: int, method: str, **parameters: Any) -> dict[str, Any]:
+        message = {"jsonrpc": "2.0", "id": id, "method": method, "params": parameters}
+        return {"subtype": "mcp_message", "server_name": "dragoman", "message": message}
 
-@every_way
-def test_mcp_is_served_before_the_greeting(way: Way, programs: Programs) -> None:
-    hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
-    tools = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     steps = [
         HEARS_OPENING,
-        request("q1", subtype="mcp_message", server_name="dragoman", message=hello),
-        {"await": "q1"},
-        request("q2", subtype="mcp_message", server_name="dragoman", message=tools),
-        {"await": "q2"},
-        GREETS,
-        *REPLY[3:],
+        *asks("q1", **mcp(0, "initialize", protocolVersion="2025-11-25")),
+        *asks("q2", **mcp(1, "tools/list")),
+        *[GREETS, system()],
+        *asks("q3", subtype="make_coffee"),
+        *asks("q4", **mcp(2, "prompts/list")),
+        *asks("q5", subtype="mcp_message"),
+        *[*MESSAGE, RESULT],
     ]
     assert way(programs.playing(steps), tools=[WEATHER]).reply.message.text == "Hi."
-    heard = {
-        each["response"]["request_id"]: each["response"]["response"] for each in programs.heard if "response" in each
-    }
-    assert heard["q1"]["mcp_response"]["result"]["protocolVersion"] == "2025-11-25"
-    (tool,) = heard["q2"]["mcp_response"]["result"]["tools"]
-    assert tool["name"] == "weather"
+    heard = {each["response"]["request_id"]: each["response"] for each in programs.heard if "response" in each}
+    answers = [heard[id]["response"]["mcp_response"] for id in ("q1", "q2", "q4")]
+    assert answers[0]["result"]["protocolVersion"] == "2025-11-25"
+    assert [tool["name"] for tool in answers[1]["result"]["tools"]] == ["weather"]
+    assert answers[2]["error"]["code"] == -32601
+    assert (heard["q3"]["subtype"], heard["q5"]["subtype"]) == ("error", "error")
+    assert "make_coffee" in heard["q3"]["error"]
 
 
 FAILURES = {
@@ -259,19 +228,19 @@ def test_failed_results(way: Way, fields: Any, word: str | None, kind: type[Prov
         assert outcome.error.code == fields["subtype"]
 
 
-@every_way
-def test_a_child_that_holds_the_pipes(way: Way, programs: Programs) -> None:
-    began = time.monotonic()
-    outcome = way(programs.playing([*START, BEGINS, {"spawn": 600}, {"exit": 4}]), timeouts=CALM)
-    assert isinstance(outcome.error, ConnectionFailedError)
-    assert time.monotonic() - began < 25  # it was not waited for
+ENDS_OF_IT = {"well": [RESULT, LINGERS], "failed": [FAILS, LINGERS], "hung": [{"sleep": 600}], "dead": [{"exit": 4}]}
 
 
 @every_way
-@pytest.mark.parametrize("end", [[RESULT, LINGERS], [FAILS, LINGERS], [{"sleep": 600}]], ids=["well", "failed", "hung"])
-def test_what_it_started_ends_with_it(way: Way, end: list[Any], programs: Programs, tmp_path: Path) -> None:
-    note = tmp_path / "grandchild"
-    way(programs.playing([*START, {"spawn_note": str(note)}, *MESSAGE, *end]), timeouts=QUICK)
+@pytest.mark.parametrize("end", ENDS_OF_IT)
+def test_what_it_started_ends_with_it(way: Way, end: str, programs: Programs, tmp_path: Path) -> None:
+    """The child holds its pipes open."""
+    note, began = tmp_path / "grandchild", time.monotonic()
+    message = [BEGINS] if end == "dead" else MESSAGE
+    steps = [*START, {"spawn": str(note)}, *message, *ENDS_OF_IT[end]]
+    outcome = way(programs.playing(steps), timeouts=CALM if end == "dead" else QUICK)
+    assert end != "dead" or isinstance(outcome.error, ConnectionFailedError)
+    assert time.monotonic() - began < 25  # the child was not waited for
     pid = int(note.read_text())
     deadline = time.monotonic() + 10
     while is_alive(pid) and time.monotonic() < deadline:

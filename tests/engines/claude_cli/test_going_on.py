@@ -1,73 +1,55 @@
-"""Which program answers the next call: one that waits, or one that is told everything."""
+"""Which program answers the next call: one that waits, or one that is told everything; and what is left of a reply that
+nobody wants to the end.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+import threading
+import time
 from typing import Any
 
 import msgspec
 import pytest
 
-from dragoman.chat import ChatClient
-from dragoman.conversation import Conversation, Message, Text, Thinking, ToolCall, ToolResult, ToolSpec
+from dragoman._stop import Stop, stopping
+from dragoman.chat import AsyncChatClient, ChatClient
+from dragoman.conversation import (
+    Conversation,
+    Event,
+    Message,
+    Text,
+    TextDelta,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
 from dragoman.engines import AsyncClaudeEngine, ClaudeEngine
-from dragoman.errors import InvalidConversationError, LossyConversionError, ProviderError
-from dragoman.simulator import Reply, Request, Simulator
+from dragoman.errors import InvalidConversationError, LossyConversionError, ProviderError, StoppedError
+from dragoman.simulator import Reply, Simulator
 from dragoman.tools import tool
-from tests.engines.claude_cli.programs import CALM, Programs, programs
-from tests.engines.claude_cli.stages import as_the_program_names_them
-from tests.engines.talking import ONCE
+from tests.engines.claude_cli.programs import CALM, HANGS, REPLY, Programs, behind, weather
 from tests.processes import children
 
-__all__ = ["programs"]
+HELLO = Conversation().plus(Message.user("Hello"))
+SPEC = ToolSpec("weather")
 
 
-@tool
-def weather(city: str) -> str:
-    """What the weather is like."""
-    return f"rain in {city}"
-
-
-def answering(request: Request) -> Any:
-    """Looks at the weather if asked about it, and else counts."""
-    if request.tool_results:
-        return "It rains."
-    if "eather" in request.last_user_text.rpartition("</conversation>")[2]:
-        return Reply("I look.", ToolCall(f"c{request.number}", "weather", '{"city": "Lyon"}'))
-    return f"Answer {request.number}."
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    with Simulator(as_the_program_names_them(answering)) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _leaves_nothing() -> Iterator[None]:
-    before = children()
-    yield
-    assert children() <= before
-
-
-def engine(programs: Programs, simulator: Simulator, *, strict: bool = False, **settings: Any) -> ClaudeEngine:
-    return ClaudeEngine(
-        "m",
-        settings=programs.acting(**settings),
-        key="test-key",
-        base_url=simulator.base_url("anthropic"),
-        retry=ONCE,
-        timeouts=CALM,
-        strict=strict,
-    )
+def engine(programs: Programs, simulator: Simulator, **more: Any) -> ClaudeEngine:
+    return ClaudeEngine("m", **behind(simulator, programs, **more))
 
 
 def turns(simulator: Simulator) -> list[int]:
     """How many messages each request had: a program that knows the conversation sends all of it."""
     return [len(request.body["messages"]) for request in simulator.requests]  # type: ignore[arg-type]
+
+
+def result_of(conversation: Conversation, text: str) -> Message:
+    (call,) = conversation.pending_tool_calls
+    return Message.tool([ToolResult(call.id, call.name, (Text(text),))])
 
 
 def test_one_program_for_all_turns(programs: Programs, simulator: Simulator) -> None:
@@ -79,26 +61,20 @@ def test_one_program_for_all_turns(programs: Programs, simulator: Simulator) -> 
         assert children() - before == {pid}
         assert turns(simulator) == [1, 3, 5]
         assert simulator.requests[-1].system == "Be brief."
-
-
-def test_other_tools_need_another_program(programs: Programs, simulator: Simulator) -> None:
-    with engine(programs, simulator) as made, ChatClient(made, [weather]) as client:
-        client.chat("Hello")
-        client.set_tools([])
+        client.set_tools([])  # other tools need another program
         client.chat("Hello again")
         assert simulator.requests[-1].tools == ()
         assert "<conversation>" in simulator.requests[-1].last_user_text
-        assert '"Hello"' in simulator.requests[-1].last_user_text
+        assert '"And now?"' in simulator.requests[-1].last_user_text
+        costs = [msgspec.json.decode(message.native.fields.get("cost_usd", b"0")) for message in client.history
+                 if message.native is not None]  # fmt: skip
+        assert [round(cost, 6) for cost in costs] == [0, 0.001, 0.001, 0.001]  # of the turn, at its end
 
 
 def test_what_is_said_while_tools_run_is_heard(programs: Programs, simulator: Simulator) -> None:
-    asked = Conversation().plus(Message.user("Weather in Lyon?"))
-    spec = ToolSpec("weather")
     with engine(programs, simulator) as made:
-        first = asked.plus(made.reply(asked, tools=[spec]).message)
-        (call,) = first.pending_tool_calls
-        results = Message.tool([ToolResult(call.id, call.name, (Text("rain"),))])
-        made.reply(first.plus(results, Message.user("In French, please.")), tools=[spec])
+        first = made.run_inference(Conversation().plus(Message.user("Weather in Lyon?")), tools=[SPEC])
+        made.reply(first.plus(result_of(first, "rain"), Message.user("In French, please.")), tools=[SPEC])
         assert turns(simulator) == [1, 3]
         assert "In French, please." in simulator.requests[-1].raw.decode()
 
@@ -106,28 +82,27 @@ def test_what_is_said_while_tools_run_is_heard(programs: Programs, simulator: Si
 def test_what_would_not_be_heard_in_time_is_told_to_another_program(programs: Programs) -> None:
     """The program disposes itself of a tool that is not there, and is speaking already when we are asked again."""
     replies = [Reply(ToolCall("c1", "magic", "{}")), "I cannot.", "Oui."]
-    spec = ToolSpec("weather")
     with Simulator(replies) as simulator, engine(programs, simulator) as made:
-        conversation = made.run_inference(Conversation().plus(Message.user("Do magic.")), tools=[spec])
+        conversation = made.run_inference(Conversation().plus(Message.user("Do magic.")), tools=[SPEC])
         refused = Message.tool([ToolResult("c1", "magic", (Text("no such tool"),), is_error=True)])
-        said = conversation.plus(refused, Message.user("In French, please."))
-        made.reply(said, tools=[spec])
+        made.reply(conversation.plus(refused, Message.user("In French, please.")), tools=[SPEC])
         assert simulator.requests[-1].last_user_text.endswith("In French, please.")
 
 
-def test_an_empty_conversation_is_refused(programs: Programs, simulator: Simulator) -> None:
-    with engine(programs, simulator) as made, pytest.raises(InvalidConversationError):
-        made.reply(Conversation())
+def test_speaking_instead_of_approving(programs: Programs, simulator: Simulator) -> None:
+    @tool(name="weather", requires_approval=True)
+    def guarded(city: str) -> str:
+        """The weather."""
+        return city
 
-
-def test_keys_are_not_shown(programs: Programs) -> None:
-    settings = programs.playing([{"stderr": "bad key sk-very-secret-key\n"}, {"exit": 1}])
-    with ClaudeEngine("m", settings=settings, key="sk-very-secret-key") as made:
-        with pytest.raises(ProviderError) as caught:
-            made.reply(Conversation().plus(Message.user("Hello")))
-        assert "sk-very-secret-key" not in str(caught.value)
-        prepared = made.call(Conversation().plus(Message.user("Hello")), (), None, stream=False)._prepared
-        assert "sk-very-secret-key" not in repr(prepared)
+    with engine(programs, simulator) as made, ChatClient(made, [guarded]) as client:
+        client.chat("Weather in Lyon?")
+        assert client.pending
+        client.chat("Never mind.")
+        assert client.conversation.is_valid
+        (result,) = simulator.requests[-1].tool_results
+        assert result.is_error
+        assert "Never mind." in simulator.requests[-1].raw.decode()
 
 
 def test_a_branch_gets_a_program_of_its_own(programs: Programs, simulator: Simulator) -> None:
@@ -146,23 +121,30 @@ def test_only_so_many_wait(programs: Programs, simulator: Simulator) -> None:
         for number in range(4):
             made.reply(Conversation().plus(Message.user(f"Hello {number}")))
         assert len(children() - before) == 2
+        with pytest.raises(InvalidConversationError):
+            made.reply(Conversation())
+    assert made.reply(HELLO).message.text  # closed, it works, and ends its program at once
+
+
+def test_keys_are_not_shown(programs: Programs) -> None:
+    settings = programs.playing([{"stderr": "bad key sk-very-secret-key\n"}, {"exit": 1}])
+    with ClaudeEngine("m", settings=settings, key="sk-very-secret-key") as made:
+        with pytest.raises(ProviderError) as caught:
+            made.reply(HELLO)
+        assert "sk-very-secret-key" not in str(caught.value)
+        assert "sk-very-secret-key" not in repr(made.call(HELLO, (), None, stream=False)._prepared)
 
 
 @pytest.mark.parametrize("when", ["idle", "waiting"])
 def test_a_program_that_died_meanwhile_is_replaced(when: str, programs: Programs, simulator: Simulator) -> None:
-    spec = ToolSpec("weather")
     before = children()
-    conversation = Conversation().plus(Message.user("Weather?" if when == "waiting" else "Hello"))
     with engine(programs, simulator) as made:
-        conversation = made.run_inference(conversation, tools=[spec])
+        asked = Conversation().plus(Message.user("Weather?" if when == "waiting" else "Hello"))
+        conversation = made.run_inference(asked, tools=[SPEC])
         (pid,) = children() - before
         os.killpg(pid, signal.SIGKILL)
-        if when == "waiting":
-            (call,) = conversation.pending_tool_calls
-            conversation = conversation.plus(Message.tool([ToolResult(call.id, call.name, (Text("rain"),))]))
-        else:
-            conversation = conversation.plus(Message.user("Still there?"))
-        reply = made.reply(conversation, tools=[spec])
+        more = result_of(conversation, "rain") if when == "waiting" else Message.user("Still there?")
+        reply = made.reply(conversation.plus(more), tools=[SPEC])
         assert reply.message.text.startswith("Answer")
         told = simulator.requests[-1].last_user_text
         assert "<conversation>" in told
@@ -173,7 +155,7 @@ def test_a_program_that_died_meanwhile_is_replaced(when: str, programs: Programs
 
 def test_a_program_that_dies_as_it_is_spoken_to_is_replaced(programs: Programs, simulator: Simulator) -> None:
     with engine(programs, simulator) as made:
-        conversation = made.run_inference(Conversation().plus(Message.user("Hello")))
+        conversation = made.run_inference(HELLO)
         (live,) = made._pool._idle
         os.killpg(live.program.pid, signal.SIGKILL)
         os.waitid(os.P_PID, live.program.pid, os.WEXITED | os.WNOWAIT)
@@ -193,97 +175,146 @@ class _SeemsAlive:
         return getattr(self._program, name)
 
 
-# --- losses -----------------------------------------------------------------------------------------------------------
-
-ELSEWHERE = Conversation().plus(
-    Message.user("Weather?"),
-    Message.assistant(Thinking("hm", "openai"), ToolCall("c", "weather", "{}")),
-    Message.tool([ToolResult("c", "weather", (Text("rain"),))]),
-    Message.assistant("It rains."),
-    Message.user("And tomorrow?"),
-)
-
-
-def test_losses_are_told_before_and_after(programs: Programs, simulator: Simulator) -> None:
-    with engine(programs, simulator) as made:
-        losses = made.losses(ELSEWHERE)
-        assert [(loss.message, loss.block, loss.what) for loss in losses] == [
-            (1, 0, "thinking"),
-            (1, 1, "tool_call"),
-            (2, 0, "tool_result"),
-        ]
-        assert made.reply(ELSEWHERE).losses == losses
-
-
-def test_strict_refuses_them(programs: Programs, simulator: Simulator) -> None:
+def test_losses_are_told_before_and_after_or_refused(programs: Programs, simulator: Simulator) -> None:
+    elsewhere = Conversation().plus(
+        Message.user("Weather?"),
+        Message.assistant(Thinking("hm", "openai"), ToolCall("c", "weather", "{}")),
+        Message.tool([ToolResult("c", "weather", (Text("rain"),))]),
+        Message.assistant("It rains."),
+        Message.user("And tomorrow?"),
+    )
     with engine(programs, simulator, strict=True) as made:
         with pytest.raises(LossyConversionError):
-            made.reply(ELSEWHERE)
+            made.reply(elsewhere)
         assert not simulator.requests
-        # What the program itself was there to hear is no loss.
-        with ChatClient(made, [weather]) as client:
+        with ChatClient(made, [weather]) as client:  # what the program itself was there to hear is no loss
             client.chat("Weather in Lyon?")
             client.chat("Thanks.")
+    with engine(programs, simulator) as made:
+        losses = made.losses(elsewhere)
+        told = [(loss.message, loss.block, loss.what) for loss in losses]
+        assert told == [(1, 0, "thinking"), (1, 1, "tool_call"), (2, 0, "tool_result")]
+        assert made.reply(elsewhere).losses == losses
 
 
-# --- failures lose nothing --------------------------------------------------------------------------------------------
+def test_an_engine_outlives_an_event_loop_and_serves_many_at_once(programs: Programs, simulator: Simulator) -> None:
+    made = AsyncClaudeEngine("m", **behind(simulator, programs))
 
-
-def test_speaking_instead_of_approving(programs: Programs, simulator: Simulator) -> None:
-    @tool(name="weather", requires_approval=True)
-    def guarded(city: str) -> str:
-        """The weather."""
-        return city
-
-    with engine(programs, simulator) as made, ChatClient(made, [guarded]) as client:
-        client.chat("Weather in Lyon?")
-        assert client.pending
-        client.chat("Never mind.")
-        assert client.conversation.is_valid
-        (result,) = simulator.requests[-1].tool_results
-        assert result.is_error
-        assert "Never mind." in simulator.requests[-1].raw.decode()
-
-
-def test_an_engine_outlives_an_event_loop(programs: Programs, simulator: Simulator) -> None:
-    made = AsyncClaudeEngine(
-        "m", settings=programs.acting(), key="k", base_url=simulator.base_url("anthropic"), timeouts=CALM
-    )
-    asked = Conversation().plus(Message.user("Hello"))
-
-    async def first() -> Conversation:
-        return await made.run_inference(asked)
-
-    async def second(conversation: Conversation) -> str:
+    async def second(conversation: Conversation) -> list[str]:
         async with made:
-            return (await made.reply(conversation.plus(Message.user("And?")))).message.text
-
-    conversation = asyncio.run(first())
-    assert asyncio.run(second(conversation)).startswith("Answer")
-    assert turns(simulator) == [1, 3]  # the same program
-
-
-def test_conversations_side_by_side(programs: Programs, simulator: Simulator) -> None:
-    async def main() -> list[str]:
-        async with AsyncClaudeEngine(
-            "m", settings=programs.acting(), key="k", base_url=simulator.base_url("anthropic"), timeouts=CALM
-        ) as made:
-            asked = [Conversation().plus(Message.user(f"Hello {number}")) for number in range(4)]
-            replies = await asyncio.gather(*[made.reply(each) for each in asked])
+            conversations = [conversation, *[Conversation().plus(Message.user(f"Hello {i}")) for i in range(3)]]
+            replies = await asyncio.gather(*[made.reply(each) for each in conversations])
             return [reply.message.text for reply in replies]
 
-    assert len(set(asyncio.run(main()))) == 4
+    conversation = asyncio.run(made.run_inference(HELLO))
+    assert len(set(asyncio.run(second(conversation.plus(Message.user("And?")))))) == 4
+    assert sorted(turns(simulator)) == [1, 1, 1, 1, 3]  # for the first one the same program
 
 
-def test_a_closed_engine_keeps_nothing(programs: Programs, simulator: Simulator) -> None:
-    made = engine(programs, simulator)
-    made.close()
-    assert made.reply(Conversation().plus(Message.user("Hello"))).message.text  # it works, and ends its program at once
+# --- a reply that nobody wants to the end -----------------------------------------------------------------------------
+
+EVENTS = 26
+"""More than the turn has: the last numbers let it come to its end."""
 
 
-def test_cost_is_that_of_the_turn(programs: Programs, simulator: Simulator) -> None:
-    with engine(programs, simulator) as made, ChatClient(made) as client:
-        for _ in range(3):
-            client.chat("Hello")
-        costs = [message.native.fields["cost_usd"] for message in client.history if message.native is not None]
-        assert [round(msgspec.json.decode(cost), 6) for cost in costs] == [0.001, 0.001, 0.001]
+class StopAfter:
+    """A callback that has had enough after so many events."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+
+    def __call__(self, _event: Event) -> bool:
+        self._left -= 1
+        return self._left >= 0
+
+
+@pytest.mark.parametrize("count", range(EVENTS))
+def test_cancelled_after_any_event(count: int, programs: Programs, simulator: Simulator) -> None:
+    with engine(programs, simulator) as made, ChatClient(made, [weather]) as client:
+        client.stream_chat("Weather in Lyon?", StopAfter(count))
+        assert client.conversation.is_valid
+        assert client.chat("And you?").text == "Fine."
+        assert client.conversation.is_valid
+
+
+@pytest.mark.parametrize("count", range(0, EVENTS, 3))
+def test_cancelled_after_any_event_on_a_loop(count: int, programs: Programs, simulator: Simulator) -> None:
+    async def main() -> None:
+        async with AsyncClaudeEngine("m", **behind(simulator, programs)) as made:
+            client = AsyncChatClient(made, [weather])
+            await client.stream_chat("Weather in Lyon?", StopAfter(count))
+            assert client.conversation.is_valid
+            assert (await client.chat("And you?")).text == "Fine."
+            await client.aclose()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def test_what_was_cut_off_is_told_to_the_next_program(programs: Programs, simulator: Simulator) -> None:
+    before = children()
+    with engine(programs, simulator) as made, ChatClient(made, [weather]) as client:
+        client.stream_chat("Weather in Lyon?", lambda event: not isinstance(event, TextDelta))
+        assert children() == before  # it was killed, with all that it had started
+        client.chat("And you?")
+        assert "interrupted" in simulator.requests[-1].raw.decode()
+        with made.stream(HELLO):  # which nobody reads
+            pass
+        assert len(simulator.requests) == 2
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.05, 0.1, 0.2, 0.4])
+def test_a_task_that_is_cancelled_at_any_time(seconds: float, programs: Programs) -> None:
+    async def main() -> None:
+        settings = programs.playing(HANGS["in a text"])
+        async with AsyncClaudeEngine("m", settings=settings, timeouts=CALM) as made:
+            asking = asyncio.create_task(made.reply(HELLO))
+            await asyncio.sleep(seconds)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def read_all(made: ClaudeEngine, *, streamed: bool) -> str:
+    if not streamed:
+        return made.reply(HELLO).message.text
+    with made.stream(HELLO) as stream:
+        list(stream)
+    return stream.message.text
+
+
+@pytest.mark.parametrize("how", ["cancelled", "deadline"])
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("steps", HANGS.values(), ids=HANGS.keys())
+def test_stopped_from_another_thread(how: str, *, streamed: bool, steps: list[Any], programs: Programs) -> None:
+    with ClaudeEngine("m", settings=programs.playing(steps), timeouts=CALM) as made:
+        stop = Stop(None if how == "cancelled" else time.monotonic() + 0.3)
+        canceller = threading.Timer(0.3 if how == "cancelled" else 30, stop.cancel)
+        canceller.start()
+        with stopping(stop), pytest.raises(StoppedError) as caught:
+            read_all(made, streamed=streamed)
+        canceller.cancel()
+        canceller.join()
+        assert caught.value.reason == how
+        made.settings = programs.playing(REPLY)
+        assert read_all(made, streamed=streamed) == "Hi."
+
+
+def test_the_end_of_a_stopped_program_is_not_waited_for(programs: Programs) -> None:
+    took: list[float] = []
+    with ClaudeEngine("m", settings=programs.playing(HANGS["in a text"]), timeouts=CALM) as made:
+        for _ in range(3):  # the machine may be busy once
+            stop, cancelled = Stop(), [0.0]
+
+            def cancel(stop: Stop = stop, cancelled: list[float] = cancelled) -> None:
+                cancelled[0] = time.monotonic()
+                stop.cancel()
+
+            with stopping(stop), pytest.raises(StoppedError), made.stream(HELLO) as stream:  # noqa: PT012 -- in its midst
+                for _event in stream:
+                    threading.Timer(0.05, cancel).start()
+            took.append(time.monotonic() - cancelled[0])
+    assert min(took) < 1

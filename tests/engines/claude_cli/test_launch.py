@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec import Raw
 
+from dragoman.chat import ChatClient
 from dragoman.conversation import Conversation, Message, OneTool, ToolSpec
-from dragoman.engines import ClaudeSettings, Secret
+from dragoman.engines import ClaudeEngine, ClaudeSettings, Secret, async_engine, engine
 from dragoman.engines.claude_cli.launch import Account, Launch, launch_for
-from dragoman.errors import ConfigurationError
-from dragoman.providers import PROFILES, Adaptation, Call, ModelOptions, Reasoning, ResponseFormat
+from dragoman.errors import ConfigurationError, InvalidBaseURLError
+from dragoman.providers import PROFILES, Adaptation, Call, ModelOptions, Reasoning, ResponseFormat, check
 
 PROFILE = PROFILES["claude-local"]
 ENVIRON = {
@@ -36,10 +39,7 @@ def launched(
     tools: Any = (),
     options: ModelOptions | None = None,
     notes: list[Adaptation] | None = None,
-    environ: dict[str, str] | None = None,
-    key: str | Secret | None = None,
-    base_url: str | None = None,
-    headers: dict[str, str] | None = None,
+    account: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Launch:
     call = Call(
@@ -49,84 +49,73 @@ def launched(
         tools=tuple(tools),
         options=options or ModelOptions(),
     )
-    secret = Secret(key) if isinstance(key, str) else key
-    account = Account(key=secret, base_url=base_url, headers=headers or {}, environ=environ or ENVIRON)
     found = ClaudeSettings(find_program=lambda name: f"/opt/{name}", **settings)
-    return launch_for(call, found, account, [] if notes is None else notes)
+    who = Account(**{"environ": ENVIRON, **(account or {})})
+    return launch_for(call, found, who, [] if notes is None else notes)
+
+
+def after(launch: Launch, flag: str) -> str:
+    return launch.arguments[launch.arguments.index(flag) + 1]
 
 
 def test_it_is_kept_to_itself() -> None:
-    arguments = launched().arguments
-    assert arguments[0] == "/opt/claude"
-    assert arguments[arguments.index("--tools") + 1] == ""
-    for flag in (
-        "-p",
-        "--strict-mcp-config",
-        "--setting-sources=",
-        "--no-session-persistence",
-        "--disable-slash-commands",
-    ):
-        assert flag in arguments
-    assert arguments[arguments.index("--model") + 1] == "sonnet"
-
-
-def test_prompts_are_no_arguments() -> None:
     launch = launched(tools=[ToolSpec("weather", "secret description")])
+    assert launch.arguments[0] == "/opt/claude"
+    assert (after(launch, "--tools"), after(launch, "--model")) == ("", "sonnet")
+    flags = {"-p", "--strict-mcp-config", "--setting-sources=", "--no-session-persistence", "--disable-slash-commands"}
+    assert flags <= set(launch.arguments)
     assert not any("secret" in argument or "Be brief" in argument for argument in launch.arguments)
     assert launch.opening["systemPrompt"] == "Be brief."
     assert launched(system=None).opening["systemPrompt"] == ""
     assert launched(own_prompt=True).opening == {"subtype": "initialize", "appendSystemPrompt": "Be brief."}
-
-
-def test_its_default_model() -> None:
     assert "--model" not in launched(model="default").arguments
     with pytest.raises(ConfigurationError):
         launched(model="--dangerously-skip-permissions")
 
 
 def test_own_tools_are_asked_about() -> None:
-    arguments = launched(own_tools=("Bash", "Read")).arguments
-    assert arguments[arguments.index("--tools") + 1] == "Bash,Read"
-    settings = msgspec.json.decode(arguments[arguments.index("--settings") + 1])
-    assert settings == {"permissions": {"ask": ["Bash", "Read"]}}
+    launch = launched(own_tools=("Bash", "Read"))
+    assert after(launch, "--tools") == "Bash,Read"
+    assert msgspec.json.decode(after(launch, "--settings")) == {"permissions": {"ask": ["Bash", "Read"]}}
 
 
 def test_the_environment_holds_nothing_of_others() -> None:
     found = launched().environment
-    assert found["HOME"] == "/home/u"
-    assert found["CLAUDE_CONFIG_DIR"] == "/home/u/.claude2"
-    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "DATABASE_URL", "AWS_SECRET_ACCESS_KEY", "CLAUDECODE"):
-        assert name not in found
-    assert "CLAUDE_CODE_ENTRYPOINT" not in found
-    assert found["DISABLE_TELEMETRY"] == "1"
+    wanted = {"HOME": "/home/u", "CLAUDE_CONFIG_DIR": "/home/u/.claude2", "DISABLE_TELEMETRY": "1"}
+    assert wanted.items() <= found.items()
+    others = {"OPENAI_API_KEY", "GEMINI_API_KEY", "DATABASE_URL", "AWS_SECRET_ACCESS_KEY", "CLAUDECODE"}
+    assert not found.keys() & {*others, "CLAUDE_CODE_ENTRYPOINT"}
     assert launched(environment={"DISABLE_TELEMETRY": "0", "X": "y"}).environment["DISABLE_TELEMETRY"] == "0"
-
-
-def test_a_cloud_that_is_switched_on_gets_its_own() -> None:
-    found = launched(environ={**ENVIRON, "CLAUDE_CODE_USE_BEDROCK": "1"}).environment
-    assert found["AWS_SECRET_ACCESS_KEY"] == "aws"
-    assert "OPENAI_API_KEY" not in found
+    # A cloud that is switched on gets its own.
+    bedrock = launched(account={"environ": {**ENVIRON, "CLAUDE_CODE_USE_BEDROCK": "1"}}).environment
+    assert bedrock["AWS_SECRET_ACCESS_KEY"] == "aws"
+    assert "OPENAI_API_KEY" not in bedrock
 
 
 def test_whose_key_it_uses() -> None:
-    assert launched().environment["ANTHROPIC_API_KEY"] == "sk-ant"  # as the program would in a terminal
-    assert launched(key="given").environment["ANTHROPIC_API_KEY"] == "given"
+    def key(**account: Any) -> str | None:
+        return launched(account=account).environment.get("ANTHROPIC_API_KEY")
+
+    assert key() == "sk-ant"  # as the program would in a terminal
+    assert key(key=Secret("given")) == "given"
     # A key of the environment does not travel to another address that somebody else names.
-    elsewhere = launched(base_url="https://gateway.test")
-    assert elsewhere.environment["ANTHROPIC_BASE_URL"] == "https://gateway.test"
-    assert "ANTHROPIC_API_KEY" not in elsewhere.environment
-    assert launched(base_url="https://api.anthropic.com").environment["ANTHROPIC_API_KEY"] == "sk-ant"
+    assert key(base_url="https://gateway.test") is None
+    assert key(base_url="https://api.anthropic.com") == "sk-ant"
     with pytest.raises(ConfigurationError):
-        launched(key=Secret("k", hosts=["api.anthropic.com"]), base_url="https://gateway.test")
+        key(key=Secret("k", hosts=["api.anthropic.com"]), base_url="https://gateway.test")
 
 
 def test_options_become_variables_and_flags() -> None:
     options = ModelOptions(max_tokens=777, extra_headers={"x-team": "a"}, extra_body={"metadata": {"a": 1}})
-    found = launched(options=options, headers={"x-app": "b"}).environment
-    assert found["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "777"
-    assert found["ANTHROPIC_CUSTOM_HEADERS"] == "x-app: b\nx-team: a"
-    assert found["CLAUDE_CODE_EXTRA_BODY"] == '{"metadata":{"a":1}}'
-    assert found["CLAUDE_CODE_MAX_RETRIES"] == "2"
+    account = {"headers": {"x-app": "b"}, "base_url": "https://gateway.test"}
+    wanted = {
+        "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "777",
+        "ANTHROPIC_CUSTOM_HEADERS": "x-app: b\nx-team: a",
+        "ANTHROPIC_BASE_URL": "https://gateway.test",
+        "CLAUDE_CODE_EXTRA_BODY": '{"metadata":{"a":1}}',
+        "CLAUDE_CODE_MAX_RETRIES": "2",
+    }
+    assert wanted.items() <= launched(options=options, account=account).environment.items()
 
 
 EFFORTS = {
@@ -163,23 +152,17 @@ def test_what_it_cannot_do_is_never_dropped_silently(options: ModelOptions) -> N
     assert notes
 
 
-def test_no_tools_are_offered_where_none_may_be_called() -> None:
-    launch = launched(options=ModelOptions(tool_choice="none"), tools=[ToolSpec("weather")])
-    assert launch.tools == ()
-    assert "sdkMcpServers" not in launch.opening
-
-
-def test_schemas_short_and_long() -> None:
+def test_tools_and_schemas() -> None:
+    none = launched(options=ModelOptions(tool_choice="none"), tools=[ToolSpec("weather")])
+    assert none.tools == ()
+    assert "sdkMcpServers" not in none.opening
+    assert launched(tools=[ToolSpec("get weather!")]).names == {"mcp__dragoman__get_weather_": "get weather!"}
     short = launched(options=ModelOptions(response_format=ResponseFormat(schema=Raw(b'{"type":"object"}'))))
-    assert short.arguments[short.arguments.index("--json-schema") + 1] == '{"type":"object"}'
+    assert after(short, "--json-schema") == '{"type":"object"}'
     big = Raw(msgspec.json.encode({"type": "object", "description": "x" * 200_000}))
     long = launched(options=ModelOptions(response_format=ResponseFormat(schema=big)))
     assert "--json-schema" not in long.arguments
     assert bytes(long.opening["jsonSchema"]) == bytes(big)  # type: ignore[arg-type]
-
-
-def test_odd_names_are_mapped() -> None:
-    assert launched(tools=[ToolSpec("get weather!")]).names == {"mcp__dragoman__get_weather_": "get weather!"}
 
 
 def test_programs_started_alike_have_the_same_key() -> None:
@@ -189,9 +172,46 @@ def test_programs_started_alike_have_the_same_key() -> None:
         launched(),
         launched(tools=[spec], system="Other."),
         launched(tools=[spec], model="opus"),
-        launched(tools=[spec], key="another"),
+        launched(tools=[spec], account={"key": Secret("another")}),
         launched(tools=[spec], options=ModelOptions(max_tokens=1)),
     ]
     keys = {launched(tools=[spec]).key, *[each.key for each in others]}
     assert len(keys) == 6
     assert not any("sk-ant" in key for key in keys)
+
+
+# --- by name ----------------------------------------------------------------------------------------------------------
+
+
+def test_engines_by_name() -> None:
+    with engine("claude-local:sonnet") as made:
+        assert isinstance(made, ClaudeEngine)
+        assert (made.name, made.profile.provider) == ("claude-local:sonnet", "claude-local")
+        (tool,) = made.prepare_tools([ToolSpec("weather", "The weather.")])  # type: ignore[misc]
+        assert (tool["name"], tool["inputSchema"]["type"]) == ("weather", "object")
+        assert made.features.supports_tools
+    with ChatClient("claude-local:") as client:
+        assert client.model == "claude-local:default"
+    assert repr(async_engine("claude-local/opus")) == "<AsyncClaudeEngine claude-local:opus>"
+    with pytest.raises(InvalidBaseURLError):
+        engine("claude-local:sonnet", base_url="http://elsewhere.test")
+    with pytest.raises(ConfigurationError, match="colour"):
+        engine("claude-local:sonnet", profile={"colour": "red"})
+    assert engine("claude-local:sonnet", profile={"context_window": 5}).profile.context_window == 5
+    with ChatClient("claude-local:sonnet", find_program=lambda _: None) as client:
+        with pytest.raises(ConfigurationError, match="`claude` was not found"):
+            client.chat("Hello")
+        assert client.history == ()
+
+
+def test_tools_are_checked_without_the_program() -> None:
+    report = check([ToolSpec("get weather!"), ToolSpec("long", "d" * 5000, strict=True)], "claude-local:")
+    odd, long = [[(found.severity, found.about) for found in tool.findings] for tool in report.tools]
+    assert odd == [("rewrite", "name")]
+    assert long == [("rewrite", "description"), ("rewrite", "strict")]
+
+
+def test_nobody_pays_for_it_who_does_not_use_it() -> None:
+    code = "import sys, dragoman.engines.factory; print([name for name in sys.modules if 'claude' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -7,15 +7,16 @@ from typing import Any
 
 import hypothesis.strategies as st
 import msgspec
+import pytest
 from hypothesis import given
 
-from dragoman.conversation import Conversation, Fold, Json, Media, Message, Text, ToolCall, ToolResult, ToolSpec
+from dragoman.conversation import Conversation, Json, Media, Message, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.engines.claude_cli.decode import ReplyReader
-from dragoman.engines.claude_cli.history import Continuation, continuation, write_turn
+from dragoman.engines.claude_cli.history import continuation, write_turn
 from dragoman.engines.claude_cli.protocol import Dialogue, result_of
 from dragoman.errors import DragomanError
 from dragoman.providers import PROFILES, Call
-from tests.engines.claude_cli.programs import BEGINS, CLOSES, ENDS, SPEAKS, opens_call, said, tool_request
+from tests.engines.claude_cli.programs import BEGINS, CLOSES, ENDS, SPEAKS, opens_call, request, said, tool_request
 from tests.engines.claude_cli.test_launch import launched
 
 PROFILE = PROFILES["claude-local"]
@@ -62,12 +63,11 @@ def test_no_line_breaks_the_talk(lines: list[bytes]) -> None:
 
 
 @given(st.dictionaries(st.text(max_size=8), _json, max_size=4), _json)
-def test_every_request_is_answered(request: dict[str, Any], message: Any) -> None:
+def test_every_request_is_answered(fields: dict[str, Any], message: Any) -> None:
     for subtype in ("mcp_message", "can_use_tool", "other"):
-        asked = {**request, "subtype": subtype, "message": message, "tool_name": "Bash", "input": message}
-        heard = dialogue("weather").receive(
-            json.dumps({"type": "control_request", "request_id": "q", "request": asked}).encode()
-        )
+        asked = {**fields, "subtype": subtype, "message": message, "tool_name": "Bash", "input": message}
+        told = {"type": "control_request", "request_id": "q", "request": asked}
+        heard = dialogue("weather").receive(json.dumps(told).encode())
         waits = isinstance(message, dict) and message.get("method") == "tools/call"
         assert heard.out or heard.questions or waits
 
@@ -76,15 +76,11 @@ def test_every_request_is_answered(request: dict[str, Any], message: Any) -> Non
 
 
 def reply_with_calls(talk: Dialogue, *ids: str) -> None:
-    fold = Fold()
     steps = [BEGINS]
     for index, id in enumerate(ids):
-        for step in (opens_call(id), CLOSES):
-            event = json.loads(json.dumps(step["say"]["event"]))
-            event["index"] = index
-            steps.append(said(event))
+        steps += [said({**step["say"]["event"], "index": index}) for step in (opens_call(id), CLOSES)]
     for step in (*steps, USES_TOOLS, ENDS):
-        fold.extend(talk.receive(line(step)).events)
+        talk.receive(line(step))
     assert talk.reader is not None
     assert talk.reader.complete
     talk.take_calls()
@@ -115,21 +111,15 @@ def test_results_find_their_calls_in_any_order(order: list[str], early: int) -> 
 
 
 def test_a_call_that_was_cancelled_is_not_answered() -> None:
+    message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
     for notice in (
-        {"type": "control_cancel_request", "request_id": "q"},
-        {
-            "type": "control_request",
-            "request_id": "n",
-            "request": {
-                "subtype": "mcp_message",
-                "message": {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}},
-            },
-        },
+        {"say": {"type": "control_cancel_request", "request_id": "q"}},
+        request("n", subtype="mcp_message", message=message),
     ):
         talk = dialogue("weather")
         reply_with_calls(talk, "a")
         talk.receive(line(tool_request("q", "a")))
-        talk.receive(json.dumps(notice).encode())
+        talk.receive(line(notice))
         assert talk.give([result("a")]) == []
 
 
@@ -149,16 +139,24 @@ _CALLS = Message.assistant(ToolCall("a", "t", "{}"), ToolCall("b", "t", "{}"))
 _RESULTS = Message.tool([ToolResult("a", "t"), ToolResult("b", "t")])
 
 
-def test_how_a_conversation_goes_on() -> None:
-    assert continuation((), (_USER,)) == Continuation(0, 0)
-    assert continuation((_USER, _MODEL), (_USER, _MODEL, _USER)) == Continuation(2, 0)
-    assert continuation((_USER, _MODEL), (_USER, _MODEL)) is None
-    assert continuation((_USER, _MODEL), (_MODEL, _USER)) is None
-    waiting = (_USER, _CALLS)
-    assert continuation(waiting, (*waiting, _RESULTS)) == Continuation(2, 1)
-    assert continuation(waiting, (*waiting, _RESULTS, _USER)) == Continuation(2, 1)
-    assert continuation(waiting, (*waiting, Message.tool([ToolResult("a", "t")]))) is None
-    assert continuation(waiting, (*waiting, _RESULTS, _MODEL, _USER)) is None
+_WAITING = (_USER, _CALLS)
+
+
+@pytest.mark.parametrize(
+    ("seen", "messages", "found"),
+    [
+        ((), (_USER,), (0, 0)),
+        ((_USER, _MODEL), (_USER, _MODEL, _USER), (2, 0)),
+        ((_USER, _MODEL), (_USER, _MODEL), None),
+        ((_USER, _MODEL), (_MODEL, _USER), None),
+        (_WAITING, (*_WAITING, _RESULTS), (2, 1)),
+        (_WAITING, (*_WAITING, _RESULTS, _USER), (2, 1)),
+        (_WAITING, (*_WAITING, Message.tool([ToolResult("a", "t")])), None),
+        (_WAITING, (*_WAITING, _RESULTS, _MODEL, _USER), None),
+    ],
+)
+def test_how_a_conversation_goes_on(seen: Any, messages: Any, found: Any) -> None:
+    assert continuation(seen, messages) == found
 
 
 # --- what it is told --------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +31,6 @@ PIXEL = bytes.fromhex(
 )
 
 
-@pytest.fixture(autouse=True)
-def _leaves_nothing() -> Iterator[None]:
-    before = children()
-    yield
-    assert children() <= before
-
-
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     (tmp_path / "home").mkdir()
@@ -63,40 +55,33 @@ def asked(text: str = "Hello", system: str | None = None) -> Conversation:
     return Conversation(system).plus(Message.user(text))
 
 
-def test_nothing_of_the_user_or_the_directory_gets_in(home: Path) -> None:
-    with Simulator(["Hi."]) as simulator, real(simulator, home) as engine:
-        engine.reply(asked(system="Be brief."), tools=[WEATHER])
-        (request,) = [each for each in simulator.requests if each.dialect == "anthropic"]
-        assert "CANARY" not in request.raw.decode()
-        assert request.tools == ("mcp__dragoman__weather",)
-        assert request.system.endswith("Be brief.")
+def test_nothing_of_the_user_or_the_directory_gets_in_and_options_reach_the_api(home: Path) -> None:
+    options = ModelOptions(
+        max_tokens=777, reasoning=Reasoning(effort="none"), extra_body={"metadata": {"user_id": "u"}}
+    )
+    with Simulator(["Hi.", "Hi."]) as simulator, real(simulator, home) as engine:
+        engine.reply(asked(system="Be brief."), tools=[WEATHER], options=options)
+        engine.reply(asked())
+        first, second = [each for each in simulator.requests if each.dialect == "anthropic"]
+        assert "CANARY" not in first.raw.decode()
+        assert first.tools == ("mcp__dragoman__weather",)
+        assert first.system.endswith("Be brief.")
+        assert (first.body["max_tokens"], first.body["thinking"]) == (777, {"type": "disabled"})
+        assert len(second.system) < 300, second.system  # not the program's own, which has thousands
         assert not list((home / "home").rglob("*.jsonl"))  # no session is kept
 
 
-def test_no_system_prompt(home: Path) -> None:
-    with Simulator(["Hi."]) as simulator, real(simulator, home) as engine:
-        engine.reply(asked())
-        (request,) = [each for each in simulator.requests if each.dialect == "anthropic"]
-        assert len(request.system) < 300, request.system  # not the program's own, which has thousands
-
-
-def test_large_and_pictured_results_arrive_whole(home: Path) -> None:
+def test_large_and_pictured_results_and_prompts_arrive_whole(home: Path) -> None:
     call = ToolCall("c1", "mcp__dragoman__weather", "{}")
-    with Simulator([Reply(call), "Thanks."]) as simulator, real(simulator, home) as engine:
+    large, picture = Text("y z " * 100_000), Media.from_bytes(PIXEL, "image/png")
+    with Simulator([Reply(call), "Thanks.", "Hi."]) as simulator, real(simulator, home) as engine:
         conversation = engine.run_inference(asked(), tools=[WEATHER])
-        content = (Text("y z " * 100_000), Media.from_bytes(PIXEL, "image/png"))
-        conversation = conversation.plus(Message.tool([ToolResult("c1", "weather", content)]))
+        conversation = conversation.plus(Message.tool([ToolResult("c1", "weather", (large, picture))]))
         assert engine.reply(conversation, tools=[WEATHER]).message.text == "Thanks."
-        body = simulator.requests[-1].raw
-        assert b"y z " * 100_000 in body
-        assert b'"image/png"' in body
-
-
-def test_long_prompts_and_pictures(home: Path) -> None:
-    prompt = Message.user("x y " * 100_000, Media.from_bytes(PIXEL, "image/png"))
-    with Simulator(["Hi."]) as simulator, real(simulator, home) as engine:
-        assert engine.reply(Conversation().plus(prompt)).message.text == "Hi."
-        assert b"x y " * 100_000 in simulator.requests[-1].raw
+        assert engine.reply(Conversation().plus(Message.user(large, picture))).message.text == "Hi."
+        for request in [each for each in simulator.requests if each.dialect == "anthropic"][1:]:
+            assert b"y z " * 100_000 in request.raw
+            assert b'"image/png"' in request.raw
         with pytest.raises(ContextTooLongError):
             engine.reply(asked("x" * 3_000_000))
 
@@ -163,14 +148,3 @@ def test_not_logged_in(home: Path) -> None:
 def test_a_stream_that_breaks_is_asked_for_again(home: Path) -> None:
     with Simulator([Reply("Half of it", faults=[Cut()]), "Whole."]) as simulator, real(simulator, home) as engine:
         assert engine.reply(asked()).message.text == "Whole."
-
-
-def test_options_reach_the_api(home: Path) -> None:
-    options = ModelOptions(
-        max_tokens=777, reasoning=Reasoning(effort="none"), extra_body={"metadata": {"user_id": "u"}}
-    )
-    with Simulator(["Hi."]) as simulator, real(simulator, home) as engine:
-        engine.reply(asked(), options=options)
-        body = simulator.requests[-1].body
-        assert body["max_tokens"] == 777
-        assert body["thinking"] == {"type": "disabled"}

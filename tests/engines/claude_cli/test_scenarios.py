@@ -16,45 +16,33 @@ from tests.chat.talking import WAYS
 from tests.engines.claude_cli.stages import MODEL, ClaudeStage, claude_script, install_stand_in, real_program
 from tests.engines.talking import MODELS
 
-every_scenario = pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
-every_way = pytest.mark.parametrize("way", WAYS)
+REAL = pytest.param(
+    real_program(),
+    id="real",
+    marks=[
+        pytest.mark.slow,
+        pytest.mark.skipif(real_program() is None, reason="the claude program is not installed: see docs/claude.md"),
+    ],
+)
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home, an empty PATH but for the shell, and three other models to switch to."""
-    empty = tmp_path / "home"
-    empty.mkdir()
-    monkeypatch.setenv("HOME", str(empty))
+@pytest.mark.parametrize("program", [pytest.param(None, id="stand-in"), REAL])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_scenario(
+    scenario: Scenario, way: str, program: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an empty home, a PATH with the program and the shell, and three other models to switch to."""
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     others = [MODELS["openai_chat"], MODELS["anthropic"], MODELS["gemini"]]
     monkeypatch.setattr(scenarios, "MODELS", {model: model for model in [MODEL, *others]})
-    return empty
-
-
-def _play(scenario: Scenario, way: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "bin"
+    if program is None:
+        install_stand_in(directory)
+    else:
+        directory.mkdir()
+        (directory / "claude").symlink_to(program)
     monkeypatch.setenv("PATH", f"{directory}:/usr/bin:/bin")
     with Simulator(claude_script(scenario.replies)) as simulator:
         check(scenario, ClaudeStage(simulator, way))
-
-
-@every_way
-@every_scenario
-def test_scenario_with_a_stand_in(
-    scenario: Scenario, way: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = install_stand_in(tmp_path / "bin")
-    _play(scenario, way, program.parent, monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(real_program() is None, reason="the claude program is not installed: see docs/claude.md")
-@every_way
-@every_scenario
-def test_scenario_with_the_real_program(
-    scenario: Scenario, way: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = tmp_path / "bin"
-    directory.mkdir()
-    (directory / "claude").symlink_to(str(real_program()))
-    _play(scenario, way, directory, monkeypatch)

@@ -14,6 +14,7 @@ from dragoman.conversation import Conversation, Message
 from dragoman.engines import MODELS
 from dragoman.engines.local import server, storage
 from dragoman.engines.local.storage import models_directory
+from tests.cli.running import Surroundings
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = "smollm2-135m"
@@ -57,3 +58,13 @@ def at_work(context: int) -> dict[str, Any]:
     with urlopen(asked, timeout=60) as answer:
         (slot,) = json.load(answer)
     return slot
+
+
+def with_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
+    """An empty home, and the models of this machine."""
+    models = str(models_directory())
+    home = tmp_path / "home"
+    home.mkdir()
+    surroundings = Surroundings(home, monkeypatch)
+    surroundings.set(DRAGOMAN_MODEL_DIR=models)
+    return surroundings

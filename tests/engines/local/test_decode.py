@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import cycle
 from random import Random
 
 import pytest
@@ -34,13 +36,12 @@ CALL = write_call("weather", '{"city": "Pa\\"}ris", "deep": [{}]}')
 ARGUMENTS = '{"city": "Pa\\"}ris", "deep": [{}]}'
 
 
-def pieces(text: str, sizes: list[int]) -> list[str]:
-    found: list[str] = []
-    while text:
-        size = max(1, sizes[len(found) % len(sizes)])
-        found.append(text[:size])
+def pieces(text: str, sizes: list[int]) -> Iterator[str]:
+    for size in cycle(sizes):
+        if not text:
+            return
+        yield text[:size]
         text = text[size:]
-    return found
 
 
 def events(
@@ -86,32 +87,19 @@ def read(
     return fold(found)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
-def test_a_call(size: int) -> None:
-    message = read(CALL, [size])
+BLANKS = (FENCE, "{", '"name"', ":", '"weather"', ",", '"arguments"', ":", ARGUMENTS, "}", "```")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 1000])
+@pytest.mark.parametrize("text", [CALL, *[blanks.join(BLANKS) for blanks in ("", " ", "\n  ")]])
+def test_a_call_with_any_blanks_and_after_some_words(text: str, size: int) -> None:
+    message = read(text, [size])
     assert message.blocks == (ToolCall("call_abc", "weather", ARGUMENTS),)
     assert (message.stop_reason, message.model) == (StopReason.TOOL_CALLS, "m")
-
-
-@pytest.mark.parametrize("size", [1, 4, 1000])
-@pytest.mark.parametrize("blanks", ["", " ", "\n  "])
-def test_a_call_with_any_blanks(size: int, blanks: str) -> None:
-    parts = (FENCE, "{", '"name"', ":", '"weather"', ",", '"arguments"', ":", ARGUMENTS, "}", "```")
-    message = read(blanks.join(parts), [size])
-    assert message.blocks == (ToolCall("call_abc", "weather", ARGUMENTS),)
-
-
-@pytest.mark.parametrize("size", [1, 4, 1000])
-def test_a_call_of_no_tool_and_the_answer_after_it(size: int) -> None:
-    message = read(f"Well. {write_call('alice', '{}')}{INSTEAD}It rains.", [size])
+    after = read(f"I will look.\n\n{text}", [size])
+    assert after.blocks == (Text("I will look."), *message.blocks)
+    message = read(f"Well. {write_call('alice', '{}')}{INSTEAD}It rains.", [size])  # of no tool that there is
     assert (message.text, message.tool_calls, message.stop_reason) == ("Well.\n\nIt rains.", (), StopReason.END)
-
-
-@pytest.mark.parametrize("size", [1, 4, 1000])
-def test_a_call_after_some_words(size: int) -> None:
-    message = read(f"I will look.\n\n{CALL}", [size])
-    assert message.text == "I will look."
-    assert [call.arguments for call in message.tool_calls] == [ARGUMENTS]
 
 
 @pytest.mark.parametrize(
@@ -156,20 +144,8 @@ def test_a_full_context_is_told_from_a_limit(used: int, reason: StopReason) -> N
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 10**6))
 def test_pieces_make_no_difference(sizes: list[int], seed: int) -> None:
     random = Random(seed)
-    parts = [
-        "words ",
-        "```",
-        "tool_call\n",
-        OPENING,
-        '"weather"',
-        '"nobody"',
-        ', "arguments": ',
-        INSTEAD,
-        "{}",
-        '{"a": "}"}',
-        "}",
-        "\n```",
-    ]
+    parts = ["words ", "```", "tool_call\n", OPENING, '"weather"', '"nobody"', ', "arguments": ', INSTEAD, "{}"]
+    parts += ['{"a": "}"}', "}", "\n```"]
     text = "".join(random.choice(parts) for _ in range(random.randrange(9)))
     assert read(text, sizes).blocks == read(text, [10_000]).blocks
 

@@ -1,10 +1,10 @@
-"""The default model: it has to be of some use. `dragoman local pull` fetches it; a minute or so of one
-processor.
-"""
+"""The default model: it has to be of some use. `dragoman local pull` fetches it."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from dragoman.engines import Engine, engine
 from dragoman.engines.local.models import DEFAULT
 from dragoman.providers import ModelOptions, ResponseFormat
 from tests.chat.talking import WAYS
-from tests.engines.local.real import needed, quality, real
+from tests.engines.local.real import needed, quality, real, with_models
 
 pytestmark = real
 
@@ -80,3 +80,20 @@ def test_the_answer_format_is_told(default: Engine) -> None:
     options = ModelOptions(response_format=ResponseFormat(schema=schema), temperature=0)
     asked = Conversation().plus(Message.user("What is the capital of France?"))
     assert json.loads(default.reply(asked, options=options).message.text) == {"capital": "Paris"}
+
+
+def test_no_key_and_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed(DEFAULT)
+    around = with_models(tmp_path, monkeypatch)
+    asked = ["What's 12*7? Use the tool.", "-T", "calculator", "--approve", "auto"]
+    command = [sys.executable, "-m", "dragoman", *asked]
+    done = subprocess.run(
+        command, env=around.env, cwd=around.work, capture_output=True, text=True, check=False, timeout=540
+    )
+    assert done.returncode == 0, done.stderr
+    assert "84" in done.stdout
+    first, called, returned = done.stderr.splitlines()
+    assert first.startswith(f"dragoman: No key was found, so the local model answers (local:{DEFAULT})")
+    assert called.startswith("→ calculator")
+    assert returned.startswith("← calculator")
+    assert returned.endswith("84")

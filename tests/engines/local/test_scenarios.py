@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from dragoman.simulator import Reply, Request, Simulator, Stall
 from tests.chat import scenarios
 from tests.chat.scenarios import SCENARIOS, check, script
 from tests.chat.talking import WAYS, Stage
-from tests.engines.local.running import scripted
+from tests.engines.local.running import Stand
 from tests.engines.talking import IMPATIENT, MODELS, ONCE
 
 OTHERS = [MODELS["openai_chat"], MODELS["anthropic"], MODELS["gemini"]]
@@ -83,8 +82,8 @@ class LocalStage(Stage):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", sorted(SCENARIOS.keys() - NOT_HERE))
-def test_scenario(name: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenario(name: str, way: str, stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = SCENARIOS[name]
-    with scripted(in_its_words(script(scenario.replies), way), tmp_path, monkeypatch) as stand:
-        monkeypatch.setattr(scenarios, "MODELS", {model: model for model in [stand.model, *OTHERS]})
-        check(scenario, LocalStage(stand.simulator, stand.model, way))
+    model = stand.play(in_its_words(script(scenario.replies), way))
+    monkeypatch.setattr(scenarios, "MODELS", {model: model for model in [model, *OTHERS]})
+    check(scenario, LocalStage(stand.simulator, model, way))

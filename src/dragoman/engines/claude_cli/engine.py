@@ -80,11 +80,9 @@ class _ClaudeProgram(BaseEngine):
         conversation = conversation.repaired().conversation
         messages = conversation.messages
         live = self._pool.find(messages)
-        known = None if live is None else continuation(live.seen, messages)
-        first, answering = known or (0, 0)
+        first, answering = (None if live is None else continuation(live.seen, messages)) or (0, 0)
         middle = first + answering
-        answered = result_losses(messages[first:middle], first, self.profile)
-        return (*answered, *write_turn(messages[middle:], middle, self.profile).losses)
+        return result_losses(messages[first:middle], first) + write_turn(messages[middle:], middle, self.profile)[1]
 
     def call(
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
@@ -94,7 +92,6 @@ class _ClaudeProgram(BaseEngine):
         if not conversation.messages:
             message = "The conversation has no message that a model could answer."
             raise InvalidConversationError(message, hint="Add a message of the user first.")
-        adaptations: list[Adaptation] = []
         call = Call(
             model=self._model,
             conversation=conversation,
@@ -104,15 +101,9 @@ class _ClaudeProgram(BaseEngine):
             stream=stream,
         )
         call, answer = prepare(call)
+        adaptations: list[Adaptation] = []
         launch = launch_for(call, self.settings, self._account, adaptations)
-        prepared = Prepared(
-            call=call,
-            launch=launch,
-            answer=answer,
-            adaptations=tuple(adaptations),
-            timeouts=self._timeouts,
-            settings=self.settings,
-        )
+        prepared = Prepared(call, launch, answer, tuple(adaptations), self._timeouts, self.settings)
         if self._strict and (losses := self.losses(conversation)):
             raise lossy(self.name, losses)
         return ProgramCall(prepared, self._pool, self._program)

@@ -48,11 +48,6 @@ def continuation(seen: tuple[Message, ...], messages: tuple[Message, ...]) -> Co
     return Continuation(first, last - first) if all(each.role == "user" for each in messages[last:]) else None
 
 
-def results_in(messages: tuple[Message, ...]) -> list[ToolResult]:
-    """All results in these messages."""
-    return [result for message in messages for result in message.tool_results]
-
-
 # --- a turn of the user -----------------------------------------------------------------------------------------------
 
 _BEFORE: Final = (
@@ -69,26 +64,27 @@ _NOTHING: Final = "(nothing)"
 _AS_TRANSCRIPT: Final = "it is told in a transcript, not as a call and its result"
 
 
-class UserTurn(NamedTuple):
-    """A turn of the user as the program takes it, and what is lost in it."""
-
-    content: list[dict[str, object]]
-    losses: tuple[Loss, ...]
-
-
-def write_turn(messages: tuple[Message, ...], first: int, profile: Profile) -> UserTurn:
-    """These messages as one turn of the user. `first` is the index of the first one in its conversation."""
-    return _Writer(profile).write(messages, first)
-
-
-def result_losses(messages: tuple[Message, ...], first: int, profile: Profile) -> tuple[Loss, ...]:
+def result_losses(messages: tuple[Message, ...], first: int) -> tuple[Loss, ...]:
     """What of the results in these messages is lost where they answer calls that the program waits for."""
-    writer = _Writer(profile)
+    images_only = "of media in results the program takes images only"
+    beginning = f"of a result with more than {MAX_RESULT} characters the program shows the beginning"
+    losses: list[Loss] = []
     for index, message in enumerate(messages, first):
         for number, block in enumerate(message.blocks):
             if isinstance(block, ToolResult):
-                writer.note_result(block, index, number)
-    return tuple(writer.losses)
+                media = [part for part in block.content if isinstance(part, Media)]
+                lost = [part for part in media if part.kind != "image" or part.data is None]
+                losses += [_loss(index, number, part, images_only) for part in lost]
+                losses += [_loss(index, number, block, beginning)] if len(block.text) > MAX_RESULT else []
+    return tuple(losses)
+
+
+def write_turn(
+    messages: tuple[Message, ...], first: int, profile: Profile
+) -> tuple[list[dict[str, object]], tuple[Loss, ...]]:
+    """These messages as one turn of the user, and what is lost in it; `first` is the index of the first message."""
+    writer = _Writer(profile)
+    return writer.write(messages, first), tuple(writer.losses)
 
 
 class _Writer:
@@ -100,7 +96,7 @@ class _Writer:
         """What the transcript speaks of and cannot hold, with its number before it."""
         self.losses: list[Loss] = []
 
-    def write(self, messages: tuple[Message, ...], first: int) -> UserTurn:
+    def write(self, messages: tuple[Message, ...], first: int) -> list[dict[str, object]]:
         spoken = len(messages)
         while spoken and messages[spoken - 1].role == "user":
             spoken -= 1
@@ -110,9 +106,7 @@ class _Writer:
             content += self._media
         for index, message in enumerate(messages[spoken:], first + spoken):
             content += self._turn(message, index)
-        return UserTurn(content or [_text(_NOTHING)], tuple(self.losses))
-
-    # --- the user's own turn ---
+        return content or [_text(_NOTHING)]
 
     def _turn(self, message: Message, index: int) -> list[dict[str, object]]:
         found: list[dict[str, object]] = []
@@ -130,8 +124,6 @@ class _Writer:
                 self._lose(index, number, block, "the program takes no such block")
         return found
 
-    # --- the transcript ---
-
     def _transcript(self, messages: tuple[Message, ...], spoken: int, first: int) -> str:
         lines = [self._line(message, index) for index, message in enumerate(messages[:spoken], first)]
         alone = _AFTER_RESULTS if messages[-1].role == "tool" else _GO_ON
@@ -145,9 +137,7 @@ class _Writer:
             for number, block in enumerate(message.blocks)
             if (part := self._part(block, index, number)) is not None
         ]
-        line: dict[str, object] = {"role": message.role, "content": parts}
-        if message.interrupted:
-            line["interrupted"] = True
+        line = {"role": message.role, "content": parts} | ({"interrupted": True} if message.interrupted else {})
         return msgspec.json.encode(line).decode().replace("<", "\\u003c")
 
     def _part(self, block: Block, index: int, number: int) -> object:
@@ -184,20 +174,12 @@ class _Writer:
         self._media += [_text(f"{name} of the conversation:"), wire]
         return {"see": name}
 
-    # --- what is lost ---
-
-    def note_result(self, result: ToolResult, index: int, number: int) -> None:
-        """What of a result does not reach the model although it answers its call."""
-        for part in result.content:
-            if isinstance(part, Media) and (part.kind != "image" or part.data is None):
-                self._lose(index, number, part, "of media in results the program takes images only")
-        if len(result.text) > MAX_RESULT:
-            why = f"of a result with more than {MAX_RESULT} characters the program shows the beginning"
-            self._lose(index, number, result, why)
-
     def _lose(self, index: int, number: int, block: Block, why: str) -> None:
-        kind = str(type(block).__struct_config__.tag)
-        self.losses.append(Loss(index, number, kind, why))
+        self.losses.append(_loss(index, number, block, why))
+
+
+def _loss(index: int, number: int, block: Block, why: str) -> Loss:
+    return Loss(index, number, str(type(block).__struct_config__.tag), why)
 
 
 def _text(text: str) -> dict[str, object]:

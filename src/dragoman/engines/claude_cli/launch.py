@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.conversation import ToolCall
-from dragoman.engines.keys import Secret, child_environment, may_go, usual_key
+from dragoman.engines.keys import Confidential, Secret, child_environment, may_go, usual_key
 from dragoman.errors import ConfigurationError
 from dragoman.providers import PROVIDERS, Adaptation, Call, ModelOptions, ToolNames, effective_options, refuse_or_adapt
 from dragoman.tools import Allow, Ask, Deny
@@ -124,7 +124,7 @@ _LONGEST_ARGUMENT: Final = 64 * 1024
 """Bytes; a longer schema goes through standard input."""
 
 
-class Account(Struct, frozen=True, kw_only=True):
+class Account(Confidential, frozen=True, kw_only=True):
     """Who pays and where: what the program takes from its own login unless it is said."""
 
     key: Secret | None = None
@@ -134,14 +134,8 @@ class Account(Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
     """The variables of this process."""
 
-    def __repr__(self) -> str:
-        return "Account(…)"
 
-    def __rich_repr__(self) -> list[tuple[str, object]]:
-        return []  # rich would print every field
-
-
-class Launch(Struct, frozen=True, kw_only=True):
+class Launch(Confidential, frozen=True, kw_only=True):
     """A program to be started."""
 
     arguments: tuple[str, ...]
@@ -155,13 +149,6 @@ class Launch(Struct, frozen=True, kw_only=True):
     structured: bool
     key: str
     """Names all of this: a program that was started the same way will do."""
-
-    def __repr__(self) -> str:
-        """Without the environment, which holds a key, and without what the program is told."""
-        return f"Launch({self.arguments[0]!r})"
-
-    def __rich_repr__(self) -> list[tuple[str, object]]:
-        return []  # rich would print every field
 
 
 def launch_for(call: Call, settings: ClaudeSettings, account: Account, adaptations: list[Adaptation]) -> Launch:

@@ -29,20 +29,11 @@ _LAST: Final = 5.0
 
 
 class ProgramEndedError(Exception):
-    """The program is gone."""
-
-    def __init__(self, code: int | None, words: str) -> None:
-        super().__init__(code, words)
-        self.code: int | None = code
-        self.words: str = words
+    """The program is gone: its exit code, and its last words."""
 
 
 class ProgramSilentError(Exception):
-    """The program said nothing in time."""
-
-    def __init__(self, words: str) -> None:
-        super().__init__(words)
-        self.words: str = words
+    """The program said nothing in time: its last words."""
 
 
 class Program:

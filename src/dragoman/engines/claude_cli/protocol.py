@@ -298,16 +298,12 @@ def _failure(id: str, why: str) -> bytes:
 def wire_tools(tools: Sequence[ToolSpec], names: ToolNames) -> list[Raw]:
     """The tools as `tools/list` gives them: shown to the model from the start, and with all that they say."""
     meta = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": MAX_RESULT}
-    described = [
-        {
-            "name": names.wire(spec.name),
-            "description": description_with_examples(spec),
-            "inputSchema": spec.schema,
-            "_meta": meta,
-        }
-        for spec in tools
-    ]
-    return [Raw(msgspec.json.encode(tool)) for tool in described]
+    found: list[Raw] = []
+    for spec in tools:
+        description = description_with_examples(spec)
+        told = {"name": names.wire(spec.name), "description": description, "inputSchema": spec.schema}
+        found.append(Raw(msgspec.json.encode({**told, "_meta": meta})))
+    return found
 
 
 def answer_mcp(message: _Message, tools: Sequence[Raw]) -> dict[str, object]:

@@ -18,6 +18,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, BinaryIO, Final, Literal, TextIO, TypeAlias
 
@@ -257,10 +258,8 @@ def _bytes_in(directory: Path) -> int:
     total = 0
     for place, _, names in os.walk(directory):
         for name in names:
-            try:
+            with suppress(OSError):  # gone meanwhile
                 total += (Path(place) / name).stat().st_size
-            except OSError:  # gone meanwhile
-                continue
     return total
 
 

@@ -33,7 +33,7 @@ from dragoman.providers import (
     profile_with,
     refuse_or_adapt,
 )
-from dragoman.transport import Transport
+from dragoman.transport import PoolLimits, Transport
 
 from .decode import LocalDecoder
 from .grammar import Turn, turn_grammar
@@ -123,6 +123,8 @@ def _as_text_call(call: Call, plain: Conversation, extra: dict[str, object], sam
 
 # --- engines ----------------------------------------------------------------------------------------------------------
 
+_NOT_KEPT: Final = PoolLimits(idle=0)
+"""A kept connection holds a thread of the server, which closes it when it likes, also as the next request comes."""
 _PROVIDER = Provider(name="local", dialect="openai_chat", base_url=PLACE, needs_key=False)
 
 
@@ -145,13 +147,13 @@ class LocalFactory(ProviderFactory):
         """An engine for a plain program."""
         from dragoman.transport import SocketTransport
 
-        return HttpEngine(*_connect(model, options, SocketTransport(), blocking=True))
+        return HttpEngine(*_connect(model, options, SocketTransport(limits=_NOT_KEPT), blocking=True))
 
     def async_engine(self, model: str, **options: Unpack[EngineOptions]) -> AsyncEngine:
         """An engine for a program on an event loop."""
         from dragoman.transport import AsyncioTransport
 
-        return AsyncHttpEngine(*_connect(model, options, AsyncioTransport(), blocking=False))
+        return AsyncHttpEngine(*_connect(model, options, AsyncioTransport(limits=_NOT_KEPT), blocking=False))
 
 
 def _connect(
@@ -190,10 +192,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     model: str
     load_seconds: float
     """Until the first word of an answer to a word: fetching not included, loading included if it was not loaded."""
-    prompt_tokens: int
     read_per_second: float
     """Tokens of a prompt."""
-    written_tokens: int
     written_per_second: float
     """Tokens of an answer."""
 
@@ -211,9 +211,8 @@ def bench(name: str = "", *, tokens: int = 64) -> Figures:
         engine.reply(Conversation().plus(Message.user("Hi")), options=ModelOptions(max_tokens=1))
         loaded = time.perf_counter()
         # An answer may end early; asking for no end makes the figure comparable.
-        options = ModelOptions(
-            max_tokens=tokens, temperature=0.0, extra_body={"ignore_eos": True, "cache_prompt": False}
-        )
+        alike = {"ignore_eos": True, "cache_prompt": False}
+        options = ModelOptions(max_tokens=tokens, temperature=0.0, extra_body=alike)
         first: float | None = None
         with engine.stream(Conversation().plus(Message.user(_PROMPT)), options=options) as stream:
             for event in stream:
@@ -226,8 +225,6 @@ def bench(name: str = "", *, tokens: int = 64) -> Figures:
         return Figures(
             model=engine.name,
             load_seconds=loaded - began,
-            prompt_tokens=read,
             read_per_second=read / max(first - loaded, 1e-9),
-            written_tokens=wrote,
             written_per_second=max(wrote - 1, 0) / max(ended - first, 1e-9),
         )

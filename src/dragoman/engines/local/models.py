@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import re
-import struct
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -108,7 +107,7 @@ def resolve_model(name: str) -> ModelChoice:
     path = Path(name).expanduser().absolute()
     length, template = _read_gguf(path)
     context = min(USUAL_CONTEXT, length or USUAL_CONTEXT)
-    return ModelChoice(name=name, file=path, context=context, thinks=_thinks(template or ""))
+    return ModelChoice(name=name, file=path, context=context, thinks=_thinks(template))
 
 
 def _thinks(template: str) -> Thinks:
@@ -123,42 +122,28 @@ def _thinks(template: str) -> Thinks:
 
 _HEAD: Final = 256 << 20
 """How far entries are looked for: the vocabularies of the largest models end before this."""
-_CONTEXT: Final = re.compile(rb"[a-z0-9_.-]+\.context_length" + re.escape(struct.pack("<I", 4)))
-_TEMPLATE: Final = b"tokenizer.chat_template" + struct.pack("<I", 8)
+# Behind a key stands the type of its value, then the value; that of a text begins with its length.
+_CONTEXT: Final = re.compile(rb"[a-z0-9_.-]+\.context_length\x04\0\0\0(.{4})", re.DOTALL)
+_TEMPLATE: Final = re.compile(rb"tokenizer\.chat_template\x08\0\0\0(.{8})", re.DOTALL)
 _MOST_TEMPLATE: Final = 1 << 20
 
 
-def _read_gguf(path: Path) -> tuple[int | None, str | None]:
+def _read_gguf(path: Path) -> tuple[int | None, str]:
     """The context that a model was trained for, and its chat template. Only these entries are read."""
     try:
         with path.open("rb") as file:
             start = file.read(8)
             if start[:4] != b"GGUF":
                 raise _wrong_file(path, "it is no GGUF file")
-            if len(start) < 8 or not 2 <= struct.unpack("<I", start[4:])[0] <= 99:
+            if not 2 <= int.from_bytes(start[4:], "little") <= 99:
                 raise _wrong_file(path, "its version of GGUF is not known")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return _context_length(data), _chat_template(data)
+                context, template = _CONTEXT.search(data, 0, _HEAD), _TEMPLATE.search(data, 0, _HEAD)
+                at, size = (template.end(), int.from_bytes(template[1], "little")) if template else (0, 0)
+                text = data[at : at + size] if size <= min(_MOST_TEMPLATE, len(data) - at) else b""
+                return int.from_bytes(context[1], "little") if context else None, text.decode(errors="replace")
     except OSError as error:
         raise _wrong_file(path, error.strerror or str(error)) from error
-
-
-def _context_length(data: mmap.mmap) -> int | None:
-    found = _CONTEXT.search(data, 0, min(len(data), _HEAD))
-    if found is None or found.end() + 4 > len(data):
-        return None
-    return int(struct.unpack("<I", data[found.end() : found.end() + 4])[0])
-
-
-def _chat_template(data: mmap.mmap) -> str | None:
-    at = data.find(_TEMPLATE, 0, _HEAD)
-    if at < 0:
-        return None
-    at += len(_TEMPLATE)
-    length = struct.unpack("<Q", data[at : at + 8])[0] if at + 8 <= len(data) else 0
-    if not 0 < length <= _MOST_TEMPLATE or at + 8 + length > len(data):
-        return None
-    return data[at + 8 : at + 8 + length].decode(errors="replace")
 
 
 def _wrong_file(path: Path, why: str) -> LocalModelError:

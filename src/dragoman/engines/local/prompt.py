@@ -80,8 +80,12 @@ def add_tools(system: str | None, tools: Sequence[ToolSpec], *, must_call: bool)
     """The system prompt, with the tools behind it."""
     if not tools:
         return system
-    lines = "\n".join([_signature(spec) for spec in tools])
-    described = _TOOLS.format(tools=lines, when=_MUST if must_call else _MAY)
+    functions = [
+        {"name": each.name, "description": description_with_examples(each), "parameters": each.parameters}
+        for each in tools
+    ]
+    lines = [msgspec.json.encode({"type": "function", "function": function}).decode() for function in functions]
+    described = _TOOLS.format(tools="\n".join(lines), when=_MUST if must_call else _MAY)
     return f"{system or _NOBODY}\n\n{described}{'' if must_call else _INSTEAD}"
 
 
@@ -96,11 +100,6 @@ def add_reminder(conversation: Conversation, tools: Sequence[ToolSpec], *, must_
         return conversation
     names = ", ".join([spec.name for spec in tools])
     return conversation.up_to(len(earlier)).plus(Message.user(_REMINDER.format(question=last.text, names=names)))
-
-
-def _signature(spec: ToolSpec) -> str:
-    function = {"name": spec.name, "description": description_with_examples(spec), "parameters": spec.parameters}
-    return msgspec.json.encode({"type": "function", "function": function}).decode()
 
 
 def ask_for_schema(conversation: Conversation, schema: Raw, description: str) -> Conversation:
@@ -129,13 +128,9 @@ def to_plain_text(conversation: Conversation, system: str | None) -> tuple[Conve
             turns[-1][1].extend(texts)
         else:
             turns.append((role, texts))
-    plain = Conversation().with_system(system)
-    messages = [_message(role, "\n\n".join(texts)) for role, texts in turns]
-    return plain.plus(*messages), tuple(losses)
-
-
-def _message(role: str, text: str) -> Message:
-    return Message.assistant(text) if role == "assistant" else Message.user(text)
+    makers = {"assistant": Message.assistant, "user": Message.user}
+    messages = [makers[role]("\n\n".join(texts)) for role, texts in turns]
+    return Conversation(system).plus(*messages), tuple(losses)
 
 
 def _text(at: int, place: int, block: object, losses: list[Loss]) -> str:

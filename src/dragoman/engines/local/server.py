@@ -24,13 +24,12 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
 from dragoman._descriptors import owned
 from dragoman._stop import Stop, pause, sleep, stopping
 from dragoman._version import __version__
 from dragoman.directories import cache_directory
-from dragoman.engines.keys import PYTHON, child_environment
+from dragoman.engines.keys import PYTHON, Confidential, child_environment
 from dragoman.errors import ConfigurationError, ConnectionFailedError, LocalModelError
 from dragoman.transport import HttpRequest, Response, Transport
 
@@ -58,7 +57,7 @@ _NO_MEMORY: Final = (128 + signal.SIGKILL, 128 + signal.SIGABRT)
 # --- servers that run -------------------------------------------------------------------------------------------------
 
 
-class ModelServer(Struct, frozen=True, kw_only=True):
+class ModelServer(Confidential, frozen=True, kw_only=True):
     """A running model."""
 
     address: str
@@ -67,12 +66,6 @@ class ModelServer(Struct, frozen=True, kw_only=True):
     model: str
     """The path of its file."""
     context: int
-
-    def __repr__(self) -> str:
-        return f"ModelServer({self.model!r}, pid={self.pid})"
-
-    def __rich_repr__(self) -> list[tuple[str, object]]:
-        return []  # rich would print every field
 
 
 def _directory() -> Path:

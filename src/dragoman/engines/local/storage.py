@@ -42,9 +42,9 @@ class StoredModel(Struct, frozen=True, kw_only=True):
     """Bytes to be downloaded."""
     path: Path
     """Where its file is, or would be."""
-    present: bool
     fetched: int
-    """Bytes of it that are here, where a download was interrupted."""
+    """Bytes of it that are here."""
+    present: bool
     default: bool
 
 
@@ -60,7 +60,23 @@ def models_directory(environ: Mapping[str, str] | None = None) -> Path:
 
 def models() -> tuple[StoredModel, ...]:
     """All models that are known by a name."""
-    return tuple([_describe(row, models_directory() / row.file) for row in MODELS.values()])
+    found: list[StoredModel] = []
+    for row in MODELS.values():
+        file, here = models_directory() / row.file, present(row.name)
+        found.append(
+            StoredModel(
+                name=row.name,
+                about=row.about,
+                licence=row.licence,
+                size=row.size,
+                download=row.download,
+                path=file,
+                fetched=row.size if here else _size(partial_of(file)),
+                present=here,
+                default=row.name == DEFAULT,
+            )
+        )
+    return tuple(found)
 
 
 def present(name: str = "") -> bool:
@@ -118,21 +134,6 @@ def remove(name: str) -> int:
             freed += _size(one)
             one.unlink(missing_ok=True)
     return freed
-
-
-def _describe(row: LocalModel, file: Path) -> StoredModel:
-    here = _size(file) == row.size
-    return StoredModel(
-        name=row.name,
-        about=row.about,
-        licence=row.licence,
-        size=row.size,
-        download=row.download,
-        path=file,
-        present=here,
-        fetched=row.size if here else _size(partial_of(file)),
-        default=row.name == DEFAULT,
-    )
 
 
 def _size(file: Path) -> int:
