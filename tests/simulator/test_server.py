@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from dragoman.simulator import Chunking, Reply, Request, Simulator, Stall
+from dragoman.simulator import Reply, Request, Simulator, Stall
 from tests.simulator.raw_client import DIALECTS, ask, body_of, parse, path_of, read_to_end, request_bytes, send
 from tests.simulator.reading import said
 
@@ -184,7 +184,7 @@ def test_what_is_no_request_is_refused(data: bytes) -> None:
 
 
 def test_a_client_that_goes_away_in_the_middle_is_no_trouble() -> None:
-    endless = Reply("text " * 2_000_000, chunking=Chunking(delta=100_000))
+    endless = Reply("text " * 2_000_000, delta=100_000)
     with Simulator(lambda request: endless) as simulator:
         for _ in range(3):
             with connect(simulator) as sock:
@@ -197,7 +197,7 @@ def test_a_client_that_goes_away_in_the_middle_is_no_trouble() -> None:
 def test_a_client_that_reads_slowly_gets_everything() -> None:
     """The server waits for it, and does not hold the whole reply in memory's buffers meanwhile."""
     text = "text " * 1_000_000
-    with Simulator([Reply(text, chunking=Chunking(delta=10_000))]) as simulator, connect(simulator) as sock:
+    with Simulator([Reply(text, delta=10_000)]) as simulator, connect(simulator) as sock:
         sock.sendall(request_bytes(path_of("openai_chat", stream=True), body_of("openai_chat", stream=True)))
         assert simulator.wait_for_requests(1)
         assert ask(simulator, "openai_chat").status == 500  # others are served while it does not read

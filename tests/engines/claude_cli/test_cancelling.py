@@ -15,7 +15,7 @@ from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Conversation, Event, Message, TextDelta, ToolCall
 from dragoman.engines import AsyncClaudeEngine, ClaudeEngine
 from dragoman.errors import StoppedError
-from dragoman.simulator import Chunking, Reply, Request, Simulator
+from dragoman.simulator import Reply, Request, Simulator
 from dragoman.tools import tool
 from tests.engines.claude_cli.programs import CALM, HANGS, REPLY, Programs, programs
 from tests.engines.claude_cli.stages import as_the_program_names_them
@@ -34,9 +34,9 @@ def answering(request: Request) -> Any:
     if b"And you?" in request.raw:
         return "Fine."
     if request.tool_results:
-        return Reply("It rains, and it will rain.", chunking=Chunking(delta=9))
+        return Reply("It rains, and it will rain.", delta=9)
     if "eather" in request.last_user_text:
-        return Reply("I look.", ToolCall("c1", "weather", '{"city": "Lyon"}'), chunking=Chunking(delta=4))
+        return Reply("I look.", ToolCall("c1", "weather", '{"city": "Lyon"}'), delta=4)
     return "Hello."
 
 

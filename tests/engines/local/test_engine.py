@@ -43,7 +43,7 @@ from dragoman.errors import (
 )
 from dragoman.loop import Cancelled
 from dragoman.providers import ModelOptions, ResponseFormat
-from dragoman.simulator import Chunking, Cut, Reply, Stall, Status
+from dragoman.simulator import Cut, Reply, Stall, Status
 from dragoman.tools import tool
 from dragoman.transport import RetryPolicy
 from tests.chat.talking import WAYS, transcript
@@ -53,7 +53,8 @@ ASKED = Conversation("Be brief.").plus(Message.user("Weather in Lyon?"))
 CITY = Raw(b'{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}')
 WEATHER = ToolSpec("weather", "What the weather is like.", CITY)
 LYON = write_call("weather", '{"city": "Lyon"}')
-SLOW = Chunking(delta=1)
+SLOW = 1
+"""Characters of an event."""
 
 
 @tool
@@ -84,7 +85,7 @@ CALL_AND_ANSWER = [
 @pytest.mark.parametrize("way", WAYS)
 def test_a_tool_is_called_and_its_result_used(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, streamed = WAYS[way]
-    with scripted([Reply(f"I look.\n{LYON}", chunking=SLOW), "It rains."], tmp_path, monkeypatch) as stand:
+    with scripted([Reply(f"I look.\n{LYON}", delta=SLOW), "It rains."], tmp_path, monkeypatch) as stand:
         talk = kind(stand.model, [weather], streamed=streamed, system="Be brief.")
         try:
             happened: list[Any] = []
@@ -319,7 +320,7 @@ def test_a_loss_is_said_where_the_question_is_worded_anew(tmp_path: Path, monkey
 
 def test_thinking_is_kept_apart_and_not_sent_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     template = "{% if add_generation_prompt %}<think>\n{% endif %}"
-    replies = [Reply("hm, hm\n</think>\n\nYes.", chunking=SLOW), Reply("so</think>" + LYON)]
+    replies = [Reply("hm, hm\n</think>\n\nYes.", delta=SLOW), Reply("so</think>" + LYON)]
     with scripted(replies, tmp_path, monkeypatch, template=template) as stand, engine(stand.model) as talker:
         first = talker.run_inference(ASKED)
         assert (first.last.thinking.strip(), first.last.text) == ("hm, hm", "Yes.")

@@ -38,7 +38,7 @@ def in_its_words(said: Callable[[Request], Any]) -> Callable[[Request], Any]:
             return reply
         texts = [write_call(block.name, block.arguments) if isinstance(block, ToolCall) else _text(block)
                  for block in reply.blocks]  # fmt: skip
-        return Reply("\n".join(texts), chunking=reply.chunking, usage=reply.usage)
+        return Reply("\n".join(texts), delta=reply.delta, usage=reply.usage)
 
     return worded
 
