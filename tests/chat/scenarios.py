@@ -17,7 +17,7 @@ import pytest
 from dragoman.conversation import Conversation, Event, TextDelta, ToolCall, ToolFinished, ToolStarted
 from dragoman.errors import StepLimitError
 from dragoman.loop import AwaitApproval, Cancelled, Done, Limits
-from dragoman.simulator import Chunking, Reply, Request
+from dragoman.simulator import Reply, Request
 from dragoman.stores import snapshot_from_json, snapshot_to_json
 from dragoman.tools import Deny, tool
 from tests.chat.talking import ROOT, Stage, transcript
@@ -337,7 +337,7 @@ SCENARIOS: dict[str, Scenario] = {
         ],
     ),
     "cancel mid-stream and continue": Scenario(
-        [Reply(STORY * 2000, chunking=Chunking(delta=len(STORY))), "The end."],
+        [Reply(STORY * 2000, delta=len(STORY)), "The end."],
         cancel_and_continue,
         [("user", "Tell me a story."), ("assistant", STORY), ("user", "Go on."), ("assistant", "The end.")],
     ),

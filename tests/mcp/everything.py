@@ -172,7 +172,7 @@ def test_trigger_tool_change() -> str:
     if "test_dynamic" in TOOLS:
         TOOLS.unregister("test_dynamic")
     else:
-        TOOLS.register(Tool.from_function(lambda: "new", name="test_dynamic"))
+        TOOLS.register(Tool.from_function(lambda: "new", name="test_dynamic", description="Was added."))
     return "changed"
 
 

@@ -24,12 +24,6 @@ VERSIONS = {
     "server-everything": "2026.8.31",
     "server-filesystem": "2026.8.31",
 }
-BINARIES = {
-    "conformance": "conformance",
-    "inspector": "mcp-inspector",
-    "server-everything": "mcp-server-everything",
-    "server-filesystem": "mcp-server-filesystem",
-}
 
 
 class NotInstalledError(RuntimeError):
@@ -64,7 +58,7 @@ def program(name: str, environ: Mapping[str, str]) -> list[str]:
     """The command of a package, installed if it was not; `environ` is that outside the tests, with their proxy."""
     found = node()
     home = CACHE / f"{name}-{VERSIONS[name]}"
-    binary = home / "node_modules" / ".bin" / BINARIES[name]
+    binary = home / "node_modules" / ".bin" / (name if name == "conformance" else f"mcp-{name}")
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

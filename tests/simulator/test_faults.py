@@ -60,31 +60,12 @@ def same_bytes(case: Case) -> None:
 # --- instead of a reply ---
 
 
-def error_body(dialect: str, body: dict[str, object], status: int) -> None:
-    """The shape of the provider's errors."""
-    error = body["error"]
-    assert isinstance(error, dict)
-    assert error["message"]
-    if dialect == "anthropic":
-        assert body["type"] == "error"
-        assert str(error["type"]).endswith(("_error", "request_too_large"))
-        assert str(body["request_id"]).startswith("req_")
-    elif dialect == "gemini":
-        assert error["code"] == status
-        assert str(error["status"]).isupper()
-    else:
-        assert set(error) == {"message", "type", "param", "code"}
-
-
 def status(case: Case) -> None:
+    """Its shape is judged by the official clients, in test_sdks.py."""
     number = int(case.name.split("_")[1])
     assert (case.bad.status, case.bad.complete) == (number, True)
-    if number in {502, 504}:
-        assert case.bad.headers["content-type"].startswith("text/html")
-        assert not case.bad.body.startswith(b"{")
-    else:
-        error_body(case.dialect, case.bad.json, number)
     assert FAULTS[case.name].headers.items() <= case.bad.headers.items()  # type: ignore[attr-defined]
+    assert ("html" in case.bad.headers["content-type"]) == (number in {502, 504}) == (b'"error"' not in case.bad.body)
 
 
 def breaks_off(
@@ -171,30 +152,14 @@ def moved(case: Case) -> None:
 
 
 def tells_of_an_error(case: Case) -> None:
-    number, form = FAULTS[case.name].status, FAULTS[case.name].form  # type: ignore[attr-defined]
+    """A stream that began well; the shape of the error is judged by the official clients."""
     assert (case.bad.status, case.bad.complete) == (200, True)
-    name, last = (case.bad.events[-1][0], json.loads(case.bad.events[-1][1])) if case.stream else ("", case.bad.json)
+    last = case.bad.body.decode()
     if case.stream:
-        before = case.bad.events[:-1]
+        *before, (_, last) = case.bad.events
         assert 1 <= len(before) < len(case.good.events)
         assert before == case.good.events[: len(before)]
-    if case.dialect != "openai_responses":
-        assert name == ("error" if case.stream and case.dialect == "anthropic" else "")
-        error_body(case.dialect, last, number)
-    elif form == "failed":
-        assert not case.stream or name == last["type"] == "response.failed"
-        failed = last["response"] if case.stream else last
-        assert failed["status"] == "failed"
-        assert failed["error"]["code"]
-        assert failed["error"]["message"]
-    elif case.stream:
-        assert name == last["type"] == "error"
-        assert last["sequence_number"] == len(case.bad.events) - 1
-        error = last["error"] if form == "nested" else last
-        assert error["code"]
-        assert error["message"]
-    else:
-        error_body(case.dialect, last, number)
+    assert "The simulator answers with status" in last
 
 
 LAST_MARKS = {

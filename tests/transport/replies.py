@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from dragoman.conversation import StopReason, Text, ToolCall, Usage
-from dragoman.simulator import Chunking, Request
+from dragoman.simulator import Request
 from dragoman.simulator.anthropic import ANTHROPIC
 from dragoman.simulator.dialect import Answer, Dialect, Frame, Refusal
 from dragoman.simulator.gemini import GEMINI
@@ -34,7 +34,7 @@ class Say(NamedTuple):
             stop_reason=StopReason.TOOL_CALLS if call else StopReason.END,
             raw_stop_reason=None,
             model="m",
-            chunking=Chunking(delta=-(-len(self.text) // self.pieces)),
+            delta=-(-len(self.text) // self.pieces),
             request=Request(),
         )
 

@@ -85,22 +85,22 @@ def oauth(
     (0 for a free one). `store` is a file, or an object of the SDK's protocol; a client that was registered before is
     put there with `set_client_info`.
     """
-    way_back = _WayBack(show, port)
+    browser = _Browser(show, port)
     metadata = OAuthClientMetadata(
         client_name="dragoman",
-        redirect_uris=[AnyUrl(f"http://127.0.0.1:{way_back.port}/callback")],
+        redirect_uris=[AnyUrl(f"http://127.0.0.1:{browser.port}/callback")],
         grant_types=["authorization_code", "refresh_token"],
         response_types=["code"],
         scope=scope,
     )
     storage = TokenFile(store) if isinstance(store, Path | str) else store
     return OAuthClientProvider(
-        url, metadata, storage, way_back.go, way_back.come_back, client_metadata_url=client_metadata_url
+        url, metadata, storage, browser.show, browser.wait, client_metadata_url=client_metadata_url
     )
 
 
-class _WayBack:
-    """Shows the user the page, and hears on a port of this machine what the browser brings from it."""
+class _Browser:
+    """Shows the user the page, and hears on a port of this machine what the browser brings back from it."""
 
     def __init__(self, show: Callable[[str], object], port: int) -> None:
         self._show: Callable[[str], object] = show
@@ -108,7 +108,7 @@ class _WayBack:
         self._server: asyncio.Server | None = None
         self._brought: asyncio.Future[AuthorizationCodeResult] | None = None
 
-    async def go(self, page: str) -> None:
+    async def show(self, page: str) -> None:
         self._brought = asyncio.get_running_loop().create_future()
         try:
             self._server = await asyncio.start_server(self._hear, "127.0.0.1", self.port, limit=16_384)
@@ -119,7 +119,7 @@ class _WayBack:
         if inspect.isawaitable(shown):
             await shown
 
-    async def come_back(self) -> AuthorizationCodeResult:
+    async def wait(self) -> AuthorizationCodeResult:
         assert self._brought is not None
         try:
             return await asyncio.wait_for(self._brought, _SECONDS)

@@ -19,7 +19,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, MutableMapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import uvicorn
 from mcp.server.stdio import stdio_server
@@ -128,7 +128,6 @@ _Message: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[_Message]]
 _Send: TypeAlias = Callable[[_Message], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[_Message, _Receive, _Send], Awaitable[None]]
-_L = TypeVar("_L", bound=uvicorn.Server)
 
 
 def serve_http(
@@ -194,20 +193,19 @@ class HttpDoor:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self.port}{self._path}"
 
-    def _make_listener(self, kind: type[_L]) -> _L:
-        """The HTTP server, not started. It writes no log of its own set-up and prints nothing."""
-        return kind(
-            uvicorn.Config(
-                self.app,
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                lifespan="on",
-                loop="asyncio",
-                http="h11",
-                ws="none",
-                timeout_graceful_shutdown=2,
-            )
+    @property
+    def _config(self) -> uvicorn.Config:
+        """Of the HTTP server, which writes no log of its own set-up and prints nothing."""
+        return uvicorn.Config(
+            self.app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            timeout_graceful_shutdown=2,
         )
 
     def _bind(self) -> socket.socket:
@@ -229,7 +227,7 @@ class HttpDoor:
     def serve(self) -> None:
         """Serve until Ctrl-C or SIGTERM."""
         with contextlib.closing(self._bind()) as bound, contextlib.suppress(KeyboardInterrupt):
-            self._make_listener(uvicorn.Server).run(sockets=[bound])
+            uvicorn.Server(self._config).run(sockets=[bound])
 
     def __enter__(self) -> HttpDoor:
         self._thread = thread = LoopThread()
@@ -251,7 +249,7 @@ class HttpDoor:
 
     async def __aenter__(self) -> HttpDoor:
         bound = self._bind()
-        listener = self._listener = self._make_listener(_Listener)
+        listener = self._listener = _Listener(self._config)
         task = self._task = asyncio.ensure_future(listener.serve(sockets=[bound]))
         deadline = asyncio.get_running_loop().time() + _START_SECONDS
         try:

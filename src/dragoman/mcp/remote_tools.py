@@ -121,7 +121,8 @@ class ToolReader:
                 except (RecursionError, ValueError, TypeError, OverflowError) as error:
                     self._report(name, f"{name!r} cannot be read: {type(error).__name__}", usable=False)
         if truncated:
-            self._report("", f"it lists more than {self._limits.max_tools} tools; the rest is left out", usable=False)
+            what = f"it lists more than {self._limits.max_tools} tools, or in circles; the rest is left out"
+            self._report("", what, usable=False)
         return Listed(tools, prints, tuple(self._problems))
 
     def _report(self, name: str, what: str | DragomanError, *, usable: bool) -> None:

@@ -41,12 +41,11 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from dragoman._version import __version__
-from dragoman.conversation import ToolCall
+from dragoman.conversation import ToolCall, ToolResult
 from dragoman.errors import ConfigurationError, DragomanError, ToolError
 from dragoman.tools import (
     AnyTool,
     AnyTools,
-    Outcome,
     PendingApproval,
     ToolConfig,
     ToolExecutor,
@@ -112,7 +111,7 @@ class McpServer:
         self.version: str = version
         self.instructions: str = instructions
         self.watch_seconds: float = watch_seconds
-        self._deps: object = deps
+        self.deps: object = deps
         self._about: Mapping[str, ToolAbout] = about or {}
         for each in self._about.values():
             if each.output_schema is not None:
@@ -122,7 +121,8 @@ class McpServer:
         self.state_security: RequestStateSecurity = RequestStateSecurity.ephemeral()
         """How what clients must bring back is sealed; with `RequestStateSecurity(keys=…)` for several processes."""
         self._extend: Callable[[Server[Any]], None] | None = extend
-        self._counts: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+        """How often each tool was called, for budgets."""
         self._catalogue: Catalogue | None = None
         self._wires: WeakSet[_Wire] = WeakSet()
 
@@ -169,53 +169,24 @@ class McpServer:
             catalogue = self._catalogue = Catalogue(by_name, self._about)
         return catalogue
 
-    async def call(self, name: str, arguments: Mapping[str, object] | None, asking: Asking) -> tuple[ToolCall, Outcome]:
-        """Carry out one call, on the running loop. A cancelled task cancels the tool."""
-        text = msgspec.json.encode(arguments or {}).decode()
-        call = ToolCall(f"mcp_{secrets.token_hex(8)}", name, text)
-        approval = asking.approval(call)
-        run = ToolRun(deps=self._deps, approvals=[] if approval is None else [approval])
-        run.counts = self._counts
-        try:
-            return call, await self.executor.aoutcome(call, run)
-        except BaseException:
-            run.cancel()  # for a plain function, which runs on in its thread and may look
-            raise
-
-    def raise_error(self, error: ToolError, asking: Asking) -> None:
-        """Raise what is not a result: a question to the client (InputNeededError), an error of the protocol."""
-        if isinstance(error, InputNeededError):
-            name = error.tool_name
-            self._counts[name] = max(0, self._counts.get(name, 0) - 1)  # it is one call, in however many rounds
-            raise error
-        if isinstance(error.details, PendingApproval):
-            asking.ask_approval(error.details)
-        if error.type == "not_found":
-            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {error.tool_name}")
-        if isinstance(error.details, MCPError):
-            raise error.details  # a tool that speaks of the protocol itself means the protocol
-
-    def answer(self, call: ToolCall, outcome: Outcome, promised: Catalogue, version: str) -> types.CallToolResult:
-        """What the client is told of a call."""
-        result = outcome.result
-        content = to_content(result.content)  # the executor has read the files that it names
-        structured: object = to_structured(result)
-        if version not in MODERN_PROTOCOL_VERSIONS and not is_object(structured):
-            structured = None  # before 2026-07-28 only objects were allowed
-        if not result.is_error and (broken := promised.broken_promise(result.name, structured)):
-            return _failed(f"the result of {call.name!r} does not fit its output schema: {broken}")
-        if structured is None:
-            return types.CallToolResult(content=content, is_error=result.is_error)
-        return types.CallToolResult(content=content, structured_content=structured, is_error=result.is_error)
-
 
 def as_server(tools: AnyTools | McpServer) -> McpServer:
     """A server as it is, or one made of tools."""
     return tools if isinstance(tools, McpServer) else McpServer(tools)
 
 
-def _failed(text: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+def _answer(result: ToolResult, promised: Catalogue, version: str) -> types.CallToolResult:
+    """What the client is told of a call."""
+    content, is_error = to_content(result.content), result.is_error  # the executor has read the files that it names
+    structured: object = to_structured(result)
+    if version not in MODERN_PROTOCOL_VERSIONS and not is_object(structured):
+        structured = None  # before 2026-07-28 only objects were allowed
+    if not is_error and (broken := promised.broken_promise(result.name, structured)):
+        text = f"the result of {result.name!r} does not fit its output schema: {broken}"
+        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+    if structured is None:
+        return types.CallToolResult(content=content, is_error=is_error)
+    return types.CallToolResult(content=content, structured_content=structured, is_error=is_error)
 
 
 class _Wire(Server[anyio.Semaphore]):
@@ -276,17 +247,39 @@ class _Wire(Server[anyio.Semaphore]):
     async def _call_tool(
         self, ctx: _Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        promised = self._ours.catalogue()
+        ours, promised = self._ours, self._ours.catalogue()
 
         async def call(asking: Asking) -> types.CallToolResult:
-            # Whether the client has asked for progress only the SDK knows for sure; it drops what nobody asked for.
-            async with ctx.lifespan_context, _sending_progress(ctx.session.report_progress):
-                call, outcome = await self._ours.call(params.name, params.arguments, asking)
+            text = msgspec.json.encode(params.arguments or {}).decode()
+            call = ToolCall(f"mcp_{secrets.token_hex(8)}", params.name, text)
+            approval = asking.approval(call)
+            run = ToolRun(deps=ours.deps, approvals=[] if approval is None else [approval])
+            run.counts = ours.counts
+            try:
+                # Whether the client has asked for progress only the SDK knows for sure; it drops what nobody asked for.
+                async with ctx.lifespan_context, _sending_progress(ctx.session.report_progress):
+                    outcome = await ours.executor.aoutcome(call, run)
+            except BaseException:  # a cancelled task cancels the tool
+                run.cancel()  # for a plain function, which runs on in its thread and may look
+                raise
             if outcome.error is not None:
-                self._ours.raise_error(outcome.error, asking)
-            return self._ours.answer(call, outcome, promised, ctx.protocol_version)
+                self._raise_error(outcome.error, asking)
+            return _answer(outcome.result, promised, ctx.protocol_version)
 
         return await answering(ctx, params, call)
+
+    def _raise_error(self, error: ToolError, asking: Asking) -> None:
+        """Raise what is not a result: a question to the client (InputNeededError), an error of the protocol."""
+        if isinstance(error, InputNeededError):
+            name, counts = error.tool_name, self._ours.counts
+            counts[name] = max(0, counts.get(name, 0) - 1)  # it is one call, in however many rounds
+            raise error
+        if isinstance(error.details, PendingApproval):
+            asking.ask_approval(error.details)
+        if error.type == "not_found":
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {error.tool_name}")
+        if isinstance(error.details, MCPError):
+            raise error.details  # a tool that speaks of the protocol itself means the protocol
 
     async def _subscribe(self, ctx: _Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         self.notices.uris_of(ctx.session).add(str(params.uri))

@@ -115,21 +115,25 @@ async def child(
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise McpConnectionError(f"The command {server.command!r} cannot be started: {reason}.") from error
     assert process is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
     groups.add(process.pid)
     # From here to the task group nothing is awaited: a cancellation in between would leave the process behind.
     into, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, out_of = anyio.create_memory_object_stream[SessionMessage](_QUEUED)
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read, process, into)
-            tasks.start_soon(_write, process, out_of, into)
-            tasks.start_soon(_listen, process, words)
+            tasks.start_soon(_read, process.stdout, into)
+            tasks.start_soon(_write, process.stdin, out_of, into)
+            tasks.start_soon(_listen, process.stderr, words)
             try:
                 yield incoming, outgoing
             finally:
                 with anyio.CancelScope(shield=True):
                     incoming.close()  # so that the reader no longer waits to deliver, and the program can write on
                     outgoing.close()
+                    process.stdin.close()
                     await _end(process)
                 tasks.cancel_scope.cancel()
     finally:
@@ -141,10 +145,8 @@ async def child(
         _close_pipes(process)
 
 
-async def _read(process: asyncio.subprocess.Process, into: _Into) -> None:
+async def _read(stdout: asyncio.StreamReader, into: _Into) -> None:
     """Hand on what it says, until it ends, or says something that somebody may wait for and nobody can read."""
-    stdout = process.stdout
-    assert stdout is not None
     with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         async with into:
             while line := await _line(stdout):
@@ -173,11 +175,7 @@ def _message(line: bytes) -> SessionMessage | Exception:
         return _UnreadableMessageError() if _ENVELOPE in line else error
 
 
-async def _write(
-    process: asyncio.subprocess.Process, out_of: MemoryObjectReceiveStream[SessionMessage], into: _Into
-) -> None:
-    stdin = process.stdin
-    assert stdin is not None
+async def _write(stdin: asyncio.StreamWriter, out_of: MemoryObjectReceiveStream[SessionMessage], into: _Into) -> None:
     try:
         async for message in out_of:
             stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
@@ -186,19 +184,14 @@ async def _write(
         into.close()  # it no longer listens, so it will not answer either
 
 
-async def _listen(process: asyncio.subprocess.Process, words: LastWords) -> None:
-    stderr = process.stderr
-    assert stderr is not None
+async def _listen(stderr: asyncio.StreamReader, words: LastWords) -> None:
     with suppress(OSError):
         while data := await stderr.read(_READ):
             words.add(data)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Close its input and wait; then ask; then make it."""
-    stdin = process.stdin
-    assert stdin is not None
-    stdin.close()
+    """Wait, now that its input is closed; then ask; then make it."""
     for number, patience in ((None, _GRACE), (signal.SIGTERM, _GRACE), (signal.SIGKILL, _REAP)):
         if number is not None:
             _signal(process.pid, number)

@@ -1,5 +1,5 @@
 from .command import main as main
-from .exchange import Chunking as Chunking, DialectName as DialectName, Reply as Reply, Request as Request
+from .exchange import DialectName as DialectName, Reply as Reply, Request as Request
 from .faults import (
     FAULTS as FAULTS,
     Cut as Cut,

@@ -15,7 +15,7 @@ from dragoman.conversation import Block, Opaque, StopReason, Text, Thinking, Too
 
 from .anthropic import ANTHROPIC
 from .dialect import Answer, Dialect, Frame, Refusal, UnwritableReplyError
-from .exchange import Chunking, Content, Reply, Request
+from .exchange import Content, Reply, Request
 from .faults import Fault, Stall
 from .gemini import GEMINI
 from .openai_chat import OPENAI_CHAT
@@ -93,7 +93,6 @@ class Answerer:
     on_request: Callable[[Request], None]
     api_key: str | None
     check: bool
-    chunking: Chunking
     faults: Sequence[Fault]
     errors: list[Exception] = field(default_factory=list[Exception])
     _count: int = 0
@@ -166,8 +165,7 @@ class Answerer:
 
     def _bare_plan(self, dialect: Dialect, request: Request, reply: Reply) -> Plan:
         """A plan for the headers and what a script left open, without a body."""
-        chunking = reply.chunking or self.chunking
-        answer = _decide(dialect.name, request, reply, chunking)
+        answer = _decide(dialect.name, request, reply)
         headers = {"content-type": dialect.whole_type} | dialect.headers(answer.id("req_"))
         headers |= {name.lower(): value for name, value in reply.headers.items()}
         return Plan(dialect, answer, streamed=False, frames=[], headers=headers)
@@ -197,7 +195,7 @@ def _estimate(text: str | bytes) -> int:
     return max(len(text) // 4, 1)
 
 
-def _decide(dialect: str, request: Request, reply: Reply, chunking: Chunking) -> Answer:
+def _decide(dialect: str, request: Request, reply: Reply) -> Answer:
     """The reply with everything decided that the script left open, and without what only other dialects can read."""
     blocks: list[Block] = []
     for index, block in enumerate(reply.blocks):
@@ -221,6 +219,6 @@ def _decide(dialect: str, request: Request, reply: Reply, chunking: Chunking) ->
         stop_reason=reply.stop_reason or (StopReason.TOOL_CALLS if calls else StopReason.END),
         raw_stop_reason=reply.raw_stop_reason,
         model=reply.model or request.model,
-        chunking=chunking,
+        delta=reply.delta,
         request=request,
     )

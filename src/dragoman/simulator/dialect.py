@@ -17,7 +17,7 @@ from msgspec import Struct
 from dragoman.conversation import Block, Native, StopReason, ToolCall, Usage
 from dragoman.errors import ToolValidationError
 
-from .exchange import Chunking, Content, DialectName, Request
+from .exchange import Content, DialectName, Request
 from .reading import JsonObject
 
 FrameKind: TypeAlias = Literal["start", "part", "delta", "other", "finish", "end"]
@@ -60,7 +60,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     stop_reason: StopReason
     raw_stop_reason: str | None
     model: str
-    chunking: Chunking
+    delta: int
     request: Request
 
     def id(self, prefix: str) -> str:
@@ -68,8 +68,9 @@ class Answer(Struct, frozen=True, kw_only=True):
         return f"{prefix}sim{self.request.number:06d}"
 
     def pieces(self, text: str) -> list[str]:
-        """The text in pieces of one delta each."""
-        return self.chunking.pieces(text)
+        """The text in pieces of one event each; an empty text has none."""
+        size = self.delta or max(len(text), 1)
+        return [text[start : start + size] for start in range(0, len(text), size)]
 
 
 class Dialect(ABC):

@@ -56,24 +56,6 @@ class Request(Content):
         return self.user_texts[-1] if self.user_texts else ""
 
 
-@dataclass(frozen=True)
-class Chunking:
-    """How finely a reply is cut into events. `Drip` cuts these into smaller writes."""
-
-    delta: int | None = 16
-    """Characters of text or arguments in one event of a stream; None puts a whole block into one event."""
-
-    def __post_init__(self) -> None:
-        if self.delta is not None and self.delta < 1:
-            message = "a piece has at least one character"
-            raise ValueError(message)
-
-    def pieces(self, text: str) -> list[str]:
-        """The text in pieces of one delta each; an empty text has none."""
-        size = self.delta or max(len(text), 1)
-        return [text[start : start + size] for start in range(0, len(text), size)]
-
-
 _NOT_A_REPLY = {
     StopReason.INTERRUPTED: "a reply that breaks off is a reply with a fault: Reply(..., faults=[Cut()])",
     StopReason.ERROR: "a reply that fails is a reply with a fault: Reply(..., faults=[ErrorEvent()])",
@@ -99,8 +81,8 @@ class Reply:
     faults: tuple[Fault, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Further headers of the response, e.g. rate limits."""
-    chunking: Chunking | None = None
-    """None: as the simulator does by default."""
+    delta: int = 16
+    """Characters of text or arguments in one event of a stream; 0 puts a whole block into one event."""
     model: str | None = None
     """The model that answers, where it is not the one that was asked for."""
 
@@ -112,12 +94,15 @@ class Reply:
         raw_stop_reason: str | None = None,
         faults: Sequence[Fault] = (),
         headers: Mapping[str, str] | None = None,
-        chunking: Chunking | None = None,
+        delta: int = 16,
         model: str | None = None,
     ) -> None:
         blocks = tuple(Text(part) if isinstance(part, str) else part for part in content)
         if any(isinstance(block, ToolResult) for block in blocks):
             message = "a model calls tools, it does not give their results: put a ToolCall into a reply"
+            raise ValueError(message)
+        if delta < 0:
+            message = "delta is a number of characters, or 0"
             raise ValueError(message)
         if stop_reason in _NOT_A_REPLY:
             raise ValueError(_NOT_A_REPLY[stop_reason])
@@ -127,5 +112,5 @@ class Reply:
         self.raw_stop_reason = raw_stop_reason
         self.faults = tuple(faults)
         self.headers = dict(headers or {})
-        self.chunking = chunking
+        self.delta = delta
         self.model = model

@@ -1,6 +1,6 @@
 """The generateContent dialect, from the server's side.
 
-Every event of a stream is a complete response with the next parts. Calls come whole, whatever the chunking. The
+Every event of a stream is a complete response with the next parts. Calls come whole, whatever the delta. The
 signature of a thought stands on the part after it: on the first of several calls. The API takes `snake_case` for every
 `camelCase` name in a request; so does this reader.
 """

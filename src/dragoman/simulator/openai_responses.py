@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -117,33 +117,30 @@ class _OpenAIResponses(OpenAIDialect):
     def frames(self, answer: Answer) -> list[Frame]:
         """The reply as events: each is numbered, each item is announced, grows, and is repeated whole when done."""
         output = _items(answer)
-        stream = _Stream()
-        running = _response(answer, "in_progress")
-        stream.add("response.created", {"response": running}, "start")
-        stream.add("response.in_progress", {"response": running})
+        running: JsonObject = {"response": _response(answer, "in_progress")}
+        events: list[_Event] = [("response.created", running, "start"), ("response.in_progress", running, "other")]
         for index, item in enumerate(output):
             place: JsonObject = {"output_index": index}
-            stream.add("response.output_item.added", place | {"item": item.started}, "part")
-            for step in item.steps:
-                stream.add(f"response.{step.type}", place | {"item_id": item.done.get("id"), **step.fields}, step.kind)
-            stream.add("response.output_item.done", place | {"item": item.done})
+            events.append(("response.output_item.added", place | {"item": item.started}, "part"))
+            for name, fields, kind in item.steps:
+                events.append((f"response.{name}", place | {"item_id": item.done.get("id")} | fields, kind))
+            events.append(("response.output_item.done", place | {"item": item.done}, "other"))
         last = _finished_response(answer, output)
-        stream.add(f"response.{last['status']}", {"response": last}, "end")
-        return stream.frames
+        events.append((f"response.{last['status']}", {"response": last}, "end"))
+        return _number(events)
 
     def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int, form: ErrorForm) -> list[Frame]:
         """Three forms: as documented, as OpenAI's servers were seen to write it, and a response that failed."""
-        stream = _Stream(number)
         error = error_object(refusal)
         code = error["code"] or error["type"]
         match form:
             case "event":
-                stream.add("error", {"code": code, "message": refusal.message, "param": refusal.param}, "end")
+                last: JsonObject = {"code": code, "message": refusal.message, "param": refusal.param}
             case "nested":
-                stream.add("error", {"error": error | {"code": code}}, "end")
+                last = {"error": error | {"code": code}}
             case "failed":
-                stream.add("response.failed", {"response": _failed_response(refusal, answer)}, "end")
-        return stream.frames
+                last = {"response": _failed_response(refusal, answer)}
+        return _number([("response.failed" if form == "failed" else "error", last, "end")], number)
 
     def failure_in_whole(self, refusal: Refusal, answer: Answer, form: ErrorForm) -> JsonObject:
         """A response with the status `failed`, or an error as some gateways answer it."""
@@ -153,26 +150,24 @@ class _OpenAIResponses(OpenAIDialect):
 
     def with_unknown(self, answer: Answer, frames: list[Frame], index: int) -> list[Frame]:
         """The new event has a number, as all have; those after it count on."""
-        stream = _Stream(index)
-        for event in [self.unknown_event(answer), *frames[index:]]:
-            fields = {name: value for name, value in members(event.data).items() if name != "sequence_number"}
-            stream.add(event.name, fields, event.kind)
-        return [*frames[:index], *stream.frames]
+        later: list[_Event] = [
+            (event.name, members(event.data), event.kind) for event in [self.unknown_event(answer), *frames[index:]]
+        ]
+        return [*frames[:index], *_number(later, index)]
 
     def unknown_event(self, answer: Answer) -> Frame:
         return Frame({"response_id": answer.id("resp_"), "payload": {"new": True}}, "response.simulated.event")
 
 
-class _Stream:
-    """Events with their sequence numbers."""
+_Event: TypeAlias = tuple[str, JsonObject, FrameKind]
+"""Its type, its fields, and what it is to the stream; without its number."""
 
-    def __init__(self, number: int = 0) -> None:
-        self._first = number
-        self.frames: list[Frame] = []
 
-    def add(self, name: str, fields: JsonObject, kind: FrameKind = "other") -> None:
-        data = {"type": name, **fields, "sequence_number": self._first + len(self.frames)}
-        self.frames.append(Frame(data, name, kind))
+def _number(events: list[_Event], first: int = 0) -> list[Frame]:
+    return [
+        Frame({"type": name, **fields, "sequence_number": number}, name, kind)
+        for number, (name, fields, kind) in enumerate(events, first)
+    ]
 
 
 def _response(answer: Answer, status: str) -> JsonObject:
@@ -221,20 +216,12 @@ def _usage(usage: Usage) -> JsonObject:
 # --- output items ----------------------------------------------------------------------------------------------------
 
 
-class _Step(Struct, frozen=True):
-    """An event about an item; the response adds the item's place and a sequence number."""
-
-    type: str
-    fields: JsonObject
-    kind: FrameKind = "other"
-
-
 class _Item(Struct, frozen=True):
-    """An output item: as it starts, as it is done, and the events between the two."""
+    """An output item: as it starts, as it is done, and the events between the two, which do not say its place yet."""
 
     started: JsonObject
     done: JsonObject
-    steps: list[_Step]
+    steps: list[_Event]
 
 
 def _items(answer: Answer) -> list[_Item]:
@@ -276,11 +263,11 @@ def _message(answer: Answer, block: Text, index: int, part_type: str, field: str
     done = base | {"status": _status(answer), "content": [part], **native_fields(block.native)}
     place: JsonObject = {"content_index": 0}
     deltas = [place | {"delta": piece, **logprobs} for piece in answer.pieces(block.text)]
-    steps = [
-        _Step("content_part.added", place | {"part": empty}),
-        *(_Step(f"{part_type}.delta", delta, "delta") for delta in deltas),
-        _Step(f"{part_type}.done", place | {field: block.text, **logprobs}),
-        _Step("content_part.done", place | {"part": part}),
+    steps: list[_Event] = [
+        ("content_part.added", place | {"part": empty}, "other"),
+        *((f"{part_type}.delta", delta, "delta") for delta in deltas),
+        (f"{part_type}.done", place | {field: block.text, **logprobs}, "other"),
+        ("content_part.done", place | {"part": part}, "other"),
     ]
     return _Item({**base, "status": "in_progress", "content": []}, done, steps)
 
@@ -297,11 +284,11 @@ def _reasoning(answer: Answer, block: Thinking, index: int) -> _Item:
     part: JsonObject = {"type": "summary_text", "text": block.text}
     place: JsonObject = {"summary_index": 0}
     deltas = [place | {"delta": piece} for piece in answer.pieces(block.text)]
-    steps = [
-        _Step("reasoning_summary_part.added", place | {"part": {"type": "summary_text", "text": ""}}),
-        *(_Step("reasoning_summary_text.delta", delta, "delta") for delta in deltas),
-        _Step("reasoning_summary_text.done", place | {"text": block.text}),
-        _Step("reasoning_summary_part.done", place | {"part": part}),
+    steps: list[_Event] = [
+        ("reasoning_summary_part.added", place | {"part": part | {"text": ""}}, "other"),
+        *(("reasoning_summary_text.delta", delta, "delta") for delta in deltas),
+        ("reasoning_summary_text.done", place | {"text": block.text}, "other"),
+        ("reasoning_summary_part.done", place | {"part": part}, "other"),
     ]
     return _Item(base, base | {"summary": [part], **native_fields(block.native)}, steps)
 
@@ -309,13 +296,14 @@ def _reasoning(answer: Answer, block: Thinking, index: int) -> _Item:
 def _call(answer: Answer, call: ToolCall, index: int) -> _Item:
     base: JsonObject = {"id": f"{answer.id('fc_')}_{index}", "type": "function_call", "call_id": call.id}
     base |= {"name": call.name, **native_fields(call.native)}
-    deltas = [
-        _Step("function_call_arguments.delta", {"delta": piece}, "delta") for piece in answer.pieces(call.arguments)
+    steps: list[_Event] = [
+        *(("function_call_arguments.delta", {"delta": piece}, "delta") for piece in answer.pieces(call.arguments)),
+        ("function_call_arguments.done", {"arguments": call.arguments}, "other"),
     ]
     return _Item(
         base | {"status": "in_progress", "arguments": ""},
         base | {"status": _status(answer), "arguments": call.arguments},
-        [*deltas, _Step("function_call_arguments.done", {"arguments": call.arguments})],
+        steps,
     )
 
 

@@ -19,7 +19,7 @@ from dragoman.providers import ALIASES, PROVIDERS
 from dragoman.tools import LoopThread
 
 from .answerer import Answerer, HttpRequest
-from .exchange import Chunking, Request
+from .exchange import Request
 from .faults import Fault
 from .plan import Pause, Plan, steps
 from .script import Player, Script
@@ -42,7 +42,6 @@ class Simulator:
 
     api_key         the only key that is accepted; None accepts any, and none
     check           whether requests that a provider would refuse are refused, in the provider's words
-    chunking        how finely replies are cut, where they do not say so themselves
     faults          what befalls every reply, ahead of its own faults
     longest_pause   seconds after which any stall ends, whatever the fault says
     """
@@ -54,14 +53,12 @@ class Simulator:
         port: int = 0,
         api_key: str | None = None,
         check: bool = True,
-        chunking: Chunking | None = None,
         faults: Sequence[Fault] = (),
         longest_pause: float = 30.0,
     ) -> None:
         self._longest_pause = longest_pause
         self._port = port
-        chunking = chunking or Chunking()
-        self._answerer = Answerer(Player(script), self._record, api_key, check, chunking, tuple(faults))
+        self._answerer = Answerer(Player(script), self._record, api_key, check, tuple(faults))
         self._changed = threading.Condition()
         self._requests: list[Request] = []
         self._connections: set[_Connection] = set()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.conversation import ToolCall
-from dragoman.simulator import Chunking, Reply, Request, Simulator
+from dragoman.simulator import Reply, Request, Simulator
 from tests.engines.claude_cli.programs import Programs
 from tests.engines.claude_cli.stages import as_the_program_names_them
 from tests.processes import children
@@ -35,10 +35,10 @@ def _answer(request: Request) -> Any:
     if b"And you?" in request.raw:
         return "Fine."
     if request.tool_results:
-        return Reply("It rains, and it will rain.", chunking=Chunking(delta=9))
+        return Reply("It rains, and it will rain.", delta=9)
     if "eather" in request.last_user_text.rpartition("</conversation>")[2]:
         look = ToolCall(f"c{request.number}", "weather", '{"city": "Lyon"}')
-        return Reply("I look.", look, chunking=Chunking(delta=4))
+        return Reply("I look.", look, delta=4)
     return f"Answer {request.number}."
 
 

@@ -54,7 +54,7 @@ def as_the_program_names_them(said: Callable[[Request], Any]) -> Callable[[Reque
         if not isinstance(reply, Reply):
             return reply
         blocks = [_named(block, request.tools) for block in reply.blocks]
-        return Reply(*blocks, chunking=reply.chunking, usage=reply.usage)
+        return Reply(*blocks, delta=reply.delta, usage=reply.usage)
 
     return named
 

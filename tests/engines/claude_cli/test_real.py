@@ -12,7 +12,7 @@ from dragoman.conversation import Conversation, Media, Message, Opaque, Text, Te
 from dragoman.engines import ClaudeEngine, ClaudeSettings
 from dragoman.errors import AuthenticationError, ContextTooLongError
 from dragoman.providers import ModelOptions, Reasoning
-from dragoman.simulator import Chunking, Cut, Reply, Simulator
+from dragoman.simulator import Cut, Reply, Simulator
 from dragoman.tools import Allow, Deny
 from tests.engines.claude_cli.programs import CALM
 from tests.engines.claude_cli.stages import real_program
@@ -117,7 +117,7 @@ def test_tools_of_its_own(allowed: bool, home: Path) -> None:
 
 
 def test_interrupted_in_a_text(home: Path) -> None:
-    story = Reply("Once upon a time. " * 200, chunking=Chunking(delta=18))
+    story = Reply("Once upon a time. " * 200, delta=18)
     with Simulator([story, "The end."]) as simulator, real(simulator, home) as engine:
         before = children()
         with ChatClient(engine) as client:

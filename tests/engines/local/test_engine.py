@@ -43,7 +43,7 @@ from dragoman.errors import (
 )
 from dragoman.loop import Cancelled
 from dragoman.providers import ModelOptions, ResponseFormat
-from dragoman.simulator import Chunking, Cut, Reply, Stall, Status
+from dragoman.simulator import Cut, Reply, Stall, Status
 from dragoman.tools import tool
 from dragoman.transport import RetryPolicy
 from tests.chat.talking import WAYS, transcript
@@ -53,7 +53,7 @@ ASKED = Conversation("Be brief.").plus(Message.user("Weather in Lyon?"))
 CITY = Raw(b'{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}')
 WEATHER = ToolSpec("weather", "What the weather is like.", CITY)
 LYON = write_call("weather", '{"city": "Lyon"}')
-SLOW = Chunking(delta=1)
+SLOW = 1  # characters of an event
 ONCE = RetryPolicy(max_attempts=1)
 PICTURE = Media(kind="image", mime_type="image/png", data=b"x")
 
@@ -74,7 +74,7 @@ class Place(msgspec.Struct):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_tool_is_called_its_result_used_and_an_answer_of_a_type_given(way: str, stand: Stand) -> None:
-    replies = [Reply(f"I look.\n{LYON}", chunking=SLOW), "It rains.", '{"city": "Lyon", "rainy": true}', "Bye."]
+    replies = [Reply(f"I look.\n{LYON}", delta=SLOW), "It rains.", '{"city": "Lyon", "rainy": true}', "Bye."]
     talk = stand.talk(replies, way, [weather], system="Be brief.")
     result = talk.chat("Weather in Lyon?")
     assert transcript(talk.client.conversation) == [
@@ -259,7 +259,7 @@ def test_a_loss_is_said_where_the_question_is_worded_anew(stand: Stand) -> None:
 
 def test_thinking_is_kept_apart_and_not_sent_back(stand: Stand) -> None:
     template = "{% if add_generation_prompt %}<think>\n{% endif %}"
-    replies = [Reply("hm, hm\n</think>\n\nYes.", chunking=SLOW), Reply("so</think>" + LYON)]
+    replies = [Reply("hm, hm\n</think>\n\nYes.", delta=SLOW), Reply("so</think>" + LYON)]
     talker = stand.engine(replies, {"template": template})
     first = talker.run_inference(ASKED)
     assert (first.last.thinking.strip(), first.last.text) == ("hm, hm", "Yes.")

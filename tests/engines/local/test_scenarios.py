@@ -39,7 +39,7 @@ def in_its_words(said: Callable[[Request], Any], way: str) -> Callable[[Request]
                  for block in reply.blocks]  # fmt: skip
         endless = "stream" in way and len("".join(texts)) > 1000  # or it might come all at once
         faults = [Stall()] if endless else []
-        return Reply("\n".join(texts), chunking=reply.chunking, usage=reply.usage, faults=faults)
+        return Reply("\n".join(texts), delta=reply.delta, usage=reply.usage, faults=faults)
 
     return worded
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import mcp
+import mcp_types as types
 
 from dragoman.mcp import HttpDoor, McpServer
 
@@ -31,6 +32,12 @@ async def over_http(server: McpServer, era: str, **more: object) -> AsyncIterato
 
 
 DOORS = [in_process, over_http]
+
+
+def text_of(result: types.CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text
 
 
 def talk(

@@ -36,7 +36,7 @@ from dragoman import (
 from dragoman.mcp import McpServer, Offer, ToolAbout, current_request, offers_of, report_progress
 from dragoman.toolkit import MemorySkillStore, Skill
 from dragoman.tools import ToolRun
-from tests.mcp.server.doors import Door, in_process, over_http, talk
+from tests.mcp.server.doors import Door, in_process, over_http, talk, text_of
 
 
 @tool(read_only=True)
@@ -56,12 +56,6 @@ async def shout(text: str) -> str:
 def boom() -> None:
     """Fail."""
     raise ValueError("no luck")
-
-
-def text_of(result: types.CallToolResult) -> str:
-    (block,) = result.content
-    assert isinstance(block, types.TextContent)
-    return block.text
 
 
 def test_tools_are_listed_and_called_and_what_goes_wrong_is_a_result(door: Door, era: str) -> None:
@@ -424,35 +418,36 @@ def broken() -> str:
     raise OSError("the disk is gone")
 
 
+async def contents(client: mcp.Client, uri: str) -> str:
+    (found,) = (await client.read_resource(uri)).contents
+    return found.text if isinstance(found, types.TextResourceContents) else found.blob
+
+
+async def prompt(client: mcp.Client, name: str) -> str:
+    (message,) = (await client.get_prompt(name)).messages
+    assert isinstance(message.content, types.TextContent)
+    return message.content.text
+
+
 def test_whatever_can_be_read_is_offered_as_resource_and_prompt(door: Door, era: str) -> None:
-    skills = [Offer("make coffee", "How to.", lambda: "# Grind"), Offer("image", "A picture.", lambda: b"\x89PNG")]
-    server = McpServer([add], resources=lambda: skills, prompts=skills[:1])
+    offers = [Offer("make coffee", "How to.", lambda: "# Grind"), Offer("image", "A picture.", lambda: b"\x89PNG")]
 
     async def body(client: mcp.Client) -> None:
         listed = (await client.list_resources()).resources
-        assert [(each.name, each.description) for each in listed] == [
-            ("make coffee", "How to."),
-            ("image", "A picture."),
-        ]
-        (text,) = (await client.read_resource(listed[0].uri)).contents
-        assert isinstance(text, types.TextResourceContents)
-        assert text.text == "# Grind"
-        (blob,) = (await client.read_resource(listed[1].uri)).contents
-        assert isinstance(blob, types.BlobResourceContents)
-        skills.append(Offer("new", "", broken))
+        assert [(each.name, each.description) for each in listed] == [(each.name, each.description) for each in offers]
+        assert [await contents(client, each.uri) for each in listed] == ["# Grind", "iVBORw=="]
+        offers.append(Offer("new", "", broken))
         newest = (await client.list_resources(cache_mode="bypass")).resources[-1]
         with pytest.raises(MCPError, match="the disk is gone"):
             await client.read_resource(newest.uri)
         with pytest.raises(MCPError, match="not found"):
             await client.read_resource("dragoman://resources/none")
         assert [each.name for each in (await client.list_prompts()).prompts] == ["make coffee"]
-        (message,) = (await client.get_prompt("make coffee")).messages
-        assert isinstance(message.content, types.TextContent)
-        assert message.content.text == "# Grind"
+        assert await prompt(client, "make coffee") == "# Grind"
         with pytest.raises(MCPError, match="Unknown prompt"):
             await client.get_prompt("none")
 
-    talk(server, door, era, body)
+    talk(McpServer([add], resources=lambda: offers, prompts=offers[:1]), door, era, body)
 
 
 def test_the_skills_of_a_store_are_offered_and_loaded_when_read(era: str) -> None:
@@ -462,11 +457,6 @@ def test_the_skills_of_a_store_are_offered_and_loaded_when_read(era: str) -> Non
     async def body(client: mcp.Client) -> None:
         (listed,) = (await client.list_resources()).resources
         assert (listed.uri, listed.mime_type) == ("skill://make-coffee/SKILL.md", "text/markdown")
-        (text,) = (await client.read_resource(listed.uri)).contents
-        assert isinstance(text, types.TextResourceContents)
-        assert text.text == "# Grind"
-        (message,) = (await client.get_prompt("make-coffee")).messages
-        assert isinstance(message.content, types.TextContent)
-        assert message.content.text == "# Grind"
+        assert await contents(client, listed.uri) == await prompt(client, "make-coffee") == "# Grind"
 
     talk(server, in_process, era, body)

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from dragoman import Ask, ToolConfig, tool
 from dragoman.mcp import McpServer, Offer, ask_client, ask_user
 from dragoman.tools import ToolErrorHandling
-from tests.mcp.server.doors import Door, in_process, over_http, talk
+from tests.mcp.server.doors import Door, in_process, over_http, talk, text_of
 
 NAME: dict[str, object] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 ROUNDS: list[str] = []
@@ -34,12 +34,6 @@ async def roots() -> str:
     asked = types.ElicitRequest(params=types.ElicitRequestFormParams(message="Sure?", requested_schema=NAME))
     found = ask_client(sure=asked, roots=types.ListRootsRequest())
     return f"{found['sure'] is not None} {found['roots'] is not None}"
-
-
-def text_of(result: types.CallToolResult) -> str:
-    (block,) = result.content
-    assert isinstance(block, types.TextContent)
-    return block.text
 
 
 class Person:
