@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from dragoman.chat import answer_type
 from dragoman.cli.arguments import UsageError
-from dragoman.cli.prompts import parse_short_schema, read_schema
+from dragoman.cli.ask import parse_short_schema, read_schema
 
 
 def test_the_short_form() -> None:

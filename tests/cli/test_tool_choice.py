@@ -72,7 +72,7 @@ def test_a_file_offers_its_tools_or_else_its_functions(choice: ToolChoice, aroun
 
 def test_a_function_of_a_module_here_or_installed(choice: ToolChoice, around: Surroundings) -> None:
     (around.work / "here_only_for_this_test.py").write_text(FUNCTIONS_FILE)
-    assert names(choice, "here_only_for_this_test:shout", "dragoman.cli.prompts:read_schema") == [
+    assert names(choice, "here_only_for_this_test:shout", "dragoman.cli.ask:read_schema") == [
         "shout",
         "read_schema",
     ]

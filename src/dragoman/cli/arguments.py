@@ -51,6 +51,11 @@ def expand_path(text: str) -> Path:
         raise UsageError(f"Nobody here is called {text.partition('/')[0]!r}.", hint="Write the path in full.") from None
 
 
+def clean(text: str) -> str:
+    """The text without halves of letters, which come from arguments that are not UTF-8 and cannot be sent."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, with errors instead of exits, and commands that are read one level at a time."""
 

@@ -14,12 +14,11 @@ from dragoman._version import __version__
 from dragoman.directories import state_directory
 from dragoman.errors import ConfigurationError, DragomanError
 
-from .arguments import APPROVE, Parser, UsageError, add_talking, find_nearest
+from .arguments import APPROVE, Parser, UsageError, add_talking, clean, find_nearest
 from .failures import OK, report
 from .history import shorten_id, write_document
 from .output import format_usage
 from .program import Terminated
-from .prompts import clean
 from .session import Session
 from .terminal import Terminal, shorten, to_line
 
