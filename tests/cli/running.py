@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -128,3 +129,12 @@ def calling(name: str, arguments: Mapping[str, object], *, text: str = "", id: s
     """A reply that calls a tool."""
     call = ToolCall(id, name, json.dumps(arguments))
     return Reply(text, call) if text else Reply(call)
+
+
+def wait_for(path: Path) -> str:
+    """What a file holds as soon as it holds something."""
+    end = time.monotonic() + 60
+    while not (path.exists() and path.read_text().strip()):
+        assert time.monotonic() < end, f"{path.name} never came"
+        time.sleep(0.05)
+    return path.read_text().strip()
