@@ -11,10 +11,10 @@ import json
 import os
 import re
 from argparse import Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, TextIO, cast
 
 import msgspec
 
@@ -43,10 +43,9 @@ def ask(arguments: Namespace, terminal: Terminal) -> int:
     try:
         kind = None if arguments.schema is None else answer_type(read_schema(arguments.schema))
         if kind is not None and arguments.tools:
-            message = "A question with --schema is asked without tools."
-            raise UsageError(message, hint="Leave out -T, or ask in two steps: first with -T, then with -c --schema.")
-        text, piped = read_prompt(arguments.words, terminal)
-        message = make_message(text, piped, arguments.attachments, arguments.typed_attachments)
+            text = "A question with --schema is asked without tools."
+            raise UsageError(text, hint="Leave out -T, or ask in two steps: first with -T, then with -c --schema.")
+        message = _read_message(arguments, terminal)
         if message is None and (kind is not None or not (arguments.go_on or arguments.cid)):
             raise UsageError("There is no question.", hint='Write one: dragoman "question"')
         with Session(arguments, terminal) as session:
@@ -69,12 +68,17 @@ def _ask(session: Session, message: Message | None, kind: AnswerType[object] | N
     """A text, with tools, or JSON of this kind without. What was said stays, also if it breaks off."""
     client, terminal, arguments = session.client, session.terminal, session.arguments
     since, code, further = len(client.history), OK, dict[str, object]()
+    view = _make_view(session)
     try:
         if kind is None or message is None:
-            session.take_turn(message, _make_view(session))
+            session.take_turn(message, view)
             code = _judge_ending(session)
         else:
-            further["answer"] = answer = _ask_for_json(session, message, kind)
+            view.wait()
+            try:
+                further["answer"] = answer = client.ask(message, kind)
+            finally:
+                view.pause()
             if not (arguments.json or arguments.json_lines):
                 terminal.line(json.dumps(msgspec.to_builtins(answer), indent=2, ensure_ascii=False))
     except (DragomanError, KeyboardInterrupt) as error:
@@ -95,15 +99,6 @@ def _make_view(session: Session) -> View:
     if session.arguments.json_lines:
         return JsonLinesView(session.terminal)
     return View() if session.arguments.json else session.make_view()
-
-
-def _ask_for_json(session: Session, message: Message, kind: AnswerType[object]) -> object:
-    view = _make_view(session)
-    view.wait()
-    try:
-        return session.client.ask(message, kind)
-    finally:
-        view.pause()
 
 
 def _judge_ending(session: Session) -> int:
@@ -130,34 +125,32 @@ _TYPES_BY_MAGIC: Final = {
 }
 
 
-def read_prompt(words: Sequence[str], terminal: Terminal) -> tuple[str, list[Block]]:
-    """The question: the words, then what is piped in. `-` alone reads the question itself from standard input."""
-    reads_stdin = list(words) == ["-"]
-    said = "" if reads_stdin else clean(" ".join(words)).strip()
-    if terminal.stdin is None or (terminal.in_is_tty and not reads_stdin):
-        return said, []
+def _read_message(arguments: Namespace, terminal: Terminal) -> Message | None:
+    """Attachments, the words, then what is piped in; None if that is nothing. `-` alone: the words are piped in."""
+    is_piped = arguments.words == ["-"]
+    said = "" if is_piped else clean(" ".join(arguments.words)).strip()
+    piped = _read_piped(terminal.stdin) if terminal.stdin is not None and (is_piped or not terminal.in_is_tty) else b""
+    blocks: list[Block] = []
     try:
-        buffer = getattr(terminal.stdin, "buffer", None)
-        raw: bytes = buffer.read(_LARGEST + 1) if buffer is not None else terminal.stdin.read(_LARGEST + 1).encode()
+        said = "\n\n".join([part for part in (said, piped.decode("utf-8-sig").strip("\n")) if part])
+    except UnicodeDecodeError:
+        blocks.append(_make_media(piped, "standard input"))
+    blocks += [_read_attachment(name) for name in arguments.attachments]
+    blocks += [_read_attachment(name, kind) for name, kind in arguments.typed_attachments]
+    if said:
+        blocks.append(Text(said))
+    return Message.user(*blocks) if blocks else None
+
+
+def _read_piped(stdin: TextIO) -> bytes:
+    try:
+        buffer = getattr(stdin, "buffer", None)
+        raw: bytes = buffer.read(_LARGEST + 1) if buffer is not None else stdin.read(_LARGEST + 1).encode()
     except (OSError, ValueError):  # closed, or a terminal in the background
-        return said, []
+        return b""
     if len(raw) > _LARGEST:
         raise UsageError(f"More than {_LARGEST // 2**20} MiB are piped in.", hint="Pipe in less.")
-    try:
-        piped = raw.decode("utf-8-sig").strip("\n")
-    except UnicodeDecodeError:
-        return said, [_make_media(raw, "standard input")]
-    return "\n\n".join([part for part in (said, piped) if part]), []
-
-
-def make_message(
-    text: str, piped: Iterable[Block], attachments: Iterable[str], typed: Iterable[Sequence[str]]
-) -> Message | None:
-    """The user's message; None if nothing was said at all."""
-    blocks = [*piped, *map(_read_attachment, attachments), *(_read_attachment(name, kind) for name, kind in typed)]
-    if text:
-        blocks.append(Text(text))
-    return Message.user(*blocks) if blocks else None
+    return raw
 
 
 def _read_attachment(name: str, mime_type: str | None = None) -> Block:

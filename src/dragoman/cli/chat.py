@@ -6,8 +6,8 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from dragoman._version import __version__
@@ -248,7 +248,7 @@ def _make_editor(commands: Iterable[str], describe_status: Callable[[], str]) ->
     """A line editor: history, completion of commands, several lines (Alt-Enter), pasting."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
-    from prompt_toolkit.history import FileHistory, InMemoryHistory
+    from prompt_toolkit.history import FileHistory, History, InMemoryHistory
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.output import create_output
 
@@ -267,9 +267,14 @@ def _make_editor(commands: Iterable[str], describe_status: Callable[[], str]) ->
     def _break_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    history = _make_history()
+    history: History = InMemoryHistory()
+    with suppress(OSError, ConfigurationError):  # where it cannot be kept
+        path = state_directory() / "chat_history"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))  # for the owner's eyes only
+        history = FileHistory(str(path))
     session: PromptSession[str] = PromptSession(
-        history=InMemoryHistory() if history is None else FileHistory(str(history)),
+        history=history,
         completer=WordCompleter([f"/{name}" for name in commands], sentence=True),
         multiline=True,
         key_bindings=keys,
@@ -286,15 +291,3 @@ def _make_editor(commands: Iterable[str], describe_status: Callable[[], str]) ->
             return None
 
     return read
-
-
-def _make_history() -> Path | None:
-    """The file of what was typed before, for the owner's eyes only; None where it cannot be had."""
-    try:
-        directory = state_directory()
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = directory / "chat_history"
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
-    except (OSError, ConfigurationError):
-        return None
-    return path
