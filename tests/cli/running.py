@@ -47,6 +47,13 @@ class Done:
         return True
 
 
+class Tty(io.StringIO):
+    """A terminal in memory."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 class _Bytes(io.TextIOWrapper):
     """Standard input from memory, with bytes below it as the real one has."""
 

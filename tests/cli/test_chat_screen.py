@@ -26,13 +26,9 @@ from dragoman.conversation import (
     ToolStarted,
 )
 from dragoman.errors import ConfigurationError
+from tests.cli.running import Tty
 
 SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-
-
-class Tty(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def shown(*pieces: str) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import time
 from contextlib import suppress
 
@@ -17,10 +16,7 @@ from dragoman.simulator import Reply, Request, Stall
 from tests.cli.person import DEADLINE, Person
 from tests.cli.running import Surroundings, calling, wait_for
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal is a thing of POSIX systems"),
-]
+pytestmark = pytest.mark.slow
 
 LONG = " ".join([f"word{number}" for number in range(400)])
 STALLING = Reply(Text(LONG), faults=[Stall(share=0.5)])

@@ -85,7 +85,6 @@ def test_a_profile_of_the_configuration(around: Surroundings) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are a thing of POSIX systems")
 @pytest.mark.parametrize("approve", ["auto", "ask"])
 def test_what_may_have_run_is_not_run_again_without_a_person(approve: str, around: Surroundings) -> None:
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
@@ -101,7 +100,6 @@ def test_what_may_have_run_is_not_run_again_without_a_person(approve: str, aroun
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are a thing of POSIX systems")
 def test_what_a_script_has_put_into_the_background_goes_on_after_ctrl_c(around: Surroundings) -> None:
     ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]  # as a shell without job control starts it with `&`
     waiting = "echo x > begun; for i in $(seq 1200); do test -e go && break; sleep 0.05; done"

@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.cli.terminal import Terminal, escape_controls, shorten, to_line
-from tests.cli.running import Surroundings
-
-
-class Tty(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from tests.cli.running import Surroundings, Tty
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["C", "Z"])))

@@ -23,7 +23,7 @@ from dragoman.conversation import Event, TextDelta, TextEnded, ThinkingDelta, To
 from .output import View, format_result
 from .terminal import Terminal, escape_controls, shorten
 
-_PER_SECOND: Final = 8
+_RATE: Final = 8
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -112,11 +112,7 @@ class Screen(View):
 
     def _start(self, console: Console, render: Callable[[], RenderableType]) -> None:
         self._live = Live(
-            get_renderable=render,
-            console=console,
-            refresh_per_second=_PER_SECOND,
-            transient=True,
-            vertical_overflow="crop",
+            get_renderable=render, console=console, refresh_per_second=_RATE, transient=True, vertical_overflow="crop"
         )
         self._live.start()
         self._terminal.aside = self._step_aside
@@ -133,7 +129,7 @@ class Screen(View):
     def _busy(self) -> RenderableType:
         now = self._clock()
         width = self._terminal.width - 14
-        frame = _FRAMES[int(now * _PER_SECOND) % len(_FRAMES)]
+        frame = _FRAMES[int(now * _RATE) % len(_FRAMES)]
         if not self._running:
             words = f"thinking: {self._thought}" if self._thought else self._waiting
             return Text(f"{frame} {shorten(words, width)} {now - self._since:.0f} s", "dim")
