@@ -213,8 +213,6 @@ class _Talk:
 # --- what is typed ----------------------------------------------------------------------------------------------------
 
 _PROMPT: Final = "> "
-
-
 Read: TypeAlias = Callable[[str], str | None]
 """Gives the next message, however many lines it has, or None when there will be no more; begins with a text to edit."""
 

@@ -10,7 +10,6 @@ import argparse
 import importlib
 import importlib.util
 import inspect
-import os
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
@@ -20,7 +19,6 @@ from typing import Any, Final, cast
 
 from msgspec import structs
 
-import dragoman.mcp
 from dragoman.chat import load_config
 from dragoman.errors import DragomanError
 from dragoman.providers import check
@@ -44,7 +42,6 @@ class ToolChoice:
 
     def __init__(self, settings: Settings, terminal: Terminal, stack: ExitStack) -> None:
         self._settings: Settings = settings
-        self._directory: Path = settings.directory
         self._terminal: Terminal = terminal
         self._stack: ExitStack = stack
         self._opened: dict[str, ToolSet] = {}
@@ -65,7 +62,10 @@ class ToolChoice:
             return self._build_ready([ready[name.lower()]])
         servers = self._settings.servers
         if name.startswith("mcp:") or name in servers:
-            return self._open_server(name.removeprefix("mcp:"))
+            name = name.removeprefix("mcp:")
+            if name not in self._opened:
+                self._opened[name] = self._stack.enter_context(self._settings.open_servers(name)).tools
+            return self._opened[name]
         if name.endswith(".py"):
             return _list_tools(self._load(name), name)
         place, colon, function = name.rpartition(":")
@@ -85,26 +85,19 @@ class ToolChoice:
         skills = self._settings.skills if set(missing) & set(_SKILLS) else None
         if skills is not None and not skills.list():
             raise UsageError("There are no skills that could be loaded.", hint="See dragoman skills list.")
-        for each in toolkit(self._directory, only=missing, responder=responder, skills=skills):
+        for each in toolkit(self._settings.directory, only=missing, responder=responder, skills=skills):
             asks = each.name not in _ONLY_SPEAK
             options = each.options if asks else structs.replace(each.options, read_only=True)
             self._ready[each.name] = structs.replace(each, options=options)
         return ToolRegistry([self._ready[name] for name in names])
 
-    def _open_server(self, name: str) -> ToolSet:
-        entry = self._settings.server(name)
-        if name not in self._opened:
-            opened = dragoman.mcp.McpServers.from_json({"mcpServers": {name: entry}}, environ=os.environ)
-            self._opened[name] = self._stack.enter_context(opened).tools
-        return self._opened[name]
-
     def _load(self, place: str) -> ModuleType:
         """A file, or a module, also one that lies in the working directory."""
         try:
             if place.endswith(".py"):
-                return _run_file(self._directory / expand_path(place))
-            if str(self._directory) not in sys.path:
-                sys.path.insert(0, str(self._directory))
+                return _run_file(self._settings.directory / expand_path(place))
+            if str(self._settings.directory) not in sys.path:
+                sys.path.insert(0, str(self._settings.directory))
             return importlib.import_module(place)
         except DragomanError:
             raise
