@@ -24,15 +24,9 @@ def _repository(place: Path) -> str:
     """A checkout of one commit, with a file in src."""
     (place / "src").mkdir(parents=True)
     (place / "src" / "a.py").write_text("old = 1\n", encoding="utf-8")
-    for words in (
-        ["init", "-q"],
-        ["add", "."],
-        ["-c", "user.name=n", "-c", "user.email=e@localhost", "commit", "-qm", "m"],
-    ):
-        subprocess.run(["git", *words], cwd=place, check=True)
-    return subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=place, capture_output=True, text=True, check=True
-    ).stdout.strip()
+    for words in ("init -q", "add .", "-c user.name=n -c user.email=e@localhost commit -qm m", "rev-parse HEAD"):
+        done = subprocess.run(["git", *words.split()], cwd=place, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")

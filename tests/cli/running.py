@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,13 @@ class Done:
         """Whether it ended with this code, and one line on standard error that has these words."""
         assert (self.code, self.err.count("\n")) == (code, 1), self
         assert not [word for word in words if word not in self.err], self.err
+        return True
+
+
+class Tty(io.StringIO):
+    """A terminal in memory."""
+
+    def isatty(self) -> bool:
         return True
 
 
@@ -128,3 +136,12 @@ def calling(name: str, arguments: Mapping[str, object], *, text: str = "", id: s
     """A reply that calls a tool."""
     call = ToolCall(id, name, json.dumps(arguments))
     return Reply(text, call) if text else Reply(call)
+
+
+def wait_for(path: Path) -> str:
+    """What a file holds as soon as it holds something."""
+    end = time.monotonic() + 60
+    while not (path.exists() and path.read_text().strip()):
+        assert time.monotonic() < end, f"{path.name} never came"
+        time.sleep(0.05)
+    return path.read_text().strip()

@@ -13,6 +13,7 @@ from dragoman.cli.terminal import Terminal
 from dragoman.conversation import ToolCall
 from dragoman.toolkit import PermissionChecker, Rule
 from dragoman.tools import PendingApproval, ToolRegistry, tool
+from tests.cli.running import Tty
 
 CALL = ToolCall("c1", "send", '{"to": "Ada", "text": "Hi"}')
 
@@ -26,19 +27,12 @@ def send(to: str, text: str) -> str:
 TOOLS = ToolRegistry([send])
 
 
-class Keyboard(io.StringIO):
-    """Standard input with somebody at it."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 class Desk:
     """A person, an approver, and what the person has seen."""
 
     def __init__(self, mode: Mode, typed: str | None, place: Path) -> None:
         self.err = io.StringIO()
-        stdin = io.StringIO() if typed is None else Keyboard(typed)
+        stdin = io.StringIO() if typed is None else Tty(typed)
         self.checker = PermissionChecker(workspace=place)
         terminal = Terminal(stdin=stdin, stdout=io.StringIO(), stderr=self.err, environ={})
         self.approver = Approver(mode, terminal, self.checker)

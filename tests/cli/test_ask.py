@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from hypothesis import given, strategies as st
 
+from dragoman.chat import answer_type
+from dragoman.cli.arguments import UsageError
+from dragoman.cli.ask import parse_short_schema, read_schema
 from dragoman.conversation import StopReason, Text, Thinking
 from dragoman.simulator import Cut, Reply, Simulator, Status
 from tests.cli.running import MODEL, Surroundings, calling
@@ -42,24 +47,14 @@ def test_what_is_piped_in_comes_behind_the_question(around: Surroundings) -> Non
         assert around.here("ask", "two", "words", stdin="").out == "You said: two words\n"
 
 
-def test_an_image_can_be_piped_in_and_other_bytes_cannot(around: Surroundings) -> None:
-    with around.talking() as simulator:
-        assert around.here("What is it?", stdin=PNG).code == 0
-        assert "data:image/png;base64," in json.dumps(simulator.requests[0].body)
-        done = around.here("What is it?", stdin=b"\xff\xfe\x00\x01")
-        assert done.ended(2, "neither text nor of a type that is known")
-        assert len(simulator.requests) == 1
-
-
-def test_attachments(around: Surroundings) -> None:
+def test_attachments_and_images_that_are_piped_in(around: Surroundings) -> None:
     (around.work / "a.png").write_bytes(PNG)
     (around.work / "notes.py").write_text("print('ä')\n")
     (around.work / "odd").write_bytes(b"\xff\x00\xff")
     with around.talking() as simulator:
-        done = around.here("Look.", "-a", "a.png", "-a", "notes.py", "--at", "odd", "image/png")
-        assert done.code == 0
+        assert around.here("Look.", "-a", "a.png", "-a", "notes.py", "--at", "odd", "image/png", stdin=PNG).code == 0
         body = json.dumps(simulator.requests[0].body, ensure_ascii=False)
-        assert body.count("data:image/png;base64,") == 2
+        assert body.count("data:image/png;base64,") == 3
         assert "File notes.py:" in body
         assert "print('ä')" in body
         for name, words in {
@@ -68,6 +63,7 @@ def test_attachments(around: Surroundings) -> None:
             "https://host.test/picture": "--at https://host.test/picture image/png",
         }.items():
             assert around.here("Look.", "-a", name).ended(2, words)
+        assert around.here("Look.", stdin=b"\xff\xfe\x00\x01").ended(2, "neither text nor of a type that is known")
         assert len(simulator.requests) == 1
 
 
@@ -366,3 +362,69 @@ def test_whoever_stops_reading_ends_it_quietly(around: Surroundings) -> None:
             child.stdout.close()
             assert child.wait(120) == 141
             assert child.stderr.read() == b""
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_short_form() -> None:
+    assert parse_short_schema("name, age int, tags list, scores list[float], ok bool: whether it is") == {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "age": {"type": "integer"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "scores": {"type": "array", "items": {"type": "number"}},
+            "ok": {"type": "boolean", "description": "whether it is"},
+        },
+        "required": ["name", "age", "tags", "scores", "ok"],
+        "additionalProperties": False,
+    }
+
+
+def test_lines_may_have_commas_in_their_descriptions() -> None:
+    found = parse_short_schema("name: first, then last\nage int\n")
+    assert found["required"] == ["name", "age"]
+    assert found["properties"]["name"]["description"] == "first, then last"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "empty"),
+        (" , ,", "empty"),
+        ("name,,age", "empty"),
+        ("name, age,", "empty"),
+        ("age itn", "Did you mean int?"),
+        ("age xyzzy", "There are str, int"),
+        ("a b c", "is not a member"),
+        ("2nd int", "is not a member"),
+        (": about", "is not a member"),
+        ("a, a int", "twice"),
+        ("{not json", "is not JSON"),
+        ("missing.json", "cannot be read"),
+    ],
+)
+def test_what_is_wrong_in_a_schema_is_said(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        read_schema(text)
+
+
+def test_a_file_and_a_written_out_schema(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    file = tmp_path / "person.schema"
+    file.write_text(json.dumps(schema))
+    assert read_schema(str(file)) == read_schema(json.dumps(schema)) == schema
+    file.write_text("[1]")
+    with pytest.raises(UsageError, match="no object"):
+        read_schema(str(file))
+
+
+@given(st.text())
+def test_any_text_is_a_usable_schema_or_a_usage_error(text: str) -> None:
+    try:
+        found = read_schema(text)
+    except UsageError:
+        return
+    if not text.strip().startswith("{"):
+        answer_type(found)

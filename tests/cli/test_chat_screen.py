@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 import devtools.terminal_screen
-from dragoman.cli.chat_screen import Blocks, Screen
+from dragoman.cli.chat_screen import Screen, find_end
 from dragoman.cli.failures import report
 from dragoman.cli.output import TextView, print_list
 from dragoman.cli.terminal import Terminal
@@ -26,13 +26,9 @@ from dragoman.conversation import (
     ToolStarted,
 )
 from dragoman.errors import ConfigurationError
+from tests.cli.running import Tty
 
 SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-
-
-class Tty(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def shown(*pieces: str) -> tuple[str, str]:
@@ -135,12 +131,6 @@ WORDS = ["```", "```py", "~~~~", "\n", "\n\n", "a line", "- item", "    code", "
 TEXT = st.lists(st.sampled_from(WORDS)).map("".join)
 
 
-def fed(pieces: list[str]) -> list[str]:
-    blocks = Blocks()
-    found = [block for piece in pieces for block in blocks.feed(piece)]
-    return [*found, blocks.end()]
-
-
 @pytest.mark.parametrize(
     "blocks",
     [
@@ -153,12 +143,11 @@ def fed(pieces: list[str]) -> list[str]:
     ids=lambda blocks: blocks[0].split("\n")[0],
 )
 def test_a_block_ends_with_an_empty_line_outside_of_code(blocks: list[str]) -> None:
-    assert fed(["".join(blocks)]) == blocks
+    assert find_end("".join(blocks)) == len(blocks[0])
 
 
-@given(TEXT, st.randoms())
-def test_nothing_is_lost_and_the_pieces_do_not_matter(text: str, random: object) -> None:
-    cuts = sorted(random.sample(range(len(text) + 1), k=min(3, len(text) + 1)))  # type: ignore[attr-defined]
-    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    assert "".join(fed(pieces)) == text
-    assert fed(pieces) == fed([text])
+@given(TEXT, TEXT)
+def test_what_is_complete_stays_complete(text: str, further: str) -> None:
+    end = find_end(text)
+    assert find_end(text[:end]) == end
+    assert find_end(text + further) == end + find_end(text[end:] + further)

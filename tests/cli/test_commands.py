@@ -86,12 +86,9 @@ def test_servers_are_asked_for_their_models(
     assert _Listing.keys == [key, key]
 
 
-def test_tools_list_schema_and_check(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr("dragoman.cli.tools.toolkit", None)
-        listed = around.here("tools").out
-    assert "Bash" in listed, "and none of them was built"
-    assert "calculator" in listed
+def test_tools_list_schema_and_check(around: Surroundings) -> None:
+    effects = {tool["name"]: tool["effect"] for tool in around.here("tools", "--json").json}
+    assert (effects["Bash"], effects["calculator"], effects["send_update"]) == ("changes", "reads", "reads")
     around.configure('[mcp.servers.files]\ncommand = "mcp-files"\n')
     assert "MCP servers of the configuration: files" in around.here("tools", "list").out
     assert [tool["name"] for tool in around.here("tools", "list", "Read", "--json").json] == ["Read"]
@@ -222,11 +219,16 @@ def test_a_wrong_table_of_the_configuration_is_said_with_its_line(around: Surrou
     assert around.ask(None, "Hello.").ended(2, "config.toml", "[cli] does not fit")
 
 
-def test_skills_list_and_validate(around: Surroundings) -> None:
-    assert "There are no skills." in around.here("skills").err
-    folder = around.home / ".agents" / "skills" / "greeting"
+def make_skill(place: Path) -> Path:
+    folder = place / ".agents" / "skills" / "greeting"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text("---\nname: greeting\ndescription: How to greet.\n---\nSay hello.\n")
+    return folder
+
+
+def test_skills_list_and_validate(around: Surroundings) -> None:
+    assert "There are no skills." in around.here("skills").err
+    folder = make_skill(around.home)
     assert "greeting" in around.here("skills", "list").out
     assert around.here("skills", "--json").json[0]["name"] == "greeting"
     assert around.here("skills", "validate", str(folder)).out == f"{folder}: good\n"
@@ -237,9 +239,7 @@ def test_skills_list_and_validate(around: Surroundings) -> None:
 
 
 def test_skills_of_a_project_are_used_only_if_the_user_says_so(around: Surroundings) -> None:
-    folder = around.work / ".agents" / "skills" / "greeting"
-    folder.mkdir(parents=True)
-    (folder / "SKILL.md").write_text("---\nname: greeting\ndescription: How to greet.\n---\nSay hello.\n")
+    make_skill(around.work)
     assert "There are no skills." in around.here("skills").err
     around.configure("[skills]\nproject = true\n")
     assert "greeting" in around.here("skills").out
@@ -275,7 +275,7 @@ def test_doctor_says_what_is_wrong_and_what_to_do(around: Surroundings) -> None:
     assert "nonsense" in wrong[0]["text"]
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a directory that cannot be written")
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs a directory that cannot be written")
 def test_doctor_finds_a_store_that_cannot_be_written(around: Surroundings) -> None:
     place = around.home / ".local" / "share"
     place.mkdir(parents=True)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -16,12 +14,9 @@ from devtools.first_ten_minutes import prepare
 from dragoman.conversation import Text
 from dragoman.simulator import Reply, Request, Stall
 from tests.cli.person import DEADLINE, Person
-from tests.cli.running import Surroundings, calling
+from tests.cli.running import Surroundings, calling, wait_for
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal is a thing of POSIX systems"),
-]
+pytestmark = pytest.mark.slow
 
 LONG = " ".join([f"word{number}" for number in range(400)])
 STALLING = Reply(Text(LONG), faults=[Stall(share=0.5)])
@@ -99,21 +94,13 @@ def test_whatever_ends_the_program_ends_the_tool_that_runs(how: str, code: int, 
     script = [calling("Bash", {"command": "echo $$ > pid; sleep 1000"})]
     with around.talking(script), at(around, "Wait.", "-T", "Bash", "--approve", "auto") as person:
         person.see("Bash {")
-        pid = _read(around.work / "pid")
+        pid = wait_for(around.work / "pid")
         if how == "ctrl-c":
             person.press("c")
         else:
             os.kill(person.child.pid, signal.SIGTERM)
         assert person.leave() == code
     _ends(int(pid))
-
-
-def _read(path: Path) -> str:
-    end = time.monotonic() + DEADLINE
-    while not (path.exists() and path.read_text().strip()):
-        assert time.monotonic() < end, f"{path.name} never came"
-        time.sleep(0.05)
-    return path.read_text().strip()
 
 
 def _ends(pid: int) -> None:
@@ -140,7 +127,7 @@ def test_killed_while_a_tool_runs_and_continued_with_a_question(around: Surround
     with around.talking([calling("Bash", {"command": "echo ran >> log; sleep 1000"}), "Done.", "Done."]) as simulator:
         with at(around, "Run it.", "-T", "Bash", "--approve", "auto") as person:
             person.see("Bash {")
-            _read(around.work / "log")
+            wait_for(around.work / "log")
             person.kill()
         with at(around, "-c", "-T", "Bash") as person:
             person.see(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from dragoman.cli.settings import parse_options
 from dragoman.providers import Reasoning
-from tests.cli.running import Surroundings, calling
+from tests.cli.running import Surroundings, calling, wait_for
 from tests.processes import started
 
+RUN_IT = [sys.executable, "-m", "dragoman", "Run it.", "-T", "Bash", "--approve", "auto"]
 WRITING = calling("Write", {"file_path": "made.txt", "content": "x"})
 
 
@@ -51,6 +51,14 @@ def test_a_project_cannot_loosen_what_is_asked(table: str, around: Surroundings)
     assert around.ask(None, "Hello.").ended(2, "dragoman.toml")
 
 
+def test_a_project_file_of_another_user_does_not_count(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    (around.work / "dragoman.toml").write_text('system_prompt = "Obey."\n')
+    monkeypatch.setattr("dragoman.chat.config_files._is_foreign", lambda _status: True)
+    with around.talking() as simulator:
+        assert around.here("Hello.").ended(0, "dragoman.toml belongs to another user and does not count.")
+        assert "Obey." not in str(simulator.requests[0].body)
+
+
 def test_a_tool_that_wants_approval_gets_it_from_a_person_only(around: Surroundings) -> None:
     (around.work / "mine.py").write_text(
         "from dragoman import tool\n\n"
@@ -77,45 +85,31 @@ def test_a_profile_of_the_configuration(around: Surroundings) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are a thing of POSIX systems")
 @pytest.mark.parametrize("approve", ["auto", "ask"])
 def test_what_may_have_run_is_not_run_again_without_a_person(approve: str, around: Surroundings) -> None:
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     with around.talking([calling("Bash", {"command": "echo ran >> log; sleep 1000"}), "I see."]) as simulator:
-        log = around.work / "log"
-        end = time.monotonic() + 60
-        with started(
-            [sys.executable, "-m", "dragoman", "Run it.", "-T", "Bash", "--approve", "auto"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=around.env,
-            cwd=around.work,
-        ) as child:
-            while not log.exists() and time.monotonic() < end:
-                time.sleep(0.05)
+        with started(RUN_IT, **pipes, env=around.env, cwd=around.work) as child:
+            wait_for(around.work / "log")
             child.send_signal(signal.SIGKILL)
         done = around.here("-c", "-T", "Bash", "--approve", approve)
     assert done.out == "I see.\n"
     assert done.code == (4 if approve == "ask" else 0)
-    assert log.read_text() == "ran\n"
+    assert (around.work / "log").read_text() == "ran\n"
     assert "nobody knows whether it did its work" in simulator.requests[-1].body["messages"][-1]["content"]
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are a thing of POSIX systems")
 def test_what_a_script_has_put_into_the_background_goes_on_after_ctrl_c(around: Surroundings) -> None:
     ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]  # as a shell without job control starts it with `&`
-    waiting = "touch begun; for i in $(seq 1200); do test -e go && break; sleep 0.05; done"
+    waiting = "echo x > begun; for i in $(seq 1200); do test -e go && break; sleep 0.05; done"
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with around.talking([calling("Bash", {"command": waiting}), "I see."]):
-        command = [sys.executable, "-m", "dragoman", "Run it.", "-T", "Bash", "--approve", "auto"]
-        with started([*ignoring, *command], env=around.env, cwd=around.work, **pipes) as child:
-            end = time.monotonic() + 60
-            while not (around.work / "begun").exists() and time.monotonic() < end:
-                time.sleep(0.05)
-            child.send_signal(signal.SIGINT)
-            (around.work / "go").touch()
-            out, err = child.communicate(timeout=60)
+    script = [calling("Bash", {"command": waiting}), "I see."]
+    with around.talking(script), started([*ignoring, *RUN_IT], env=around.env, cwd=around.work, **pipes) as child:
+        wait_for(around.work / "begun")
+        child.send_signal(signal.SIGINT)
+        (around.work / "go").touch()
+        out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (0, "I see.\n"), err
 
 

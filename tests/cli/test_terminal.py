@@ -9,17 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.cli.terminal import Terminal, escape_controls, shorten, to_line
-from tests.cli.running import Surroundings
-
-
-class Tty(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@given(st.text())
-def test_nothing_that_a_terminal_obeys_gets_through(text: str) -> None:
-    assert all(letter.isprintable() or letter in "\n\t\u200d" for letter in escape_controls(text))
+from tests.cli.running import Surroundings, Tty
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["C", "Z"])))
@@ -28,7 +18,8 @@ def test_what_is_harmless_stays_as_it_is(text: str) -> None:
 
 
 @given(st.text(), st.integers(1, 50))
-def test_a_shortened_text_fits(text: str, width: int) -> None:
+def test_nothing_that_a_terminal_obeys_gets_through_and_a_shortened_text_fits(text: str, width: int) -> None:
+    assert all(letter.isprintable() or letter in "\n\t\u200d" for letter in escape_controls(text))
     assert len(shorten(text, width)) <= width
     assert len(to_line(text).splitlines()) <= 1
 

@@ -26,7 +26,6 @@ def test_a_question_needs_no_extra(around: Surroundings) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal is a thing of POSIX systems")
 def test_the_chat_is_plainer_and_says_how_to_get_more(around: Surroundings) -> None:
     stalling = Reply(Text("word " * 400), faults=[Stall(share=0.5)])
     script = ["**Hello.**", calling("Bash", {"command": "echo hi"}), "Done.", stalling]

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-if sys.platform == "win32":
-    pytest.skip("a pseudo-terminal is a thing of POSIX systems", allow_module_level=True)
 
 from devtools.first_ten_minutes import make_page
 from devtools.terminal_screen import Screen

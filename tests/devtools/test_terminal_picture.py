@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
+from devtools.terminal_picture import COMMANDS, main
 from dragoman.conversation import ToolCall
 from dragoman.simulator import Reply, Request, Simulator
-
-if sys.platform == "win32":
-    pytest.skip("a pseudo-terminal is a thing of POSIX systems", allow_module_level=True)
-
-from devtools.terminal_picture import COMMANDS, main
 
 
 def answer(request: Request) -> Reply | str:

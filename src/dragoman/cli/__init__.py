@@ -4,7 +4,6 @@
     ask.py, chat.py   one question; the interactive chat, its input and its commands; chat_screen.py: live Markdown
     session.py        from arguments to a client, its turns, and asking a person about tool calls
     settings.py       the configuration as the command uses it; tools.py: tools; history.py: what is kept
-    prompts.py        what is asked: words, standard input, attachments, schemas
     output.py         events as text or JSON; tables                   terminal.py    what a terminal may be shown
     failures.py       errors in one line, and exit codes
     models.py, keys.py, mcp.py, skills.py, config.py, local.py, doctor.py, completion.py:

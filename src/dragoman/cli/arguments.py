@@ -51,6 +51,11 @@ def expand_path(text: str) -> Path:
         raise UsageError(f"Nobody here is called {text.partition('/')[0]!r}.", hint="Write the path in full.") from None
 
 
+def clean(text: str) -> str:
+    """The text without halves of letters, which come from arguments that are not UTF-8 and cannot be sent."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, with errors instead of exits, and commands that are read one level at a time."""
 
@@ -150,8 +155,7 @@ def add_talking(parser: Parser) -> None:
         "MCP server of the configuration; may be repeated"
     )
     add("-T", "--tool", dest="tools", default=[], action="append", metavar="TOOL", help=tools)
-    approve = "calls that no rule allows: ask you (the default), run them, or refuse them"
-    add("--approve", choices=APPROVE, help=approve)
+    add("--approve", choices=APPROVE, help="calls that no rule allows: ask you (the default), run them, or refuse them")
     option = "an option of the model, such as temperature 0.2; may be repeated"
     add("-o", "--option", dest="options", default=[], nargs=2, action="append", metavar=("KEY", "VALUE"), help=option)
     add("-c", "--continue", dest="go_on", action="store_true", help="continue the latest conversation")

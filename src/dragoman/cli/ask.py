@@ -1,21 +1,30 @@
-"""`dragoman ask`, and `dragoman` without a command: one question, one answer."""
+"""`dragoman ask`, and `dragoman` without a command: what is asked (words, what is piped in, attachments, the schema of
+the answer), and the answer.
+
+Attachments are read now and kept in the conversation, so that it can be continued when the file is gone. Texts become
+text, which every model takes; images, documents, audio and video become media.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 from argparse import Namespace
-from typing import Final
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TextIO, cast
 
 import msgspec
 
 from dragoman.chat import AnswerType, answer_type
-from dragoman.conversation import Message, StopReason
+from dragoman.conversation import Block, Media, Message, StopReason, Text
 from dragoman.errors import DragomanError
 
-from .arguments import UsageError
+from .arguments import UsageError, clean, expand_path, suggest
 from .failures import LIMIT, NEEDS_APPROVAL, NO_ANSWER, OK, code_of, error_object, report
 from .output import JsonLinesView, View, format_usage, sum_up
-from .prompts import make_message, read_prompt, read_schema
 from .session import Session
 from .terminal import Terminal
 
@@ -34,10 +43,9 @@ def ask(arguments: Namespace, terminal: Terminal) -> int:
     try:
         kind = None if arguments.schema is None else answer_type(read_schema(arguments.schema))
         if kind is not None and arguments.tools:
-            message = "A question with --schema is asked without tools."
-            raise UsageError(message, hint="Leave out -T, or ask in two steps: first with -T, then with -c --schema.")
-        text, piped = read_prompt(arguments.words, terminal)
-        message = make_message(text, piped, arguments.attachments, arguments.typed_attachments)
+            text = "A question with --schema is asked without tools."
+            raise UsageError(text, hint="Leave out -T, or ask in two steps: first with -T, then with -c --schema.")
+        message = _read_message(arguments, terminal)
         if message is None and (kind is not None or not (arguments.go_on or arguments.cid)):
             raise UsageError("There is no question.", hint='Write one: dragoman "question"')
         with Session(arguments, terminal) as session:
@@ -60,12 +68,17 @@ def _ask(session: Session, message: Message | None, kind: AnswerType[object] | N
     """A text, with tools, or JSON of this kind without. What was said stays, also if it breaks off."""
     client, terminal, arguments = session.client, session.terminal, session.arguments
     since, code, further = len(client.history), OK, dict[str, object]()
+    view = _make_view(session)
     try:
         if kind is None or message is None:
-            session.take_turn(message, _make_view(session))
+            session.take_turn(message, view)
             code = _judge_ending(session)
         else:
-            further["answer"] = answer = _ask_for_json(session, message, kind)
+            view.wait()
+            try:
+                further["answer"] = answer = client.ask(message, kind)
+            finally:
+                view.pause()
             if not (arguments.json or arguments.json_lines):
                 terminal.line(json.dumps(msgspec.to_builtins(answer), indent=2, ensure_ascii=False))
     except (DragomanError, KeyboardInterrupt) as error:
@@ -88,15 +101,6 @@ def _make_view(session: Session) -> View:
     return View() if session.arguments.json else session.make_view()
 
 
-def _ask_for_json(session: Session, message: Message, kind: AnswerType[object]) -> object:
-    view = _make_view(session)
-    view.wait()
-    try:
-        return session.client.ask(message, kind)
-    finally:
-        view.pause()
-
-
 def _judge_ending(session: Session) -> int:
     if session.approver.refused:
         return NEEDS_APPROVAL
@@ -105,3 +109,149 @@ def _judge_ending(session: Session) -> int:
     if words:
         session.terminal.say(f"dragoman: {words}", "yellow")
     return code
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------
+
+_LARGEST: Final = 100 * 1024 * 1024
+_TYPES_BY_MAGIC: Final = {
+    rb"\x89PNG\r\n\x1a\n": "image/png",
+    rb"\xff\xd8\xff": "image/jpeg",
+    rb"GIF8[79]a": "image/gif",
+    rb"(?s)RIFF.{4}WEBP": "image/webp",
+    rb"%PDF-": "application/pdf",
+    rb"(?s)RIFF.{4}WAVE": "audio/wav",
+    rb"ID3": "audio/mpeg",
+}
+
+
+def _read_message(arguments: Namespace, terminal: Terminal) -> Message | None:
+    """Attachments, the words, then what is piped in; None if that is nothing. `-` alone: the words are piped in."""
+    is_piped = arguments.words == ["-"]
+    said = "" if is_piped else clean(" ".join(arguments.words)).strip()
+    piped = _read_piped(terminal.stdin) if terminal.stdin is not None and (is_piped or not terminal.in_is_tty) else b""
+    blocks: list[Block] = []
+    try:
+        said = "\n\n".join([part for part in (said, piped.decode("utf-8-sig").strip("\n")) if part])
+    except UnicodeDecodeError:
+        blocks.append(_make_media(piped, "standard input"))
+    blocks += [_read_attachment(name) for name in arguments.attachments]
+    blocks += [_read_attachment(name, kind) for name, kind in arguments.typed_attachments]
+    if said:
+        blocks.append(Text(said))
+    return Message.user(*blocks) if blocks else None
+
+
+def _read_piped(stdin: TextIO) -> bytes:
+    try:
+        buffer = getattr(stdin, "buffer", None)
+        raw: bytes = buffer.read(_LARGEST + 1) if buffer is not None else stdin.read(_LARGEST + 1).encode()
+    except (OSError, ValueError):  # closed, or a terminal in the background
+        return b""
+    if len(raw) > _LARGEST:
+        raise UsageError(f"More than {_LARGEST // 2**20} MiB are piped in.", hint="Pipe in less.")
+    return raw
+
+
+def _read_attachment(name: str, mime_type: str | None = None) -> Block:
+    if name.startswith(("http://", "https://")):
+        try:
+            return Media.from_url(name, mime_type=mime_type)
+        except ValueError:
+            message = "The type of an attachment cannot be told from its address."
+            raise UsageError(message, hint=f"Say it: --at {name} image/png") from None
+    path = expand_path(name)
+    try:
+        with path.open("rb") as file:  # perhaps a device without an end
+            raw = file.read(_LARGEST + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "that is no name of a file"
+        message = f"The attachment {name!r} cannot be read: {reason}."
+        raise UsageError(message, hint="Check its name and permissions.") from None
+    if len(raw) > _LARGEST:
+        message = f"The attachment {name!r} is larger than {_LARGEST // 2**20} MiB."
+        raise UsageError(message, hint="Attach something smaller.")
+    if mime_type is not None and not mime_type.startswith("text/"):
+        return Media.from_bytes(raw, mime_type, name=path.name)
+    try:
+        # Of a file that is text, whatever its suffix says, every model can read the text.
+        text = raw.decode("utf-8-sig")
+        if "\0" not in text:
+            return Text(f"File {path.name}:\n\n{text}\n")
+    except UnicodeDecodeError:
+        pass
+    return _make_media(raw, name, path)
+
+
+def _make_media(raw: bytes, where: str, path: Path | None = None) -> Media:
+    mime_type = next((kind for magic, kind in _TYPES_BY_MAGIC.items() if re.match(magic, raw)), None)
+    if mime_type is None and path is not None:
+        with suppress(ValueError):
+            mime_type = Media.from_path(path).mime_type
+    if mime_type is None:
+        message = f"What {where!r} holds is neither text nor of a type that is known."
+        raise UsageError(message, hint="Say its type: --at FILE image/png")
+    return Media.from_bytes(raw, mime_type, name=None if path is None else path.name)
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+_TYPES: Final[Mapping[str, Mapping[str, object]]] = {
+    "str": {"type": "string"},
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "list": {"type": "array", "items": {"type": "string"}},
+}
+_LIST: Final = re.compile(r"list\[(\w+)\]").fullmatch
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}").fullmatch
+
+
+def read_schema(given: str) -> dict[str, object]:
+    """The JSON Schema that is meant: in a file, written out, or in the short form."""
+    text, where = given.strip(), "the text of --schema"
+    if not text.startswith("{"):
+        path, where = expand_path(text), text
+        if path.suffix != ".json" and not os.path.isfile(path):  # noqa: PTH113 -- Path's raises for too long a name
+            return parse_short_schema(text)
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise UsageError(f"The schema {where!r} cannot be read: {reason}.") from None
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is not JSON: {error}.", hint="Give a JSON Schema.") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{where} is not a JSON Schema: it is no object.", hint="Give a JSON Schema.")
+    return cast("dict[str, object]", found)
+
+
+def parse_short_schema(text: str) -> dict[str, object]:
+    """An object with these members: `name`, `name type` or `name type: description`, separated by commas or lines."""
+    members: dict[str, object] = {}
+    parts = [line for line in text.splitlines() if line.strip()] if "\n" in text else text.split(",")
+    for part in parts:
+        declared, _, about = part.partition(":")
+        words = declared.split()
+        name = words[0] if words else ""
+        if len(words) > 2 or not _NAME(name):
+            message = (
+                f"{part.strip()!r} is not a member of a schema." if part.strip() else "The schema has an empty member."
+            )
+            raise UsageError(message, hint='Write "name, age int, tags list", or name a JSON file.')
+        if name in members:
+            raise UsageError(f"The schema names {name!r} twice.")
+        schema = _find_type(words[1] if len(words) == 2 else "str")
+        members[name] = {**schema, "description": about.strip()} if about.strip() else schema
+    return {"type": "object", "properties": members, "required": list(members), "additionalProperties": False}
+
+
+def _find_type(word: str) -> dict[str, object]:
+    if found := _LIST(word):
+        return {"type": "array", "items": _find_type(found[1])}
+    if word not in _TYPES:
+        hint = suggest(word, _TYPES, "There are str, int, float, bool, list and list[type].")
+        raise UsageError(f"The schema has no type {word!r}.", hint=hint)
+    return dict(_TYPES[word])

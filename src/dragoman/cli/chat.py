@@ -6,20 +6,19 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from dragoman._version import __version__
 from dragoman.directories import state_directory
 from dragoman.errors import ConfigurationError, DragomanError
 
-from .arguments import APPROVE, Parser, UsageError, add_talking, find_nearest
+from .arguments import APPROVE, Parser, UsageError, add_talking, clean, find_nearest
 from .failures import OK, report
 from .history import shorten_id, write_document
 from .output import format_usage
 from .program import Terminated
-from .prompts import clean
 from .session import Session
 from .terminal import Terminal, shorten, to_line
 
@@ -214,8 +213,6 @@ class _Talk:
 # --- what is typed ----------------------------------------------------------------------------------------------------
 
 _PROMPT: Final = "> "
-
-
 Read: TypeAlias = Callable[[str], str | None]
 """Gives the next message, however many lines it has, or None when there will be no more; begins with a text to edit."""
 
@@ -249,7 +246,7 @@ def _make_editor(commands: Iterable[str], describe_status: Callable[[], str]) ->
     """A line editor: history, completion of commands, several lines (Alt-Enter), pasting."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
-    from prompt_toolkit.history import FileHistory, InMemoryHistory
+    from prompt_toolkit.history import FileHistory, History, InMemoryHistory
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.output import create_output
 
@@ -268,9 +265,14 @@ def _make_editor(commands: Iterable[str], describe_status: Callable[[], str]) ->
     def _break_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    history = _make_history()
+    history: History = InMemoryHistory()
+    with suppress(OSError, ConfigurationError):  # where it cannot be kept
+        path = state_directory() / "chat_history"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))  # for the owner's eyes only
+        history = FileHistory(str(path))
     session: PromptSession[str] = PromptSession(
-        history=InMemoryHistory() if history is None else FileHistory(str(history)),
+        history=history,
         completer=WordCompleter([f"/{name}" for name in commands], sentence=True),
         multiline=True,
         key_bindings=keys,
@@ -287,15 +289,3 @@ def _make_editor(commands: Iterable[str], describe_status: Callable[[], str]) ->
             return None
 
     return read
-
-
-def _make_history() -> Path | None:
-    """The file of what was typed before, for the owner's eyes only; None where it cannot be had."""
-    try:
-        directory = state_directory()
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = directory / "chat_history"
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
-    except (OSError, ConfigurationError):
-        return None
-    return path

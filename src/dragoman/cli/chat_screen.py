@@ -23,7 +23,7 @@ from dragoman.conversation import Event, TextDelta, TextEnded, ThinkingDelta, To
 from .output import View, format_result
 from .terminal import Terminal, escape_controls, shorten
 
-_PER_SECOND: Final = 8
+_RATE: Final = 8
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -39,7 +39,8 @@ class Screen(View):
         self._clock: Callable[[], float] = clock
         self._out: Console = _make_console(terminal, terminal.stdout)
         self._err: Console = _make_console(terminal, terminal.stderr)
-        self._blocks: Blocks = Blocks()
+        self._text: str = ""
+        """What has come and is not printed for good."""
         self._live: Live | None = None
         self._is_growing: bool = False
         """Whether it shows the answer rather than a spinner."""
@@ -85,21 +86,21 @@ class Screen(View):
                 pass
 
     def _show_text(self, text: str) -> None:
-        complete = self._blocks.feed(escape_controls(text))
-        if complete:
+        self._text += escape_controls(text)
+        end = find_end(self._text) if "\n" in text else 0
+        if self._text[:end].strip():
             self._stop()
-        for block in complete:
-            self._out.print(_render(block))
-        self._growing = self._blocks.rest
-        if self._growing.strip() and not self._is_growing:
+            self._out.print(_render(self._text[:end]))
+        self._text = self._text[end:]
+        if self._text.strip() and not self._is_growing:
             self._stop()
-            self._growing = self._blocks.rest
             self._start(self._out, lambda: _render(self._growing))
             self._is_growing = True
+        self._growing = self._text
 
     def _finish_text(self) -> None:
         self._stop()
-        rest = self._blocks.end()
+        rest, self._text = self._text, ""
         if rest.strip():
             self._out.print(_render(rest))
 
@@ -111,11 +112,7 @@ class Screen(View):
 
     def _start(self, console: Console, render: Callable[[], RenderableType]) -> None:
         self._live = Live(
-            get_renderable=render,
-            console=console,
-            refresh_per_second=_PER_SECOND,
-            transient=True,
-            vertical_overflow="crop",
+            get_renderable=render, console=console, refresh_per_second=_RATE, transient=True, vertical_overflow="crop"
         )
         self._live.start()
         self._terminal.aside = self._step_aside
@@ -132,7 +129,7 @@ class Screen(View):
     def _busy(self) -> RenderableType:
         now = self._clock()
         width = self._terminal.width - 14
-        frame = _FRAMES[int(now * _PER_SECOND) % len(_FRAMES)]
+        frame = _FRAMES[int(now * _RATE) % len(_FRAMES)]
         if not self._running:
             words = f"thinking: {self._thought}" if self._thought else self._waiting
             return Text(f"{frame} {shorten(words, width)} {now - self._since:.0f} s", "dim")
@@ -167,45 +164,20 @@ def _make_console(terminal: Terminal, file: TextIO) -> Console:
     return HarmlessConsole(file=file, no_color=not terminal.wants_colour, highlight=False, emoji=False, markup=False)
 
 
-class Blocks:
-    """A Markdown text that grows: `feed` gives the blocks that have become complete; `rest` is what is not.
+def find_end(text: str) -> int:
+    """Where the complete blocks of a Markdown text that still grows end: at an empty line outside of a code block.
 
-    A block ends with an empty line outside of a fenced code block. Rendering the whole text again for every piece would
-    cost more the longer the answer is, and a terminal cannot take back what has scrolled away.
+    Rendering the whole text again for every piece would cost more the longer the answer is, and a terminal cannot take
+    back what has scrolled away.
     """
-
-    def __init__(self) -> None:
-        self._done: str = ""
-        """Whole lines of the block that is still open."""
-        self._line: str = ""
-        self._fence: str = ""
-        """The mark that closes the code block we are in."""
-
-    @property
-    def rest(self) -> str:
-        """What has come and belongs to no complete block."""
-        return self._done + self._line
-
-    def feed(self, text: str) -> list[str]:
-        """Take in a piece, and give the blocks that it completes."""
-        blocks: list[str] = []
-        *lines, self._line = (self._line + text).split("\n")
-        for line in lines:
-            self._done += f"{line}\n"
-            if mark := _FENCE.fullmatch(line):
-                self._enter_or_leave_code(mark[1], mark[2])
-            elif not line.strip() and not self._fence and self._done.strip():
-                blocks.append(self._done)
-                self._done = ""
-        return blocks
-
-    def end(self) -> str:
-        """The last block."""
-        rest, self._done, self._line, self._fence = self.rest, "", "", ""
-        return rest
-
-    def _enter_or_leave_code(self, mark: str, behind: str) -> None:
-        if not self._fence:
-            self._fence = mark if mark[0] == "~" or "`" not in behind else ""
-        elif mark.startswith(self._fence) and not behind.strip():
-            self._fence = ""
+    end, position, fence = 0, 0, ""
+    for line in text.split("\n")[:-1]:
+        position += len(line) + 1
+        mark, behind = found.groups() if (found := _FENCE.fullmatch(line)) else ("", "")
+        if mark and not fence:
+            fence = mark if mark[0] == "~" or "`" not in behind else ""
+        elif mark and mark.startswith(fence) and not behind.strip():
+            fence = ""
+        elif not fence and not line.strip():
+            end = position
+    return end

@@ -25,14 +25,9 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("Completion needs shtab, which is not installed.", hint="pip install 'dragoman[cli]'")
     import shtab
 
-    terminal.answer(shtab.complete(_make_whole_parser(), arguments.shell) + "\n")
-    return 0
-
-
-def _make_whole_parser() -> Parser:
-    """One parser with every command in it."""
-    root = Parser("dragoman")
+    root = Parser("dragoman")  # with every command in it
     for name, about in COMMANDS.items():
         load_command(name, root.add_group(name, about))
     add_asking(root)  # last, since the first word completes to a command
-    return root
+    terminal.answer(shtab.complete(root, arguments.shell) + "\n")
+    return 0

@@ -72,15 +72,9 @@ def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _show_paths(_arguments: argparse.Namespace, terminal: Terminal) -> int:
     path = _find_file()
-    places = [
-        ("configuration", path),
-        *[("also read", also) for also in load_config().files if also != path],
-        ("keys", keys_file()),
-        ("conversations", store_path()),
-        ("cache", cache_directory()),
-        ("state", state_directory()),
-    ]
-    for name, place in places:
+    also = [("also read", file) for file in load_config().files if file != path]
+    own = [("cache", cache_directory()), ("state", state_directory())]
+    for name, place in [("configuration", path), *also, ("keys", keys_file()), ("conversations", store_path()), *own]:
         terminal.line(f"{name:<13}  {place}")
     return 0
 

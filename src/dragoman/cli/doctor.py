@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from typing import Final, Literal
@@ -17,7 +16,6 @@ from dragoman._version import __version__
 from dragoman.chat import LoadedConfig, load_config
 from dragoman.engines import models
 from dragoman.errors import DragomanError
-from dragoman.mcp import McpServers
 from dragoman.providers import PROVIDERS
 from dragoman.transport import host_of, port_of
 
@@ -25,7 +23,7 @@ from .arguments import Parser, add_json, add_profile
 from .failures import LOCAL_INSTALL, can_run_local, describe
 from .history import open_store, store_path
 from .output import print_json
-from .settings import clean_model, read_settings, settle_model
+from .settings import Settings, clean_model, read_settings, settle_model
 from .terminal import Terminal
 
 _SECONDS: Final = 5.0
@@ -78,7 +76,7 @@ def _examine(arguments: argparse.Namespace, terminal: Terminal) -> Iterator[Find
         yield Finding("note" if missing else "ok", f"extra {extra}", text, fix)
     try:
         loaded = load_config(profile=arguments.profile, model=arguments.model and clean_model(arguments.model))
-        servers = read_settings(loaded).servers
+        settings = read_settings(loaded)
         loaded = settle_model(loaded, terminal)
     except DragomanError as error:
         yield Finding("wrong", "configuration", *describe(error))
@@ -88,8 +86,8 @@ def _examine(arguments: argparse.Namespace, terminal: Terminal) -> Iterator[Find
         yield _guard("key", partial(_check_key, loaded=loaded))
         if not arguments.offline:
             yield _guard("network", partial(_check_network, loaded=loaded))
-            for name, entry in servers.items():
-                yield _guard(f"MCP server {name}", partial(_check_server, name=name, entry=entry))
+            for name in settings.servers:
+                yield _guard(f"MCP server {name}", partial(_check_server, name=name, settings=settings))
     yield _guard("store", _check_store)
     yield _guard("local model", _check_local)
 
@@ -123,9 +121,9 @@ def _check_network(about: str, loaded: LoadedConfig) -> Finding:
     return Finding("ok", about, f"{host}:{port} can be reached")
 
 
-def _check_server(about: str, name: str, entry: Mapping[str, object]) -> Finding:
+def _check_server(about: str, name: str, settings: Settings) -> Finding:
     """Start or reach an MCP server of the configuration, and ask for its tools."""
-    with McpServers.from_json({"mcpServers": {name: entry}}, environ=os.environ) as servers:
+    with settings.open_servers(name) as servers:
         found = "; ".join([f"{len(servers[name])} tools", *map(str, servers.problems)])
         return Finding("note" if servers.problems else "ok", about, found)
 

@@ -120,10 +120,6 @@ def _hint_later(error: errors.ProviderError) -> str:
     return f"Try again in {error.retry_after:.0f} seconds." if error.retry_after else "Try again in a while."
 
 
-def _hint_refused_key(error: errors.AuthenticationError) -> str:
-    return f"Store another key with: dragoman keys set {error.provider or 'PROVIDER'}"
-
-
 def _hint_server(error: errors.McpError) -> str:
     usual = "Check [mcp.servers] in the configuration; `dragoman doctor` looks closer."
     return usual if error.hint == type(error).next_step else error.hint
@@ -131,7 +127,7 @@ def _hint_server(error: errors.McpError) -> str:
 
 _HINTS: Final[dict[type[errors.DragomanError], str | Callable[[Any], str]]] = {
     errors.MissingKeyError: _hint_missing_key,
-    errors.AuthenticationError: _hint_refused_key,
+    errors.AuthenticationError: lambda error: f"Store another key with: dragoman keys set {error.provider or 'NAME'}",
     errors.ModelNotFoundError: _hint_unknown_model,
     errors.RateLimitError: _hint_later,
     errors.OverloadedError: _hint_later,

@@ -153,7 +153,8 @@ def declare(parser: Parser) -> None:
     """The commands about conversations."""
     parser.default = "list"
     listing = parser.add_command("list", _list, "List conversations, newest first.", "dragoman history list -n 5")
-    show = parser.add_command("show", _show, "Show a conversation.", "dragoman history show")
+    show = parser.add_command("show", _export, "Show a conversation.", "dragoman history show")
+    show.set_defaults(format=None, output=None)
     about = "List conversations in which words occur."
     search = parser.add_command("search", _search, about, "dragoman history search capital france")
     search.add_argument("words", nargs="*", metavar="WORD", help="all of them must occur in one message")
@@ -206,12 +207,6 @@ def _load(store: ConversationStore, part: str | None) -> Snapshot:
     """The conversation as far as it came, also if the program that held it was killed."""
     recovered = resume(store, find_conversation(store, part).root)
     return structs.replace(recovered.snapshot, conversation=recovered.conversation)
-
-
-def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    with open_store() as store:
-        terminal.answer(format_document(_load(store, arguments.id), "markdown"))
-    return 0
 
 
 def _export(arguments: argparse.Namespace, terminal: Terminal) -> int:

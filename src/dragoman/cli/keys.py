@@ -40,7 +40,12 @@ def _set(arguments: argparse.Namespace, terminal: Terminal) -> int:
         message = "A key does not belong on the command line, where others can see it."
         raise UsageError(message, hint=f"Run `dragoman keys set {arguments.provider}` and paste it, or pipe it in.")
     provider = resolve_provider(arguments.provider)  # before a key is asked for
-    key = _read_key(provider, terminal)
+    key = ""
+    if terminal.in_is_tty:
+        with suppress(EOFError):
+            key = getpass.getpass(f"Key for {provider}: ", terminal.stderr).strip()
+    elif terminal.stdin is not None:
+        key = terminal.stdin.read().strip()
     if key.split() != [key]:
         message = f"This is not a key for {provider}: it is empty, or has spaces in it."
         raise UsageError(message, hint="Copy it again, without anything around it.")
@@ -54,14 +59,6 @@ def _set(arguments: argparse.Namespace, terminal: Terminal) -> int:
         stored = store_key(provider, key, store="file")
     terminal.say(f"The key {stored.masked} for {stored.provider} is in the {stored.store} ({stored.place}).")
     return 0
-
-
-def _read_key(provider: str, terminal: Terminal) -> str:
-    if not terminal.in_is_tty:
-        return terminal.stdin.read().strip() if terminal.stdin else ""
-    with suppress(EOFError):
-        return getpass.getpass(f"Key for {provider}: ", terminal.stderr).strip()
-    return ""
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:

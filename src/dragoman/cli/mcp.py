@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import mimetypes
-import os
 import re
 from contextlib import ExitStack, suppress
 from itertools import count
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from dragoman.chat import load_config
 from dragoman.conversation import Media, ToolCall
-from dragoman.mcp import McpServer, McpServers, serve_http, serve_stdio
+from dragoman.mcp import McpServer, serve_http, serve_stdio
 from dragoman.toolkit import PermissionChecker
 from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, ToolExecutor, not_found
 
@@ -76,13 +75,10 @@ def _decide(checker: PermissionChecker, approve: str) -> PermissionCheck:
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     settings = read_settings(load_config())
-    entries = settings.servers
-    if arguments.server is not None:
-        entries = {arguments.server: settings.server(arguments.server)}
-    if not entries:
+    if not settings.servers:
         terminal.say("The configuration has no MCP servers. Write [mcp.servers.NAME] with a command or a url into it.")
         return 0
-    with McpServers.from_json({"mcpServers": entries}, optional=True, environ=os.environ) as servers:
+    with settings.open_servers(*filter(None, [arguments.server]), optional=True) as servers:
         failed = {name: status.error for name, status in servers.status.items() if status.error is not None}
         for name, error in failed.items():
             terminal.say(f"dragoman: {name}: {error}", "yellow")
@@ -99,8 +95,7 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _call(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    entry = read_settings(load_config()).server(arguments.server)
-    with McpServers.from_json({"mcpServers": {arguments.server: entry}}, environ=os.environ) as servers:
+    with read_settings(load_config()).open_servers(arguments.server) as servers:
         names = (arguments.tool, f"{arguments.server}_{arguments.tool}")
         name = next((name for name in names if name in servers.tools), None)
         if name is None:

@@ -107,7 +107,7 @@ class _Service(Struct, frozen=True, kw_only=True):
 
     provider: Provider
     url: str
-    key: Secret | None = None
+    key: Secret | None
     key_state: str
 
     @property
@@ -118,18 +118,17 @@ class _Service(Struct, frozen=True, kw_only=True):
 
 
 def _find_service(row: Provider, config: Config) -> _Service:
-    url = row.base_url
+    url, key, state = row.base_url, None, "-"
     try:
         is_chosen = config.provider_name == row.name
         url = (is_chosen and config.base_url) or url
         found = config.key() if is_chosen else find_key(row.name, keys=config.keys)
+        key, state = (found.secret, "set") if found else (None, "not needed")
     except MissingKeyError:
-        return _Service(provider=row, url=url, key_state="-")
+        pass
     except ConfigurationError:  # a keychain that is locked; or the model that is configured does not exist
-        return _Service(provider=row, url=url, key_state="locked")
-    if found is None:
-        return _Service(provider=row, url=url, key_state="not needed")
-    return _Service(provider=row, url=url, key=found.secret, key_state="set")
+        state = "locked"
+    return _Service(provider=row, url=url, key=key, key_state=state)
 
 
 def _ask(services: Iterable[_Service], terminal: Terminal) -> dict[str, list[str]]:

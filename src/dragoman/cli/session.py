@@ -32,10 +32,9 @@ from dragoman.tools import (
     deny,
 )
 
-from .arguments import Approve
+from .arguments import Approve, clean
 from .history import find_conversation, open_store
 from .output import TextView, View
-from .prompts import clean
 from .settings import Settings, clean_model, fetch_model, load_with, read_settings, settle_model
 from .terminal import Terminal, escape_controls, to_line
 from .tools import ToolChoice

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Final, get_args
 
 from msgspec import Struct
 
+import dragoman.mcp
 from dragoman.chat import FIELDS, ConfigArguments, LoadedConfig, default_model, find_key, load_config, parse_text
 from dragoman.engines import bar_if_terminal, models, pull
 from dragoman.errors import ConfigurationError, MissingKeyError
@@ -55,12 +57,14 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The entries of [mcp.servers], by name."""
     directory: Path
 
-    def server(self, name: str) -> Mapping[str, object]:
-        """The entry of one MCP server."""
-        if name not in self.servers:
-            hint = suggest(name, self.servers, f"Write [mcp.servers.{name}] into the configuration.")
-            raise UsageError(f"The configuration has no MCP server {name!r}.", hint=hint)
-        return self.servers[name]
+    def open_servers(self, *names: str, optional: bool = False) -> dragoman.mcp.McpServers:
+        """The MCP servers of these names, by default all, for a `with` block."""
+        for name in names:
+            if name not in self.servers:
+                hint = suggest(name, self.servers, f"Write [mcp.servers.{name}] into the configuration.")
+                raise UsageError(f"The configuration has no MCP server {name!r}.", hint=hint)
+        entries = {name: self.servers[name] for name in names or self.servers}
+        return dragoman.mcp.McpServers.from_json({"mcpServers": entries}, optional=optional, environ=os.environ)
 
 
 def read_settings(loaded: LoadedConfig) -> Settings:

@@ -10,9 +10,8 @@ import argparse
 import importlib
 import importlib.util
 import inspect
-import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +19,6 @@ from typing import Any, Final, cast
 
 from msgspec import structs
 
-import dragoman.mcp
 from dragoman.chat import load_config
 from dragoman.errors import DragomanError
 from dragoman.providers import check
@@ -34,25 +32,9 @@ from .terminal import Terminal
 
 ALL: Final = "toolkit"
 """Stands for all ready tools."""
-READY: Final[Mapping[str, tuple[str, str]]] = {
-    "Read": ("reads", "read a file"),
-    "Write": ("changes", "write a file"),
-    "Edit": ("changes", "replace a passage of a file"),
-    "Glob": ("reads", "find files by their names"),
-    "Grep": ("reads", "search in files"),
-    "Bash": ("changes", "run a shell command"),
-    "Fetch": ("reads", "fetch a web page as text"),
-    "calculator": ("reads", "calculate an expression exactly"),
-    "now": ("reads", "tell the date and the time"),
-    "react_emoji": ("reads", "react to you with an emoji"),
-    "send_update": ("reads", "tell you how it is getting on"),
-}
-"""The ready tools, for lists: they say so without building any."""
-SKILLS: Final[Mapping[str, tuple[str, str]]] = {
-    "Skill": ("reads", "load a skill's instructions"),
-    "LoadSkillSupporting": ("reads", "load a file that belongs to a skill"),
-}
 _ONLY_SPEAK: Final = ("react_emoji", "send_update")
+READY: Final = ("Read", "Write", "Edit", "Glob", "Grep", "Bash", "Fetch", "calculator", "now", *_ONLY_SPEAK)
+_SKILLS: Final = ("Skill", "LoadSkillSupporting")
 
 
 class ToolChoice:
@@ -60,7 +42,6 @@ class ToolChoice:
 
     def __init__(self, settings: Settings, terminal: Terminal, stack: ExitStack) -> None:
         self._settings: Settings = settings
-        self._directory: Path = settings.directory
         self._terminal: Terminal = terminal
         self._stack: ExitStack = stack
         self._opened: dict[str, ToolSet] = {}
@@ -74,14 +55,17 @@ class ToolChoice:
         return found
 
     def _build(self, name: str) -> ToolSet:
-        ready = {each.lower(): each for each in (*READY, *SKILLS)}
+        ready = {each.lower(): each for each in (*READY, *_SKILLS)}
         if name == ALL:
-            return self._build_ready([*READY, *(SKILLS if self._settings.skills.list() else ())])
+            return self._build_ready([*READY, *(_SKILLS if self._settings.skills.list() else ())])
         if name.lower() in ready:
             return self._build_ready([ready[name.lower()]])
         servers = self._settings.servers
         if name.startswith("mcp:") or name in servers:
-            return self._open_server(name.removeprefix("mcp:"))
+            name = name.removeprefix("mcp:")
+            if name not in self._opened:
+                self._opened[name] = self._stack.enter_context(self._settings.open_servers(name)).tools
+            return self._opened[name]
         if name.endswith(".py"):
             return _list_tools(self._load(name), name)
         place, colon, function = name.rpartition(":")
@@ -98,29 +82,22 @@ class ToolChoice:
         say = self._terminal.say
         responder = CallbackResponder(reaction=lambda emoji: say(f"[{emoji}]"), update=lambda text: say(f"> {text}"))
         missing = [name for name in names if name not in self._ready]
-        skills = self._settings.skills if set(missing) & set(SKILLS) else None
+        skills = self._settings.skills if set(missing) & set(_SKILLS) else None
         if skills is not None and not skills.list():
             raise UsageError("There are no skills that could be loaded.", hint="See dragoman skills list.")
-        for each in toolkit(self._directory, only=missing, responder=responder, skills=skills):
+        for each in toolkit(self._settings.directory, only=missing, responder=responder, skills=skills):
             asks = each.name not in _ONLY_SPEAK
             options = each.options if asks else structs.replace(each.options, read_only=True)
             self._ready[each.name] = structs.replace(each, options=options)
         return ToolRegistry([self._ready[name] for name in names])
 
-    def _open_server(self, name: str) -> ToolSet:
-        entry = self._settings.server(name)
-        if name not in self._opened:
-            opened = dragoman.mcp.McpServers.from_json({"mcpServers": {name: entry}}, environ=os.environ)
-            self._opened[name] = self._stack.enter_context(opened).tools
-        return self._opened[name]
-
     def _load(self, place: str) -> ModuleType:
         """A file, or a module, also one that lies in the working directory."""
         try:
             if place.endswith(".py"):
-                return _run_file(self._directory / expand_path(place))
-            if str(self._directory) not in sys.path:
-                sys.path.insert(0, str(self._directory))
+                return _run_file(self._settings.directory / expand_path(place))
+            if str(self._settings.directory) not in sys.path:
+                sys.path.insert(0, str(self._settings.directory))
             return importlib.import_module(place)
         except DragomanError:
             raise
@@ -186,23 +163,20 @@ def declare(parser: Parser) -> None:
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Ready tools are listed without building any of them; others have to be looked at."""
     settings = read_settings(load_config())
-    if arguments.tools:
-        with _built(arguments.tools, settings, terminal) as built:
-            found = [(each.name, _name_effect(each), each.description.split("\n")[0]) for each in built]
-    else:
-        ready = {**READY, **(SKILLS if settings.skills.list() else {})}
-        found = [(name, effect, about) for name, (effect, about) in ready.items()]
-    rows = [{"name": name, "effect": effect, "description": about} for name, effect, about in found]
+    with _built(arguments.tools or [ALL], settings, terminal) as found:
+        rows = [
+            {
+                "name": each.name,
+                "effect": "reads" if each.options.read_only else "changes",
+                "description": each.description.split("\n")[0],
+            }
+            for each in found
+        ]
     print_list(terminal, rows, dict, as_json=arguments.json)
     if not arguments.json and not arguments.tools and settings.servers:
         terminal.line(f"MCP servers of the configuration: {', '.join(settings.servers)} (see dragoman mcp list)")
     return 0
-
-
-def _name_effect(tool: AnyTool) -> str:
-    return "reads" if tool.options.read_only else "changes"
 
 
 def _show_schema(arguments: argparse.Namespace, terminal: Terminal) -> int:
