@@ -7,12 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.json import decode
 
 from dragoman.conversation import (
     Completed,
     Media,
-    Message,
     Opaque,
     ReplyStarted,
     StopReason,
@@ -30,7 +28,7 @@ from dragoman.conversation import (
 )
 from dragoman.errors import InvalidRequestError, OverloadedError, ProtocolError, ProviderError, RateLimitError
 from dragoman.providers import CODEC
-from tests.providers.feeding import attempt, events_of, message_of
+from tests.providers.feeding import events_of, message_of
 from tests.providers.openai_chat.wire import (
     DONE,
     NOTHING,
@@ -376,39 +374,6 @@ def test_other_lists_of_content() -> None:
     marked = read(whole({"content": [{"type": "text", "text": "a", "annotations": [1]}]})).blocks[0]
     assert isinstance(marked, Text)
     assert kept_in(marked.native) == {"annotations": [1]}
-
-
-def read_tagged(*pieces: str, done: bool = True) -> Message:
-    chunks = [*[chunk({"content": piece}) for piece in pieces], *([chunk({}, "stop")] if done else [])]
-    return attempt(with_quirk("think_tags"), *map(event, chunks))[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "thinking", "answer"),
-    [
-        ("<think>hm</think>\n\na", "hm", "a"),
-        ("\n<think>h</thin</think>a</think>", "h</thin", "a</think>"),
-        ("a <think>b</think>", "", "a <think>b</think>"),
-        ("<thinking>a", "", "<thinking>a"),
-        ("<thi", "", "<thi"),
-        ("<think>hm", "hm", ""),
-        ("<think>hm</thi", "hm</thi", ""),
-        ("<think></think>a", "", "a"),
-    ],
-)
-def test_tags_are_taken_off_where_the_profile_says_so_and_only_there(text: str, thinking: str, answer: str) -> None:
-    for pieces in ([text], list(text), [text[:4], text[4:]]):
-        for done in (True, False):
-            message = read_tagged(*pieces, done=done)
-            assert (message.thinking, message.text) == (thinking, answer)
-    assert read(whole({"content": text})).text == text
-
-
-def test_tags_go_back_as_they_came() -> None:
-    call = call_to()
-    conversation = call.conversation.plus(read_tagged("<think>hm</think>\n\na"))
-    body = CODEC.encode(msgspec.structs.replace(call, conversation=conversation)).request.body
-    assert decode(body)["messages"][1] == {"role": "assistant", "content": "<think>hm</think>\n\na"}
 
 
 # --- what else a reply holds ---

@@ -52,7 +52,7 @@ from dragoman.providers.wire import (
 )
 
 from .history import reader_of
-from .parts import Calls, Speech, ThinkTags, Thoughts, image_of, merge_pieces
+from .parts import Calls, Speech, Thoughts, image_of, merge_pieces
 
 # --- a chunk of nothing but text --------------------------------------------------------------------------------------
 
@@ -198,7 +198,6 @@ class ReplyDecoder(DecoderBase):
         """The part that text goes to, and that of a refusal; -1 while none is open."""
         self._refusal: int = -1
         self._refused: bool = False
-        self._tags: ThinkTags | None = ThinkTags() if "think_tags" in call.profile.quirks else None
         self._thoughts: Thoughts | None = None
         self._calls: Calls | None = None
         self._speech: Speech | None = None
@@ -328,7 +327,6 @@ class ReplyDecoder(DecoderBase):
         if word in _FAILED:
             self.break_off(events)
             raise failure(self.call, None, word, _FAILED[word], {})
-        self._flush_tags(events)
         self._close_part(events)
         if self._thoughts is not None:
             self._thoughts.end_sealed(events)
@@ -342,7 +340,6 @@ class ReplyDecoder(DecoderBase):
         events.append(Completed(stop, self._finish_reason or None, self._native()))
 
     def break_off(self, events: list[ReplyEvent]) -> None:
-        self._flush_tags(events)
         self._report_usage(events)
 
     def _report_usage(self, events: list[ReplyEvent]) -> None:
@@ -478,27 +475,11 @@ class ReplyDecoder(DecoderBase):
     # --- parts come and go --------------------------------------------------------------------------------------------
 
     def _say(self, piece: str, events: list[ReplyEvent]) -> None:
-        """A piece of text; reasoning between tags is taken off it."""
-        if self._tags is not None:
-            thought, piece = self._tags.split(piece)
-            if thought:
-                self._think(events).open(("think_tags",), events).grow(thought, events)
-            if self._tags.done:
-                self._tags = None
         if piece:
             if self._text < 0:
                 self._text = self._new_part(events)
                 events.append(TextStarted(self._text, ""))
             events.append(TextDelta(self._text, "", piece))
-
-    def _flush_tags(self, events: list[ReplyEvent]) -> None:
-        """Give out what was held back for a tag that never came."""
-        tags, self._tags = self._tags, None
-        if tags is not None:
-            thought, piece = tags.rest()
-            if thought:
-                self._think(events).open(("think_tags",), events).grow(thought, events)
-            self._say(piece, events)
 
     def _think(self, _events: list[ReplyEvent]) -> Thoughts:
         if self._thoughts is None:

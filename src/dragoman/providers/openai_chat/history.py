@@ -34,7 +34,7 @@ from dragoman.providers.profile import Profile
 from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import join_members, members, string
 
-from .parts import CLOSE, FIELD, OPEN
+from .parts import FIELD
 
 CACHE_MARK: Final = b'"cache_control":{"type":"ephemeral"}'
 
@@ -204,9 +204,6 @@ class _MessageWriter(MessageWriter):
             if block.encrypted is not None:
                 kept["data"] = _encode(block.encrypted)
             self.details.append(join_members({**kept, **proof}))
-        elif form == "think_tags":
-            self.texts.append(f"{OPEN}{block.text}{CLOSE}\n\n")
-            self.parts.append(_text_part(self.texts[-1]))
         else:
             self.reasoning[form] = self.reasoning.get(form, "") + block.text
 

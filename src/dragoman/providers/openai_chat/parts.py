@@ -144,55 +144,6 @@ class Thoughts:
         return Thought(index, key, {FIELD: Raw(msgspec.json.encode(key[0]))})
 
 
-OPEN: Final = "<think>"
-CLOSE: Final = "</think>"
-
-
-class ThinkTags:
-    """Takes `<think>…</think>` off the start of a text that comes in pieces; `done` says that the rest is plain.
-
-    Only for servers whose profile says so: elsewhere a text that begins with this tag is a text.
-    """
-
-    def __init__(self) -> None:
-        self._held: str = ""
-        """What may be the beginning of a tag."""
-        self._inside: bool = False
-        self._behind: bool = False
-        """Behind the closing tag, where line breaks belong to neither."""
-        self.done: bool = False
-
-    def split(self, piece: str) -> tuple[str, str]:
-        """The reasoning and the text in this piece."""
-        held = self._held + piece
-        self._held = ""
-        if not self._inside:
-            start = held.lstrip()
-            if OPEN.startswith(start) and start != OPEN:
-                self._held = held
-                return "", ""
-            if not start.startswith(OPEN):
-                self.done = True
-                return "", held
-            self._inside = True
-            held = start[len(OPEN) :]
-        thought, closed, text = ("", CLOSE, held) if self._behind else held.partition(CLOSE)
-        if closed:
-            text = text.lstrip("\n")
-            self._behind, self.done = True, bool(text)
-            return thought, text
-        lengths = range(min(len(thought), len(CLOSE) - 1), 0, -1)
-        length = next((length for length in lengths if thought.endswith(CLOSE[:length])), 0)
-        whole = len(thought) - length  # the rest may be the beginning of the closing tag
-        self._held = thought[whole:]
-        return thought[:whole], ""
-
-    def rest(self) -> tuple[str, str]:
-        """What was held back, now that nothing follows."""
-        held, self._held = self._held, ""
-        return (held, "") if self._inside else ("", held)
-
-
 # --- tool calls -------------------------------------------------------------------------------------------------------
 
 

@@ -22,7 +22,6 @@ Quirks that the codec of this dialect understands:
     reasoning_with_calls      a message that called tools must show reasoning, even an empty one
     reasons_on_request        temperature and top_p are refused together with a reasoning effort
     reasons_unless_told       … and also without one, unless it is none
-    think_tags                reasoning stands at the start of the text, between <think> and </think>
     thinking_switch           thinking has a switch beside its effort
     tools_without_effort      tools are refused together with a reasoning effort
     tools_want_no_effort      … and also without one, unless it is none
