@@ -60,8 +60,6 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether it may call several tools in one reply."""
     single_tool_calls: bool = True
     """Whether it can be held to at most one call in a reply."""
-    tool_error_flag: bool = False
-    """Whether results have a field that says they are errors; otherwise the text says so."""
     tool_examples: bool = False
     """Whether a tool has a place for examples; otherwise its description has them."""
     strict_tools: bool = False

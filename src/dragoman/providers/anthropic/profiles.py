@@ -38,7 +38,6 @@ BASE = Profile(
     media_urls=frozenset(["image", "document"]),
     tool_result_media=frozenset(["image", "document"]),
     tool_limits=ToolLimits(name_pattern=r"[a-zA-Z0-9_-]{1,128}", max_name_length=128),
-    tool_error_flag=True,
     tool_examples=True,
     needs_tools_of_history=True,
     tool_schema="anthropic_strict",

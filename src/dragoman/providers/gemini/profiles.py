@@ -29,7 +29,6 @@ BASE = Profile(
     tool_result_media=frozenset(["image", "document"]),
     tool_limits=ToolLimits(max_tools=512, name_pattern=r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}", max_name_length=64),
     single_tool_calls=False,
-    tool_error_flag=True,
     strict_tools=True,
     tool_schema="json_schema",
     structured="native",
