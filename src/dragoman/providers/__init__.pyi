@@ -26,7 +26,6 @@ from .codec import (
 )
 from .failures import failure as failure
 from .openai_chat import CODEC as CODEC
-from .openai_chat.parts import OPEN as OPEN, ThinkTags as ThinkTags
 from .options import (
     Effort as Effort,
     ModelOptions as ModelOptions,

@@ -31,12 +31,14 @@ from dragoman.conversation import (
     ToolCallStarted,
     UsageReported,
 )
-from dragoman.providers import OPEN as THINK, Decoder, ThinkTags
+from dragoman.providers import Decoder
 
 from .models import Thinks
 from .prompt import FENCE, INSTEAD, start_parts
 
 _JSON: Final = JSONDecoder()
+_THINK: Final = "<think>"
+_END: Final = "</think>"
 
 
 class LocalDecoder:
@@ -110,7 +112,7 @@ class _TextReader:
         parts = [f"({names})" if part == '""' else re.escape(part) for part in start_parts("")]
         self._start: re.Pattern[str] | None = re.compile(r"\s*".join(["", *parts, ""])) if tools else None
         """What stands before the arguments of a call."""
-        self._tags: ThinkTags | None = None if thinks == "never" else ThinkTags()
+        self._tags: _ThinkTags | None = None if thinks == "never" else _ThinkTags()
         self._untagged: str | None = "" if thinks == "always" else None
         """The beginning of a reply whose opening tag stands in the prompt; some models write it all the same."""
         self._held: str = ""
@@ -128,9 +130,9 @@ class _TextReader:
         if self._untagged is not None:
             self._untagged += text
             start = self._untagged.lstrip()
-            if THINK.startswith(start) and start != THINK:
+            if _THINK.startswith(start) and start != _THINK:
                 return
-            text = self._untagged if start.startswith(THINK) else THINK + self._untagged
+            text = self._untagged if start.startswith(_THINK) else _THINK + self._untagged
             self._untagged = None
         thought, text = self._tags.split(text)
         yield from self._think(thought)
@@ -141,7 +143,7 @@ class _TextReader:
         """Nothing follows: what was held back is what it is."""
         if self._tags is not None:
             if self._untagged is not None:  # it broke off within what may have been the tag
-                self._tags.split(THINK + self._untagged)
+                self._tags.split(_THINK + self._untagged)
             thought, text = self._tags.rest()
             yield from self._think(thought)
             yield from self._feed_text(text)
@@ -223,3 +225,45 @@ class _TextReader:
         if end is not None:
             self.called = True
             yield ToolCallEnded(self._index, self.call_id)
+
+
+class _ThinkTags:
+    """Takes `<think>…</think>` off the start of a text that comes in pieces; `done` says that the rest is plain."""
+
+    def __init__(self) -> None:
+        self._held: str = ""
+        """What may be the beginning of a tag."""
+        self._inside: bool = False
+        self._behind: bool = False
+        """Behind the closing tag, where line breaks belong to neither."""
+        self.done: bool = False
+
+    def split(self, piece: str) -> tuple[str, str]:
+        """The reasoning and the text in this piece."""
+        held = self._held + piece
+        self._held = ""
+        if not self._inside:
+            start = held.lstrip()
+            if _THINK.startswith(start) and start != _THINK:
+                self._held = held
+                return "", ""
+            if not start.startswith(_THINK):
+                self.done = True
+                return "", held
+            self._inside = True
+            held = start[len(_THINK) :]
+        thought, closed, text = ("", _END, held) if self._behind else held.partition(_END)
+        if closed:
+            text = text.lstrip("\n")
+            self._behind, self.done = True, bool(text)
+            return thought, text
+        lengths = range(min(len(thought), len(_END) - 1), 0, -1)
+        length = next((length for length in lengths if thought.endswith(_END[:length])), 0)
+        whole = len(thought) - length  # the rest may be the beginning of the closing tag
+        self._held = thought[whole:]
+        return thought[:whole], ""
+
+    def rest(self) -> tuple[str, str]:
+        """What was held back, now that nothing follows."""
+        held, self._held = self._held, ""
+        return (held, "") if self._inside else ("", held)
