@@ -22,7 +22,7 @@ from dragoman.conversation import (
     ToolSpec,
 )
 from dragoman.errors import ConfigurationError
-from dragoman.providers import PROVIDERS, Reasoning, ResponseFormat, codec_of
+from dragoman.providers import PROVIDERS, Reasoning, ResponseFormat
 from tests.providers.calls import HI, body_of, call_of, encode, encoded
 
 A, C = "anthropic:claude-sonnet-4-5", "openai:gpt-4o"
@@ -441,11 +441,6 @@ def test_members_of_the_body(target: str, how: dict[str, Any], members: dict[str
         assert done.request.body.count(f'"{name}":'.encode()) == 1, "no member stands twice"
 
 
-def test_the_order_and_the_bytes_of_tools_stay() -> None:
-    first, second = (encoded(C, tools=(ADD, NOW)).request.body for _ in range(2))
-    assert first == second
-
-
 # --- headers ----------------------------------------------------------------------------------------------------------
 
 
@@ -759,8 +754,3 @@ def test_what_the_service_has_is_not_sent_again(extra: dict[str, Any], count: in
     native = Native("openai_responses", {"conversation": Raw(b'{"id":"conv_1"}')})
     reply = Message(role="assistant", blocks=(Text("Hello"),), id="resp_1", native=native)
     assert len(body_of(R, HI, reply, Message.user("And now?"), extra_body=extra)["input"]) == count
-
-
-def test_every_dialect_has_its_codec() -> None:
-    for dialect in ("anthropic", "gemini", "openai_chat", "openai_responses"):
-        assert codec_of(dialect).name == dialect

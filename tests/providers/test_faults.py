@@ -21,7 +21,7 @@ from dragoman.conversation import (
     fold,
 )
 from dragoman.errors import ProtocolError, ProviderError
-from dragoman.providers import PROVIDERS, Call, Dialect, is_content
+from dragoman.providers import Call, is_content
 from tests.providers import calls
 from tests.providers.anthropic import calls as anthropic
 from tests.providers.calls import decoder_of, encode
@@ -382,8 +382,3 @@ def test_plain_chunks_are_read_as_those_with_unknown_members(deltas: list[dict[s
 @given(st.lists(st.tuples(KINDS, st.dictionaries(st.sampled_from(OF_EVENT.split()), VALUES)), max_size=6))
 def test_events_with_anything_in_them(made: list[tuple[str, dict[str, Any]]]) -> None:
     read("openai-responses", responses.sse([{**fields, "type": kind} for kind, fields in made]), stream=True)
-
-
-@pytest.mark.parametrize("dialect", ["anthropic", "gemini", "openai_chat", "openai_responses"])
-def test_every_dialect_is_judged_here(dialect: Dialect) -> None:
-    assert dialect in {PROVIDERS[one.provider].dialect for one in SAMPLES.values()}

@@ -127,7 +127,7 @@ def test_the_report_reads_well() -> None:
     )
 
 
-def test_tools_and_whatever_has_a_spec() -> None:
+def test_tools_and_whatever_has_a_spec_and_models_by_name() -> None:
     def add(a: int, b: int = 0) -> int:
         """Add two numbers."""
         return a + b
@@ -136,11 +136,7 @@ def test_tools_and_whatever_has_a_spec() -> None:
     assert [tool.tool for tool in report.tools] == ["add", "other"]
     assert report.model == "gemini:gemini-2.5-flash"
     assert report.ok
-
-
-def test_models_by_name() -> None:
-    assert check([], "claude:x").model == "anthropic:x"
-    assert check([], "gpt-4o").model == "openai:gpt-4o"
+    assert [check([], name).model for name in ("claude:x", "gpt-4o")] == ["anthropic:x", "openai:gpt-4o"]
     with pytest.raises(ConfigurationError, match="no provider"):
         check([], "nobody:x")
 

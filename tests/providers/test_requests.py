@@ -274,13 +274,6 @@ def test_server_tools_are_tools_too_and_tokens_have_a_default() -> None:
         assert (options.max_tokens, options.reasoning) == (used, None)
 
 
-def test_several_calls_at_once_and_one_at_a_time_are_two_things() -> None:
-    for provider, model in MODELS.items():
-        profile = profile_of(provider, model)
-        assert profile.parallel_tool_calls, "all of them may call several tools"
-        assert profile.single_tool_calls is (provider != "gemini")
-
-
 @every_dialect
 def test_a_file_that_nobody_read_is_a_mistake(provider: str) -> None:
     with pytest.raises(ConfigurationError, match="was not read"):

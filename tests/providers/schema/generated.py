@@ -7,8 +7,6 @@ from random import Random
 from typing import Any
 from urllib.parse import quote, unquote
 
-from hypothesis import strategies as st
-
 DEFINITIONS = ("Tree", "pair of/things", "Leaf")
 NAMES = ("a", "b", "kind", "x/y", "ü ~ 1")
 PATTERNS = {"^a+$": "aaa", "[0-9]{2}": "42", "^(?!x)y": "y", r"\bword\b": "a word"}
@@ -185,14 +183,6 @@ class Maker:
             root = {"$ref": reference(self.one_of(DEFINITIONS)), **self.some(_WORDS, 1)}
         definitions = {name: self.schema(2, index) for index, name in enumerate(DEFINITIONS)}
         return {**root, "$defs": definitions}
-
-
-@st.composite
-def schemas(draw: st.DrawFn) -> dict[str, Any]:
-    return Maker(lambda number: draw(_BELOW[number])).document()
-
-
-_BELOW = {number: st.integers(0, number - 1) for number in range(1, 30)}
 
 
 def seeded(seed: int, *, tame: bool = False) -> dict[str, Any]:

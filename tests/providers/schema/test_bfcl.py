@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import jsonschema_rs
 import pytest
@@ -15,6 +12,7 @@ from dragoman.providers.profile import SchemaStyle
 from dragoman.providers.schema import Conversion, convert as conversion
 from dragoman.tools import AnyTool, Tool
 from tests.providers.schema.checkers import CHECKERS, STYLES
+from tests.tools.arguments.test_bfcl import data_directory, functions_of, lines_of
 
 FUNCTIONS = 3_526
 
@@ -22,34 +20,15 @@ FUNCTIONS = 3_526
 @cache
 def tools() -> tuple[AnyTool, ...]:
     """The functions as tools, which is how they would be sent: their odd types are put right by then."""
-    spec = importlib.util.find_spec("bfcl_eval")
-    places = (spec.submodule_search_locations or []) if spec else []
-    folder = next((Path(place) / "data" for place in places if (Path(place) / "data").is_dir()), None)
+    folder = data_directory()
     if folder is None:
         pytest.skip("the data of bfcl-eval is not installed; `dev.py` installs it from requirements/data.lock")
-    found: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.rglob("*.json")):
-        if "possible_answer" not in path.parts:
-            for function in _functions(path):
-                found[json.dumps(function, sort_keys=True)] = function
+    paths = [path for path in sorted(folder.rglob("*.json")) if "possible_answer" not in path.parts]
+    found = [one for path in paths for entry in lines_of(path) for one in functions_of(entry)]
     return tuple(
         Tool.from_schema(print, one["parameters"], name=one["name"], description=one["description"])
-        for one in found.values()
+        for one in {json.dumps(one, sort_keys=True): one for one in found}.values()
     )
-
-
-def _functions(path: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for line in filter(str.strip, path.read_text(encoding="utf-8").splitlines()):
-        try:
-            entry = json.loads(line)
-        except ValueError:  # a file of another form
-            return found
-        if isinstance(entry, dict) and "function" in entry:
-            found.extend([entry["function"]] if isinstance(entry["function"], dict) else entry["function"])
-        elif isinstance(entry, dict) and {"name", "parameters"} <= entry.keys():
-            found.append(entry)
-    return found
 
 
 @cache

@@ -10,14 +10,13 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 from dragoman.errors import ToolDefinitionError
 from dragoman.providers import restored
 from dragoman.providers.profile import SchemaStyle
 from dragoman.providers.schema import Conversion, convert
 from tests.providers.schema.checkers import CHECKERS, STYLES
-from tests.providers.schema.generated import instances, schemas, seeded
+from tests.providers.schema.generated import instances, seeded
 
 every_style = pytest.mark.parametrize("style", STYLES)
 
@@ -81,13 +80,6 @@ def allows_no_more(schema: dict[str, Any], done: Conversion, choose: Callable[[i
 
 def validator(schema: Any) -> Any:
     return jsonschema_rs.Draft202012Validator(schema, offline=True)
-
-
-@every_style
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(schema=schemas(), seed=st.integers(0, 1000))
-def test_any_schema(style: SchemaStyle, schema: dict[str, Any], seed: int) -> None:
-    check(schema, style, Random(seed).randrange)
 
 
 @every_style
