@@ -33,7 +33,7 @@ from dragoman.errors import (
     ProviderError,
     RateLimitError,
 )
-from dragoman.providers import PROVIDERS, Call, codec_of, profile_of
+from dragoman.providers import Call, profile_of, read_refusal
 from tests.providers.calls import HI, decoder_of, encode
 from tests.providers.differences import (
     ANTHROPIC_HISTORY,
@@ -86,7 +86,7 @@ def call_of(file: str, exchange: Exchange, *messages: Message) -> Call:
 def outcome(file: str, exchange: Exchange) -> ProviderError | Message:
     call, body = call_of(file, exchange), exchange.body.encode()
     if exchange.status >= 300:
-        error = codec_of(PROVIDERS[call.profile.provider].dialect).error(exchange.status, exchange.headers, body, call)
+        error = read_refusal(exchange.status, exchange.headers, body, call)
         assert (error.status, error.model) == (exchange.status, call.model)
         return error
     message, failure = attempt(decoder_of(call), body)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from dragoman._stop import pause
 from dragoman.conversation import Failed, Fold, Message, ReplyEvent
 from dragoman.errors import ProviderError
-from dragoman.providers import Adaptation, Call, Codec, Decoder, Encoded, Loss, is_content
+from dragoman.providers import Adaptation, Call, Codec, Decoder, Encoded, Loss, is_content, read_refusal
 from dragoman.transport import (
     Attempt,
     AttemptRecord,
@@ -286,7 +286,7 @@ class ModelCall(ReplyCall):
     def _refusal(self, body: bytes) -> ProviderError:
         """What a response says whose status is not that of a reply."""
         prepared = self._prepared
-        error = prepared.codec.error(self._status or 0, self._headers, body, prepared.call)
+        error = read_refusal(self._status or 0, self._headers, body, prepared.call)
         advice = retry_after_of(self._headers, self._connection.wall_clock())
         if advice is not None:  # the header is more precise than what a body may say
             error.retry_after = advice

@@ -24,7 +24,7 @@ from .codec import (
     is_content as is_content,
     remembered as remembered,
 )
-from .failures import failure as failure
+from .failures import failure as failure, read_refusal as read_refusal
 from .openai_chat import CODEC as CODEC
 from .options import (
     Effort as Effort,

@@ -25,7 +25,6 @@ from dragoman.conversation import (
     UsageReported,
     memory_of,
 )
-from dragoman.errors import ProviderError
 
 from .options import ModelOptions
 from .profile import Profile
@@ -116,8 +115,6 @@ class Codec(Struct, frozen=True, kw_only=True):
     """The request for a call. Raises ConfigurationError for an option that the model cannot take."""
     decoder: Callable[[Call, Encoded], Decoder]
     """A decoder for the reply to a request."""
-    error: Callable[[int, Mapping[str, str], bytes, Call], ProviderError]
-    """The typed error of a reply whose status is not 2xx. Header names are lower case."""
 
 
 def is_content(event: ReplyEvent) -> bool:

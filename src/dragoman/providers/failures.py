@@ -85,7 +85,10 @@ _SECONDS: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 
 
 def read_refusal(status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
-    """The typed error of a reply whose status is not 2xx. A gateway before the API may answer with anything."""
+    """The typed error of a reply whose status is not 2xx. A gateway before the API may answer with anything.
+
+    Header names are lower case.
+    """
     try:
         said: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -137,7 +137,7 @@ class LocalConnection(Connection, frozen=True, kw_only=True, dict=True):
     def codec(self) -> Codec:
         """The dialect, for a model that thinks in this way."""
         encode, decoder = partial(_encode, self.thinks), partial(_decoder, self.thinks)
-        return Codec(name="local", encode=encode, decoder=decoder, error=CHAT.error)
+        return Codec(name="local", encode=encode, decoder=decoder)
 
 
 class LocalFactory(ProviderFactory):

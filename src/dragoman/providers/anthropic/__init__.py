@@ -5,9 +5,8 @@ decode.py    bytes to events            profiles.py  what each model can do
 """
 
 from dragoman.providers.codec import Codec
-from dragoman.providers.failures import read_refusal
 
 from .decode import ReplyDecoder
 from .encode import encode_call
 
-CODEC = Codec(name="anthropic", encode=encode_call, decoder=ReplyDecoder, error=read_refusal)
+CODEC = Codec(name="anthropic", encode=encode_call, decoder=ReplyDecoder)

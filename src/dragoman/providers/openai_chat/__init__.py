@@ -6,9 +6,8 @@ profiles.py  what models and servers can do
 """
 
 from dragoman.providers.codec import Codec
-from dragoman.providers.failures import read_refusal
 
 from .decode import ReplyDecoder
 from .encode import encode_call
 
-CODEC = Codec(name="openai_chat", encode=encode_call, decoder=ReplyDecoder, error=read_refusal)
+CODEC = Codec(name="openai_chat", encode=encode_call, decoder=ReplyDecoder)
