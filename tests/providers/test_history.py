@@ -200,7 +200,7 @@ def test_sounds_where_the_model_takes_them() -> None:
 def test_texts_of_the_user() -> None:
     assert content(A, Message.user("", " \n", "a")) == [text("a")], "the API refuses empty ones"
     assert content("ollama:m", Message.user("a", "b")) == {"content": "a\n\nb"}
-    assert content(R, Message.user()) == [{"role": "user", "content": ""}]
+    assert content(R, Message.user()) == [{"role": "user", "content": [{"type": "input_text", "text": ""}]}]
     assert content(R, Message.user("a", "b"))[0]["content"] == [{"type": "input_text", "text": one} for one in "ab"]
     marked = Text("a", native=own("openai_responses", prompt_cache_breakpoint={"mode": "explicit"}))
     part = {"type": "input_text", "text": "a", "prompt_cache_breakpoint": {"mode": "explicit"}}
@@ -208,7 +208,7 @@ def test_texts_of_the_user() -> None:
     assert content(G, Message.user("")) == [{"text": ""}], "the turn stays a turn"
     approval = opaque("openai_responses", type="mcp_approval_response", approve=True)
     yes, given, on = content(R, Message.user("Yes", approval, "go on"))
-    assert (yes["content"], given, on["content"]) == ("Yes", approval.value, "go on")
+    assert (yes["content"][0]["text"], given, on["content"][0]["text"]) == ("Yes", approval.value, "go on")
 
 
 # --- what the model said ----------------------------------------------------------------------------------------------

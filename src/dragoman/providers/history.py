@@ -8,10 +8,10 @@ long history costs its new messages and a join.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2s
 from re import Pattern
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -70,6 +70,15 @@ class MessageWriter(Struct, eq=False):
     index: int = 0
     """Of the block that is being written."""
 
+    # A dialect's own.
+    write_text: ClassVar[Callable[[Text], None]]
+    write_media: ClassVar[Callable[[Media], None]]
+    write_call: ClassVar[Callable[[ToolCall], None]]
+    write_result: ClassVar[Callable[[ToolResult], None]]
+    write_thinking: ClassVar[Callable[[Thinking], None]]
+    write_opaque: ClassVar[Callable[[Opaque], None]]
+    """This and thinking: only what this provider wrote."""
+
     def write_blocks(self, blocks: Sequence[Block]) -> None:
         """Write them, one after the other."""
         for self.index, block in enumerate(blocks):
@@ -96,26 +105,6 @@ class MessageWriter(Struct, eq=False):
                     self.lose("thinking", f"only {block.provider} can read it back")
                 case Opaque():
                     self.lose("opaque", f"only {block.provider} can read it back")
-
-    def write_text(self, block: Text) -> None:
-        raise NotImplementedError
-
-    def write_media(self, block: Media) -> None:
-        raise NotImplementedError
-
-    def write_call(self, block: ToolCall) -> None:
-        raise NotImplementedError
-
-    def write_result(self, block: ToolResult) -> None:
-        raise NotImplementedError
-
-    def write_thinking(self, block: Thinking) -> None:
-        """Only what this provider wrote."""
-        raise NotImplementedError
-
-    def write_opaque(self, block: Opaque) -> None:
-        """Only what this provider wrote."""
-        raise NotImplementedError
 
     def lose(self, what: str, why: str) -> None:
         """Note that the block is not sent, or sent in another form."""

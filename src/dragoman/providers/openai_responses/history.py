@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Raw, field
@@ -157,7 +157,7 @@ class _MessageWriter(MessageWriter):
         written = [item for _, item in items]
         if "calls_last" in self.profile.quirks:
             written.sort(key=lambda item: _kind_of(item) == "function_call")
-        joined = b",".join([item if isinstance(item, bytes) else _encode(_tidy(item)) for item in written])
+        joined = b",".join([item if isinstance(item, bytes) else _encode(item) for item in written])
         return _Wire(joined, tuple(sorted(self.losses)), self.found_callers)
 
     def native(self, native: Native | None) -> Mapping[str, Raw]:
@@ -318,16 +318,6 @@ class _MessageWriter(MessageWriter):
 def _kind_of(item: _Part | bytes) -> str:
     kind = read_members(item).get("type") if isinstance(item, bytes) else item.get("type")
     return kind if isinstance(kind, str) else string(kind) if isinstance(kind, Raw) else ""
-
-
-def _tidy(item: _Part) -> _Part:
-    """A message of one text and nothing else is written as that text."""
-    content = item.get("content")
-    if item.get("role") == "user" and isinstance(content, list):
-        parts = cast("list[_Part]", content)
-        if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
-            return {**item, "content": parts[0]["text"]}
-    return item
 
 
 _AUDIO_FORMATS: Final = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}

@@ -231,7 +231,7 @@ def merge(a: Schema, b: Schema) -> Schema:
         if of_b and not of_a:
             merged |= of_b
         elif of_b and not same(of_a, of_b):
-            joined = _merge_members(of_a, of_b) if group is _MEMBERS else _merge_items(of_a, of_b)
+            joined = _merge_members(of_a, of_b) if group is _MEMBERS else None
             if joined is None:
                 beside |= of_b
             else:
@@ -276,11 +276,6 @@ def _merge_members(a: Schema, b: Schema) -> Schema | None:
     closed = _both(others[0], others[1])
     kept = {name: sub for name, sub in merged.items() if sub is not False or closed is not False}
     return {"properties": kept, **({} if closed is True else {"additionalProperties": closed})}
-
-
-def _merge_items(a: Schema, b: Schema) -> Schema | None:
-    alone = a.keys() == b.keys() == {"items"}
-    return {"items": _both(a["items"], b["items"])} if alone else None
 
 
 def _merge_words(word: str, a: object, b: object) -> object:
