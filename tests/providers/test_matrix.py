@@ -273,7 +273,7 @@ _ANTHROPIC = (
     "claude-opus-4-8 claude-sonnet-5 claude-sonnet-5-5 claude-haiku-5-5 claude-opus-5-5"
 )
 _GEMINI = (
-    "gemini-1.5-flash gemini-2.0-flash gemini-2.5-flash gemini-2.5-pro gemini-2.5-flash-image gemini-3-pro-preview "
+    "gemini-2.0-flash gemini-2.5-flash gemini-2.5-pro gemini-2.5-flash-image gemini-3-pro-preview "
     "gemini-3-flash-preview gemini-3.8-flash gemma-3-27b-it publishers/google/models/gemini-3-flash-preview"
 )
 _OPENAI = (

@@ -150,7 +150,6 @@ CLAUDE: dict[str, dict[str, object]] = {
 }
 KNOWN: list[tuple[str, str, dict[str, object]]] = [
     *[("anthropic", model, fields) for models, fields in CLAUDE.items() for model in models.split()],
-    ("gemini", "gemini-1.5-pro", {"reasoning": "none", "context_window": 2_097_152}),
     ("gemini", "gemini-2.0-flash-lite", {"reasoning": "none", "strict_tools": False, "tool_result_media": frozenset()}),
     ("gemini", "gemini-2.5-flash-lite", {"reasoning": "budget", "quirks": frozenset(["no_combinations"])}),
     ("gemini", "gemini-2.5-pro", {"efforts": frozenset(["minimal", "low", "medium", "high"])}),

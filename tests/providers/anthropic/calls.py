@@ -23,18 +23,12 @@ def event(kind: str, **members: Any) -> bytes:
     return f"event: {kind}\ndata: {data}\n\n".encode()
 
 
+MESSAGE: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-x"}
+
+
 def started(**members: Any) -> bytes:
-    message = {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "claude-x",
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": {"input_tokens": 10, "output_tokens": 1},
-    }
-    return event("message_start", message={**message, **members})
+    begun = {"content": [], "stop_reason": None, "usage": {"input_tokens": 10, "output_tokens": 1}}
+    return event("message_start", message={**MESSAGE, **begun, **members})
 
 
 def block(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> bytes:
@@ -53,14 +47,5 @@ def stopped(reason: str | None = "end_turn", **members: Any) -> bytes:
 
 
 def whole(*content: dict[str, Any], **members: Any) -> bytes:
-    message = {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "claude-x",
-        "content": list(content),
-        "stop_reason": "end_turn",
-        "stop_sequence": None,
-        "usage": {"input_tokens": 10, "output_tokens": 7},
-    }
-    return json.dumps({**message, **members}, separators=(",", ":")).encode()
+    ended = {"content": content, "stop_reason": "end_turn", "usage": {"input_tokens": 10, "output_tokens": 7}}
+    return json.dumps({**MESSAGE, **ended, **members}, separators=(",", ":")).encode()

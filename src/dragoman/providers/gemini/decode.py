@@ -319,8 +319,7 @@ class ReplyDecoder(DecoderBase):
     @property
     def done(self) -> bool:
         """As in Decoder: whether a reason to end and a count came. Chunks that follow at once are read all the same."""
-        over = self._finish_reason is not None and self._usage is not ABSENT
-        return self.ended or (over and "finish_in_every_chunk" not in self.call.profile.quirks)
+        return self.ended or (self._finish_reason is not None and self._usage is not ABSENT)
 
     def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
         if name == b"error":

@@ -7,7 +7,6 @@ Quirks of this dialect:
 
     thought_signatures   the first function call of each message must come back with a signature
     tool_invocations     the API reports the work of the provider's own tools as parts, and takes them back
-    finish_in_every_chunk  every chunk of a stream has a finish reason, so none says that it is the last
     no_combinations      functions, the provider's own tools and a schema for the reply exclude each other
     vertex               bare names of models are looked up on Vertex AI (`publishers/google/models/…`)
 """
@@ -53,10 +52,8 @@ _IMAGE = words("image")
 
 ROWS: tuple[ProfileRow, ...] = (
     # --- before thinking ---
-    _row("gemini-1.* gemini-2.0*", **_PLAIN, tool_result_media=words(), strict_tools=False, max_output=8_192),
+    _row("gemini-2.0*", **_PLAIN, tool_result_media=words(), strict_tools=False, max_output=8_192),
     _row("gemini-2.0*", quirks=words("no_combinations")),
-    _row("gemini-1.*", quirks=words("finish_in_every_chunk no_combinations")),
-    _row("gemini-1.5-pro*", context_window=2_097_152),
     # --- thinking by a number of tokens ---
     _row(
         "gemini-2.5*",
