@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from dragoman.conversation import Block, Opaque, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import StopReason, ToolCall, Usage
 
 from .anthropic import ANTHROPIC
 from .dialect import Answer, Dialect, Frame, Refusal, UnwritableReplyError
@@ -165,7 +165,7 @@ class Answerer:
 
     def _bare_plan(self, dialect: Dialect, request: Request, reply: Reply) -> Plan:
         """A plan for the headers and what a script left open, without a body."""
-        answer = _decide(dialect.name, request, reply)
+        answer = _decide(request, reply)
         headers = {"content-type": dialect.whole_type} | dialect.headers(answer.id("req_"))
         headers |= {name.lower(): value for name, value in reply.headers.items()}
         return Plan(dialect, answer, streamed=False, frames=[], headers=headers)
@@ -195,24 +195,20 @@ def _estimate(text: str | bytes) -> int:
     return max(len(text) // 4, 1)
 
 
-def _decide(dialect: str, request: Request, reply: Reply) -> Answer:
-    """The reply with everything decided that the script left open, and without what only other dialects can read."""
-    blocks: list[Block] = []
-    for index, block in enumerate(reply.blocks):
-        if isinstance(block, Opaque) and block.provider.partition(":")[0] != dialect:
+def _decide(request: Request, reply: Reply) -> Answer:
+    """The reply with everything decided that the script left open."""
+    blocks = list(reply.blocks)
+    calls, said = False, ""
+    for index, block in enumerate(blocks):
+        if not isinstance(block, ToolCall):
+            said += block.text
             continue
-        kept = block
-        if isinstance(kept, ToolCall) and not kept.id:  # it gets one that no other call of this simulator has
-            kept = msgspec.structs.replace(kept, id=f"call_sim{request.number:06d}_{index}")
-        if isinstance(kept, Text | Thinking | ToolCall) and kept.native is not None:
-            own = kept.native.provider.partition(":")[0] == dialect
-            kept = kept if own else msgspec.structs.replace(kept, native=None)
-        blocks.append(kept)
-    texts = [block.text for block in blocks if isinstance(block, Text | Thinking)]
-    calls = [block.name + block.arguments for block in blocks if isinstance(block, ToolCall)]
+        calls, said = True, said + block.name + block.arguments
+        if not block.id:  # it gets one that no other call of this simulator has
+            blocks[index] = msgspec.structs.replace(block, id=f"call_sim{request.number:06d}_{index}")
     usage = reply.usage
     if usage is None:
-        usage = Usage(input=_estimate(request.raw), output=_estimate("".join(texts + calls)))
+        usage = Usage(input=_estimate(request.raw), output=_estimate(said))
     return Answer(
         blocks=tuple(blocks),
         usage=None if usage == Usage() else usage,

@@ -9,15 +9,14 @@ from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from typing import ClassVar, Literal, TypeAlias, cast
+from typing import ClassVar, Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
-from dragoman.conversation import Block, Native, StopReason, ToolCall, Usage
+from dragoman.conversation import StopReason, ToolCall, Usage
 from dragoman.errors import ToolValidationError
 
-from .exchange import Content, DialectName, Request
+from .exchange import Content, DialectName, Part, Request
 from .reading import JsonObject
 
 FrameKind: TypeAlias = Literal["start", "part", "delta", "other", "finish", "end"]
@@ -53,8 +52,7 @@ class UnwritableReplyError(ValueError):
 class Answer(Struct, frozen=True, kw_only=True):
     """A scripted reply with everything decided that the script left open."""
 
-    blocks: tuple[Block, ...]
-    """Only what this dialect can read."""
+    blocks: tuple[Part, ...]
     usage: Usage | None
     """None: nothing is reported."""
     stop_reason: StopReason
@@ -132,12 +130,6 @@ class Dialect(ABC):
 
 
 # --- for the dialects ------------------------------------------------------------------------------------------------
-
-
-def native_fields(native: Native | None) -> JsonObject:
-    """The provider's own fields of a block."""
-    fields = {} if native is None else native.fields
-    return {name: cast("object", msgspec.json.decode(raw)) for name, raw in fields.items()}
 
 
 def parsed_arguments(call: ToolCall, problem: str) -> JsonObject:

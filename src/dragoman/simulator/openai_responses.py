@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.conversation import Block, Media, Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
+from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, ErrorForm, Frame, FrameKind, Refusal, UnwritableReplyError, native_fields, sign
-from .exchange import Content
+from .dialect import Answer, ErrorForm, Frame, FrameKind, Refusal, sign
+from .exchange import Content, Part
 from .openai_chat import CREATED, OpenAIDialect, error_object, tool_problems
 from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
 
@@ -228,7 +227,7 @@ def _items(answer: Answer) -> list[_Item]:
     return [_item(answer, block, index) for index, block in enumerate(answer.blocks)]
 
 
-def _item(answer: Answer, block: Block, index: int) -> _Item:
+def _item(answer: Answer, block: Part, index: int) -> _Item:
     match block:
         case Text() if answer.stop_reason is StopReason.REFUSAL:
             return _message(answer, block, index, "refusal", "refusal")
@@ -238,16 +237,6 @@ def _item(answer: Answer, block: Block, index: int) -> _Item:
             return _reasoning(answer, block, index)
         case ToolCall():
             return _call(answer, block, index)
-        case Opaque():
-            raw = members(block.value)
-            return _Item(raw, raw, [])
-        case Media(data=bytes() as data) if block.kind == "image":
-            image: JsonObject = {"id": f"{answer.id('ig_')}_{index}", "type": "image_generation_call"}
-            done = image | {"status": "completed", "result": b64encode(data).decode()}
-            return _Item(image | {"status": "in_progress", "result": None}, done, [])
-        case Media() | ToolResult():
-            message = "a reply of the openai_responses dialect has no media but images given as bytes"
-            raise UnwritableReplyError(message)
 
 
 def _status(answer: Answer) -> str:
@@ -260,7 +249,7 @@ def _message(answer: Answer, block: Text, index: int, part_type: str, field: str
     rest: JsonObject = {"annotations": [], **logprobs} if field == "text" else {}
     empty: JsonObject = {"type": part_type, **rest, field: ""}
     part = empty | {field: block.text}
-    done = base | {"status": _status(answer), "content": [part], **native_fields(block.native)}
+    done = base | {"status": _status(answer), "content": [part]}
     place: JsonObject = {"content_index": 0}
     deltas = [place | {"delta": piece, **logprobs} for piece in answer.pieces(block.text)]
     steps: list[_Event] = [
@@ -280,7 +269,7 @@ def _reasoning(answer: Answer, block: Thinking, index: int) -> _Item:
     if encrypted is not None:
         base["encrypted_content"] = encrypted
     if not block.text:
-        return _Item(base, base | native_fields(block.native), [])
+        return _Item(base, base, [])
     part: JsonObject = {"type": "summary_text", "text": block.text}
     place: JsonObject = {"summary_index": 0}
     deltas = [place | {"delta": piece} for piece in answer.pieces(block.text)]
@@ -290,12 +279,12 @@ def _reasoning(answer: Answer, block: Thinking, index: int) -> _Item:
         ("reasoning_summary_text.done", place | {"text": block.text}, "other"),
         ("reasoning_summary_part.done", place | {"part": part}, "other"),
     ]
-    return _Item(base, base | {"summary": [part], **native_fields(block.native)}, steps)
+    return _Item(base, base | {"summary": [part]}, steps)
 
 
 def _call(answer: Answer, call: ToolCall, index: int) -> _Item:
     base: JsonObject = {"id": f"{answer.id('fc_')}_{index}", "type": "function_call", "call_id": call.id}
-    base |= {"name": call.name, **native_fields(call.native)}
+    base["name"] = call.name
     steps: list[_Event] = [
         *(("function_call_arguments.delta", {"delta": piece}, "delta") for piece in answer.pieces(call.arguments)),
         ("function_call_arguments.done", {"arguments": call.arguments}, "other"),
