@@ -16,8 +16,7 @@ from pydantic import TypeAdapter
 
 from dragoman.conversation import StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 from dragoman.simulator import Reply, Simulator
-from tests.simulator.raw_client import DIALECTS, Answer, ask
-from tests.simulator.reading import said
+from tests.simulator.raw_client import DIALECTS, Answer, ask, said
 from tests.strategies import json_values, names, texts
 
 TYPES: dict[tuple[str, bool], Any] = {

@@ -8,7 +8,7 @@ from typing import Final
 
 from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, ErrorForm, Frame, FrameKind, Refusal, is_spoilt, parsed_arguments, sign
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, parsed_arguments, sign
 from .exchange import Content, Part
 from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
 
@@ -84,9 +84,9 @@ class _Anthropic(Dialect):
         error = {"type": refusal.code or usual, "message": refusal.message}
         return {"type": "error", "error": error, "request_id": request_id}
 
-    def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int, form: ErrorForm) -> list[Frame]:
+    def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int) -> Frame:
         """The stream ends after it, without a message_stop."""
-        return [Frame(self.failure(refusal, answer.id("req_")), "error", "end")]
+        return Frame(self.failure(refusal, answer.id("req_")), "error", "end")
 
     def unknown_event(self, answer: Answer) -> Frame:
         """The API's versioning rules announce new kinds of events at any time."""

@@ -22,8 +22,6 @@ from .reading import JsonObject
 FrameKind: TypeAlias = Literal["start", "part", "delta", "other", "finish", "end"]
 """start: the reply begins; part: a part of it begins; finish: says why it ended; end: the very last mark."""
 
-ErrorForm: TypeAlias = Literal["event", "nested", "failed"]
-
 
 class Frame(Struct, frozen=True):
     """One event of a stream, before it is written out."""
@@ -104,13 +102,9 @@ class Dialect(ABC):
     def failure(self, refusal: Refusal, request_id: str) -> JsonObject:
         """The body of an error."""
 
-    def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int, form: ErrorForm) -> list[Frame]:
-        """The events of an error in a stream that began well; `number` counts the events before."""
-        return [Frame(self.failure(refusal, answer.id("req_")), kind="end")]
-
-    def failure_in_whole(self, refusal: Refusal, answer: Answer, form: ErrorForm) -> JsonObject:
-        """A reply with status 200 that nevertheless is an error, as some gateways answer."""
-        return self.failure(refusal, answer.id("req_"))
+    def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int) -> Frame:
+        """The event of an error in a stream that began well; `number` counts the events before."""
+        return Frame(self.failure(refusal, answer.id("req_")), kind="end")
 
     def with_unknown(self, answer: Answer, frames: list[Frame], index: int) -> list[Frame]:
         """The events with one more at this index, of a kind that no client knows yet."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, ErrorForm, Frame, FrameKind, Refusal, sign
+from .dialect import Answer, Frame, FrameKind, Refusal, sign
 from .exchange import Content, Part
 from .openai_chat import CREATED, OpenAIDialect, error_object, tool_problems
 from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
@@ -128,24 +128,10 @@ class _OpenAIResponses(OpenAIDialect):
         events.append((f"response.{last['status']}", {"response": last}, "end"))
         return _number(events)
 
-    def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int, form: ErrorForm) -> list[Frame]:
-        """Three forms: as documented, as OpenAI's servers were seen to write it, and a response that failed."""
+    def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int) -> Frame:
         error = error_object(refusal)
-        code = error["code"] or error["type"]
-        match form:
-            case "event":
-                last: JsonObject = {"code": code, "message": refusal.message, "param": refusal.param}
-            case "nested":
-                last = {"error": error | {"code": code}}
-            case "failed":
-                last = {"response": _failed_response(refusal, answer)}
-        return _number([("response.failed" if form == "failed" else "error", last, "end")], number)
-
-    def failure_in_whole(self, refusal: Refusal, answer: Answer, form: ErrorForm) -> JsonObject:
-        """A response with the status `failed`, or an error as some gateways answer it."""
-        if form == "failed":
-            return _failed_response(refusal, answer)
-        return super().failure_in_whole(refusal, answer, form)
+        last: JsonObject = {"code": error["code"] or error["type"], "message": refusal.message, "param": refusal.param}
+        return _number([("error", last, "end")], number)[0]
 
     def with_unknown(self, answer: Answer, frames: list[Frame], index: int) -> list[Frame]:
         """The new event has a number, as all have; those after it count on."""
@@ -194,12 +180,6 @@ def _finished_response(answer: Answer, output: list[_Item]) -> JsonObject:
         "completed_at": None if reason else CREATED + 1,
         "usage": None if answer.usage is None else _usage(answer.usage),
     }
-
-
-def _failed_response(refusal: Refusal, answer: Answer) -> JsonObject:
-    error = error_object(refusal)
-    code = error["code"] or error["type"]
-    return _response(answer, "failed") | {"error": {"code": code, "message": refusal.message}}
 
 
 def _usage(usage: Usage) -> JsonObject:
