@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Final, cast
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
@@ -37,52 +35,20 @@ _GENERATE: Final = re.compile(
 _COUNTS: Final = ("/input_tokens", "/count_tokens", ":countTokens")
 
 
-@dataclass(frozen=True)
-class HttpRequest:
-    """One request, as it came over HTTP."""
-
-    method: str
-    # Not printed: a test that was pointed here by mistake may carry a real key.
-    target: str = field(repr=False)
-    headers: dict[str, str] = field(repr=False)
-    """Names in lower case."""
-    body: bytes = field(default=b"", repr=False)
-    keep_alive: bool = True
-    """Whether the client means to use the connection again."""
-
-    @cached_property
-    def path(self) -> str:
-        """Without the query, percent signs resolved."""
-        return unquote(urlsplit(self.target).path)
-
-    @cached_property
-    def query(self) -> dict[str, str]:
-        """The parameters of the query."""
-        return dict(parse_qsl(urlsplit(self.target).query, keep_blank_values=True))
-
-    @property
-    def api_key(self) -> str | None:
-        """The API key, wherever a client may put it."""
-        scheme, _, token = self.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and token:
-            return token.strip()
-        return self.headers.get("x-api-key") or self.headers.get("x-goog-api-key") or self.query.get("key")
-
-
-def _route(http: HttpRequest) -> tuple[Dialect, str | None, bool | None]:
+def _route(request: Request) -> tuple[Dialect, str | None, bool | None]:
     """The dialect of a path, and the model and whether to stream, where the path says so; model None: a path of nobody.
 
     Only the end of a path counts, so that every base URL works: `/v1/messages`, `/openai/v1/chat/completions` …
     """
-    if http.method == "POST":
-        if found := _GENERATE.fullmatch(http.path):
+    if request.method == "POST":
+        if found := _GENERATE.fullmatch(request.path):
             return GEMINI, found["model"], found["method"] == "streamGenerateContent"
         for ending, dialect in _ENDINGS.items():
-            if http.path.endswith(ending):
+            if request.path.endswith(ending):
                 return dialect, "", None
-    if "x-goog-api-key" in http.headers or "/v1beta" in http.path:
+    if "x-goog-api-key" in request.headers or "/v1beta" in request.path:
         return GEMINI, None, None
-    return ANTHROPIC if "anthropic-version" in http.headers else OPENAI_CHAT, None, None
+    return ANTHROPIC if "anthropic-version" in request.headers else OPENAI_CHAT, None, None
 
 
 @dataclass
@@ -102,13 +68,23 @@ class Answerer:
         """Whether requests are not even read."""
         return any(isinstance(fault, Stall) and fault.where == "request" for fault in self.faults)
 
-    async def answer(self, http: HttpRequest) -> Plan:
-        """The plan of the answer to this request."""
-        dialect, model, stream = _route(http)
-        body = _parse_body(http)
-        request = self._request(http, dialect, model, stream, body or {})
+    async def answer(self, request: Request) -> Plan:
+        """The plan of the answer to this request, of which HTTP's part is known."""
+        dialect, model, stream = _route(request)
+        parsed = _parse_body(request.raw)
+        body = parsed or {}
+        request = replace(
+            request,
+            **vars(Content() if model is None else dialect.read(body)),
+            dialect="unknown" if model is None else dialect.name,
+            model=model or str(body.get("model") or ""),
+            stream=body.get("stream") is True if stream is None else stream,
+            number=self._count,
+            body=body,
+        )
+        self._count += 1
         self.on_request(request)
-        refusal = self._refusal(http, dialect, request, body)
+        refusal = self._refusal(dialect, request, parsed)
         if refusal is None and request.path.endswith(_COUNTS):
             plan = self._bare_plan(dialect, request, Reply())
             plan.frames = [Frame(dialect.count(_estimate(request.raw)))]
@@ -128,40 +104,19 @@ class Answerer:
         plan.headers["x-should-retry"] = "false"
         return plan
 
-    def _request(
-        self, http: HttpRequest, dialect: Dialect, model: str | None, stream: bool | None, body: JsonObject
-    ) -> Request:
-        content = Content() if model is None else dialect.read(body)
-        number, self._count = self._count, self._count + 1
-        return Request(
-            **vars(content),
-            dialect="unknown" if model is None else dialect.name,
-            model=model or str(body.get("model") or ""),
-            stream=body.get("stream") is True if stream is None else stream,
-            number=number,
-            method=http.method,
-            path=http.path,
-            query=http.query,
-            headers=http.headers,
-            body=body,
-            raw=http.body,
-        )
-
-    def _refusal(
-        self, http: HttpRequest, dialect: Dialect, request: Request, body: JsonObject | None
-    ) -> Refusal | None:
+    def _refusal(self, dialect: Dialect, request: Request, body: JsonObject | None) -> Refusal | None:
         """What speaks against an answer, in the order in which a provider would look at it."""
         if request.dialect == "unknown":
-            return Refusal(404, f"Invalid URL ({http.method} {request.path})")
-        if self.api_key is not None and http.api_key != self.api_key:
-            return dialect.bad_key(http.api_key)
+            return Refusal(404, f"Invalid URL ({request.method} {request.path})")
+        if self.api_key is not None and request.api_key != self.api_key:
+            return dialect.bad_key(request.api_key)
         if body is None:
             return Refusal(400, "The body of the request is not a JSON object.")
-        if dialect is GEMINI and request.stream and http.query.get("alt") != "sse":
+        if dialect is GEMINI and request.stream and request.query.get("alt") != "sse":
             return Refusal(400, "The simulator streams events only: add `alt=sse` to the query.")
         if not self.check or request.path.endswith(_COUNTS):
             return None
-        return next(dialect.problems(body, http.headers), None)
+        return next(dialect.problems(body, request.headers), None)
 
     def _bare_plan(self, dialect: Dialect, request: Request, reply: Reply) -> Plan:
         """A plan for the headers and what a script left open, without a body."""
@@ -182,9 +137,9 @@ class Answerer:
         return plan
 
 
-def _parse_body(http: HttpRequest) -> JsonObject | None:
+def _parse_body(data: bytes) -> JsonObject | None:
     try:
-        value: object = msgspec.json.decode(http.body)
+        value: object = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return cast("JsonObject", value) if isinstance(value, dict) else None

@@ -41,6 +41,7 @@ class Request(Content):
     """Counted from 0, over all conversations, in the order of arrival."""
     method: str = "POST"
     path: str = ""
+    """Without the query, percent signs resolved."""
     # Not printed: a test that was pointed here by mistake may carry a real key.
     query: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -49,6 +50,14 @@ class Request(Content):
     """The parsed JSON; empty if there was none that could be read."""
     raw: bytes = field(default=b"", repr=False)
     """The body as it arrived."""
+
+    @property
+    def api_key(self) -> str | None:
+        """The API key, wherever a client may put it."""
+        scheme, _, token = self.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and token:
+            return token.strip()
+        return self.headers.get("x-api-key") or self.headers.get("x-goog-api-key") or self.query.get("key")
 
     @property
     def last_user_text(self) -> str:
