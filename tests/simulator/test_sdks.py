@@ -88,6 +88,18 @@ def test_chat(simulator: Simulator) -> None:
     assert "".join(deltas) == "Let me look."
 
 
+def test_several_choices_say_the_same() -> None:
+    with Simulator(lambda request: CALLS) as simulator, openai_of(simulator) as client:
+        for choice in client.chat.completions.create(**CHAT, n=3).choices:
+            assert [call.id for call in choice.message.tool_calls or []] == ["call_a", "call_b"]
+        with client.chat.completions.stream(**CHAT, n=3) as stream:
+            choices = stream.get_final_completion().choices
+        assert [choice.index for choice in choices] == [0, 1, 2]
+        assert {choice.message.content for choice in choices} == {"Let me look."}
+        with pytest.raises(openai.BadRequestError, match="Invalid 'n'"):
+            client.chat.completions.create(**CHAT, n=200)
+
+
 def test_token_counts() -> None:
     """They ask no script."""
     with Simulator([]) as simulator:
@@ -308,6 +320,17 @@ def test_contents(simulator: Simulator) -> None:
     with gemini_of(simulator) as client:
         check_contents([client.models.generate_content(**CONTENT)])
         check_contents(list(client.models.generate_content_stream(**CONTENT)))
+
+
+def test_several_candidates_say_the_same() -> None:
+    several = CONFIG.model_copy(update={"candidate_count": 2})
+    with Simulator(lambda request: CALLS) as simulator, gemini_of(simulator) as client:
+        whole = client.models.generate_content(**{**CONTENT, "config": several})
+        streamed = list(client.models.generate_content_stream(**{**CONTENT, "config": several}))
+        for response in (whole, *streamed):
+            first, second = response.candidates or []
+            assert (first.index, second.index) == (0, 1)
+            assert first.content == second.content
 
 
 def test_contents_with_a_tool_and_thinking() -> None:

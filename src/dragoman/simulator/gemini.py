@@ -67,8 +67,8 @@ class _Gemini(Dialect):
             return _response(answer, final=True) | {"promptFeedback": {"blockReason": "SAFETY"}}
         parts = _parts(answer)
         content: JsonObject = {"parts": parts, "role": "model"} if parts else {"role": "model"}
-        candidate: JsonObject = {"content": content, "finishReason": _finish_reason(answer), "index": 0}
-        return {"candidates": [candidate], **_response(answer, final=True)}
+        candidate: JsonObject = {"content": content, "finishReason": _finish_reason(answer)}
+        return _candidates(answer, candidate) | _response(answer, final=True)
 
     def frames(self, answer: Answer) -> list[Frame]:
         """The reply as responses, the last of which brings the finish reason and an empty text."""
@@ -194,8 +194,15 @@ def _is_blocked(answer: Answer) -> bool:
 
 
 def _frame(answer: Answer, part: JsonObject, kind: FrameKind, finish: JsonObject = _NOTHING) -> Frame:
-    candidate: JsonObject = {"content": {"parts": [part], "role": "model"}, **finish, "index": 0}
-    return Frame({"candidates": [candidate], **_response(answer, final=bool(finish))}, kind=kind)
+    candidate: JsonObject = {"content": {"parts": [part], "role": "model"}, **finish}
+    return Frame(_candidates(answer, candidate) | _response(answer, final=bool(finish)), kind=kind)
+
+
+def _candidates(answer: Answer, candidate: JsonObject) -> JsonObject:
+    """As many as were asked for; all say the same."""
+    count = _either(members(_either(members(answer.request.body), "generationConfig")), "candidateCount")
+    several = range(max(count, 1) if isinstance(count, int) else 1)
+    return {"candidates": [candidate | {"index": index} for index in several]}
 
 
 def _response(answer: Answer, *, final: bool) -> JsonObject:

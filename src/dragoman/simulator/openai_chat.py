@@ -22,6 +22,7 @@ CREATED: Final = 1_767_225_600
 _TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _LONGEST: Final = {"name": 64, "description": 1024}
 _MOST_TOOLS: Final = 128
+_MOST_CHOICES: Final = 128
 
 # (type, code) for each status
 _KINDS: Final[dict[int, tuple[str, str | None]]] = {
@@ -155,6 +156,10 @@ class _OpenAIChat(OpenAIDialect):
         if not messages:
             expected = "Expected an array with minimum length 1, but got an empty array instead."
             yield Refusal(400, f"Invalid 'messages': empty array. {expected}", "empty_array", "messages")
+        choices = body.get("n")
+        if isinstance(choices, int) and not 1 <= choices <= _MOST_CHOICES:
+            text = f"Invalid 'n': Expected a value from 1 to {_MOST_CHOICES}, but got {choices} instead."
+            yield Refusal(400, text, "integer_out_of_range", "n")
         tools = objects(body.get("tools"))
         functions = {f"tools[{index}].function": members(tool.get("function")) for index, tool in enumerate(tools)}
         yield from tool_problems(tools, {place: one for place, one in functions.items() if one})
@@ -177,8 +182,8 @@ class _OpenAIChat(OpenAIDialect):
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
                 for call in calls
             ]
-        choice: JsonObject = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
-        completion = _base(answer, "chat.completion") | {"choices": [choice]}
+        choice: JsonObject = {"message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
+        completion = _base(answer, "chat.completion") | _choices(answer, choice)
         if answer.usage is not None:
             completion["usage"] = _usage(answer.usage)
         return completion
@@ -224,8 +229,14 @@ def _base(answer: Answer, kind: str) -> JsonObject:
 
 def _chunk(answer: Answer, delta: JsonObject, *, kind: FrameKind = "delta", finish_reason: str | None = None) -> Frame:
     usage: JsonObject = {"usage": None} if _wants_usage(answer) else {}
-    choice: JsonObject = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-    return Frame(_base(answer, "chat.completion.chunk") | {"choices": [choice]} | usage, kind=kind)
+    choice: JsonObject = {"delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    return Frame(_base(answer, "chat.completion.chunk") | _choices(answer, choice) | usage, kind=kind)
+
+
+def _choices(answer: Answer, choice: JsonObject) -> JsonObject:
+    """As many as were asked for; all say the same."""
+    count = answer.request.body.get("n")
+    return {"choices": [{"index": index} | choice for index in range(max(count, 1) if isinstance(count, int) else 1)]}
 
 
 def _call_chunks(answer: Answer, call: ToolCall, index: int) -> list[Frame]:
