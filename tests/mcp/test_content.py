@@ -18,28 +18,23 @@ def content_from_mcp(blocks: list[types.ContentBlock], limit: int) -> tuple[Resu
     return result_from_mcp(types.CallToolResult(content=blocks), limit).content
 
 
-def test_text_images_sound_and_documents_come_back() -> None:
-    image = Media.from_bytes(b"\x89PNG", "image/png")
-    sound = Media.from_bytes(b"RIFF", "audio/wav")
-    paper = Media.from_bytes(b"%PDF", "application/pdf", name="test://paper")
-    parts = (Text("héllo"), image, sound, paper)
+def test_what_comes_back_and_what_does_not() -> None:
+    image, sound = Media.from_bytes(b"\x89PNG", "image/png"), Media.from_bytes(b"RIFF", "audio/wav")
+    parts = (Text("héllo"), image, sound, Media.from_bytes(b"%PDF", "application/pdf", name="test://paper"))
     assert content_from_mcp(to_content(parts), MUCH) == parts
-
-
-def test_a_text_document_is_sent_as_text_and_bytes_that_only_say_so_are_not() -> None:
-    (block,) = to_content([Media.from_bytes(b"a,b", "text/csv", name="table.csv")])
-    assert isinstance(block, types.EmbeddedResource)
-    assert isinstance(block.resource, types.TextResourceContents)
-    assert (block.resource.uri, block.resource.text) == ("resource://result/table.csv", "a,b")
-    (block,) = to_content([Media.from_bytes(b"\xff\xfe", "text/csv")])
-    assert isinstance(block, types.EmbeddedResource)
-    assert isinstance(block.resource, types.BlobResourceContents)
-
-
-def test_a_link_stays_a_link_in_both_directions() -> None:
-    (block,) = to_content([Media.from_url("https://dragoman.dev/a.png")])
-    assert isinstance(block, types.ResourceLink)
-    (part,) = content_from_mcp([block], MUCH)
+    table, noise, link = to_content(
+        [
+            Media.from_bytes(b"a,b", "text/csv", name="table.csv"),
+            Media.from_bytes(b"\xff\xfe", "text/csv"),  # which only says that it is text
+            Media.from_url("https://dragoman.dev/a.png"),
+        ]
+    )
+    text = types.TextResourceContents(uri="resource://result/table.csv", mime_type="text/csv", text="a,b")
+    assert table == types.EmbeddedResource(resource=text)
+    assert isinstance(noise, types.EmbeddedResource)
+    assert isinstance(noise.resource, types.BlobResourceContents)
+    assert isinstance(link, types.ResourceLink)
+    (part,) = content_from_mcp([link], MUCH)
     assert isinstance(part, Text)  # nobody shall fetch what a stranger names
     assert "https://dragoman.dev/a.png" in part.text
 

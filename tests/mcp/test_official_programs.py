@@ -18,7 +18,7 @@ from dragoman.mcp import HttpDoor, McpServer, McpServers, ServerOptions, StdioSe
 from tests.mcp import conformance
 from tests.mcp.client.colours import Call, Colour, until
 from tests.mcp.everything import SERVER
-from tests.mcp.node import NotInstalledError, program
+from tests.mcp.node import ROOT, NotInstalledError, program
 
 pytestmark = pytest.mark.slow
 
@@ -87,36 +87,16 @@ def inspect(npm: Program, *arguments: str) -> dict[str, object]:
     return found
 
 
-def test_the_inspector_lists_and_calls_our_tools_over_http(npm: Program) -> None:
-    with HttpDoor(McpServer(executor=SERVER.executor)) as door:
-        listed = inspect(npm, door.url, "--transport", "http", "--method", "tools/list")
-        names = [each["name"] for each in listed["tools"]]  # type: ignore[index,attr-defined]
-        assert "test_simple_text" in names
-        said = inspect(
-            npm, door.url, "--transport", "http", "--method", "tools/call", "--tool-name", "test_simple_text"
-        )
-        assert said["content"][0]["text"].startswith("This is a simple text")  # type: ignore[index]
-
-
-def test_the_inspector_lists_and_calls_our_tools_over_stdio(npm: Program, tmp_path: Path) -> None:
+def test_the_inspector_lists_and_calls_our_tools_over_http_and_stdio(npm: Program, tmp_path: Path) -> None:
     script = tmp_path / "serve.py"
-    script.write_text(
-        "from dragoman import tool\n"
-        "from dragoman.mcp import serve_stdio\n"
-        "@tool\n"
-        "def add(a: int, b: int) -> int:\n"
-        "    'Add two numbers.'\n"
-        "    print('stray')\n"
-        "    return a + b\n"
-        "serve_stdio([add])\n"
-    )
-    target = [sys.executable, str(script)]
-    listed = inspect(npm, *target, "--method", "tools/list")
-    assert [each["name"] for each in listed["tools"]] == ["add"]  # type: ignore[index,attr-defined]
-    said = inspect(
-        npm, *target, "--method", "tools/call", "--tool-name", "add", "--tool-arg", "a=2", "--tool-arg", "b=3"
-    )
-    assert said["content"][0]["text"] == "5"  # type: ignore[index]
+    lines = ["from dragoman.mcp import serve_stdio", "from tests.mcp.everything import SERVER", "serve_stdio(SERVER)"]
+    script.write_text("\n".join(["import sys", f"sys.path.insert(0, {str(ROOT)!r})", *lines]))
+    with HttpDoor(McpServer(executor=SERVER.executor)) as door:
+        for target in ([door.url, "--transport", "http"], [sys.executable, str(script)]):
+            listed = inspect(npm, *target, "--method", "tools/list")
+            assert "test_simple_text" in [each["name"] for each in listed["tools"]]  # type: ignore[index,attr-defined]
+            said = inspect(npm, *target, "--method", "tools/call", "--tool-name", "test_simple_text")
+            assert said["content"][0]["text"].startswith("This is a simple text")  # type: ignore[index]
 
 
 # --- servers ---

@@ -203,16 +203,11 @@ def test_errors_of_openai() -> None:
 
 
 def test_errors_in_a_stream_of_openai() -> None:
-    forms: Any = ["event", "event", "nested", "failed"]
-    script = [Reply("A text that breaks off", faults=[ErrorEvent(500, "It broke.", form=form)]) for form in forms]
+    script = [Reply("A text that breaks off", faults=[ErrorEvent(500, "It broke.")])] * 2
     with Simulator(script) as simulator, openai_of(simulator) as client:
         with pytest.raises(openai.APIError, match="It broke"):
             list(client.chat.completions.create(**CHAT, stream=True))
         assert list(client.responses.create(**ASKED, stream=True))[-1].type == "error"
-        with pytest.raises(openai.APIError, match="It broke"):
-            list(client.responses.create(**ASKED, stream=True))
-        last: Any = list(client.responses.create(**ASKED, stream=True))[-1]
-        assert last.response.error.message == "It broke."
 
 
 # --- Anthropic -------------------------------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ import threading
 import pytest
 
 from dragoman.simulator import Reply, Request, Simulator, Stall
-from tests.simulator.raw_client import DIALECTS, ask, body_of, parse, path_of, read_to_end, request_bytes, send
-from tests.simulator.reading import said
+from tests.simulator.raw_client import DIALECTS, ask, body_of, parse, path_of, read_to_end, request_bytes, said, send
 
 BODY = body_of("openai_chat")
 PATH = path_of("openai_chat", stream=False)

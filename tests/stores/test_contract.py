@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec import Raw, structs
 
-from dragoman.conversation import Conversation, Media, Message, Opaque, Thinking, ToolCall
+from dragoman.conversation import Conversation, Media, Message, Opaque, Thinking, ToolCall, ToolSpec
 from dragoman.errors import (
     ConfigurationError,
     ConversationError,
@@ -172,9 +172,10 @@ def test_what_json_cannot_carry_is_refused_and_changes_nothing(store: Conversati
         one.next(Conversation("\ud800")),
         one.next(Conversation(metadata={"a": object()})),
         after(one, "fine", "\ud800"),
+        structs.replace(first("x"), tools=(ToolSpec(name="\ud800"),)),
         *[structs.replace(first("x"), **{name: "\ud800"}) for name in ("provider", "title", "model")],
     ):
-        with pytest.raises(ConversationError):
+        with pytest.raises(ConversationError, match="cannot be written as JSON"):
             store.save(odd)
     assert store.latest(one.id) == one
     assert len(store.list().items) == 1

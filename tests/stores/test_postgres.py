@@ -12,7 +12,6 @@ import pytest
 
 from dragoman.conversation import Message
 from dragoman.errors import (
-    ConfigurationError,
     InvalidCursorError,
     SnapshotNotFoundError,
     StoreError,
@@ -234,16 +233,6 @@ def test_tables_are_made_at_the_first_use_and_those_of_others_are_left_alone(ser
 def test_what_it_is_called() -> None:
     with PostgresStore("postgresql://me:secret-7@db.example.org:5433/talk?sslmode=require", schema="x") as store:
         assert repr(store) == "PostgresStore('host=db.example.org port=5433 dbname=talk user=me', schema='x')"
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", "Dragoman", "a b", "a;b", 'a"b', "a.b", "1a", "é", "a" * 64, "a\n", "a\0", "{s}", "%s", None, 7],
-)
-def test_names_that_need_quoting_are_refused(name: str) -> None:
-    for kind in (PostgresStore, AsyncPostgresStore):
-        with pytest.raises(ConfigurationError, match="name of a schema"):
-            kind("host=x", schema=name)
 
 
 def test_names_that_mean_something_else_do_no_harm(server: Server) -> None:

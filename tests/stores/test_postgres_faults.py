@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -31,7 +33,6 @@ from dragoman.stores import (
     postgres_driver,
 )
 from tests.stores.cases import after, chain, first, goes_on
-from tests.stores.cutting import Proxy, proxy_to
 from tests.stores.postgres_server import Server, fresh_server
 
 
@@ -311,10 +312,14 @@ def test_a_connection_string_that_cannot_be_read_is_not_repeated(conninfo: str) 
             error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-@pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"connections": 0}])
-def test_options_are_checked(options: dict[str, float]) -> None:
+NAMES = ["", "Dragoman", "a b", "a;b", 'a"b', "a.b", "1a", "é", "a" * 64, "a\n", "a\0", "{s}", "%s", None, 7]
+WRONG = [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"connections": 0}]
+
+
+@pytest.mark.parametrize("options", [*WRONG, *[{"schema": name} for name in NAMES]])
+def test_options_are_checked_and_names_that_need_quoting_refused(options: dict[str, Any]) -> None:
     for kind in (PostgresStore, AsyncPostgresStore):
-        with pytest.raises(ConfigurationError):
+        with pytest.raises(ConfigurationError, match="name of a schema" if "schema" in options else "needs a timeout"):
             kind("host=x", **options)
 
 
@@ -350,9 +355,68 @@ STEPS = [MessageAdded(Message.user("a step"))]
 BOTH = pytest.mark.parametrize("arrives", [True, False])
 
 
+class Proxy:
+    """Passes bytes on, until it is told to cut the next COMMIT."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets: set[socket.socket] = set()
+        self._cut: str | None = None
+        self.cuts = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def conninfo(self) -> str:
+        port = self._listener.getsockname()[1]
+        return f"host=127.0.0.1 port={port} user=postgres dbname=postgres sslmode=disable gssencmode=disable"
+
+    def cut_next_commit(self, *, arrives: bool) -> None:
+        """Cut the connection at the next COMMIT, which arrives at the server or does not."""
+        self._cut = "after" if arrives else "before"
+
+    def close(self) -> None:
+        for each in (self._listener, *self._sockets):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                upstream = socket.socket(socket.AF_UNIX)
+                upstream.connect(f"{self._server.directory}/.s.PGSQL.5432")
+                self._sockets |= {client, upstream}
+                for source, target, watched in ((client, upstream, True), (upstream, client, False)):
+                    threading.Thread(target=self._pass_on, args=(source, target, watched), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket, watched: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if watched and self._cut and b"COMMIT\0" in data:
+                    self._cut_off(source, target, data)
+                    return
+                target.sendall(data)
+        for each in (source, target):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def _cut_off(self, client: socket.socket, upstream: socket.socket, data: bytes) -> None:
+        how, self._cut = self._cut, None
+        self.cuts += 1
+        client.shutdown(socket.SHUT_RDWR)
+        if how == "after":
+            upstream.sendall(data)
+            upstream.shutdown(socket.SHUT_WR)  # what was sent is read to its end
+        else:
+            upstream.shutdown(socket.SHUT_RDWR)
+
+
 @pytest.fixture
 def proxy(server: Server) -> Iterator[Proxy]:
-    with proxy_to(server) as proxy:
+    """A way to the server that breaks at the worst moment."""
+    with contextlib.closing(Proxy(server)) as proxy:
         yield proxy
 
 

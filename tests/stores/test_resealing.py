@@ -84,16 +84,23 @@ def test_without_the_key_nothing_can_be_read_or_added(at: Opened) -> None:
         assert [each.id for each in wrong.list().unreadable] == [points[1].id]
 
 
-def test_modes_do_not_mix(at: Opened) -> None:
+def test_modes_do_not_mix_and_a_store_can_be_sealed_for_the_first_time(at: Opened) -> None:
     with at(None) as store:
-        [one] = chain(store, 1)
-    with at(AesGcmSealing(OLD)) as store:
+        chains = filled(store)
+    newest = chains[0][-1]
+    with at(AesGcmSealing(NEW)) as store:
         with pytest.raises(ConfigurationError, match="not sealed.*reseal"):
             store.save(first("x"))
         with pytest.raises(SnapshotSealError, match="not sealed"):
-            store.load(one.id)
+            store.load(newest.id)
         with pytest.raises(ConfigurationError, match="not sealed"):
-            store.record(one.id, [MessageAdded(Message.user("x"))], after=0)
+            store.record(newest.id, [MessageAdded(Message.user("x"))], after=3)
+    with at(AesGcmSealing(NEW, accept_plain=True)) as store:
+        store.reseal()
+    with at(AesGcmSealing(NEW)) as store:
+        check(store, chains)
+    with at(None) as store, pytest.raises(SnapshotSealError):
+        store.save(first("in the open"))
 
 
 def test_what_is_of_another_time_or_place_is_not_taken(tmp_path: Path) -> None:
@@ -135,17 +142,6 @@ def test_after_resealing_the_old_key_is_no_longer_needed(at: Opened) -> None:
         assert len(store.list().unreadable) == 5
         with pytest.raises(SnapshotSealError):
             store.journal(chains[0][0].id)
-
-
-def test_a_store_can_be_sealed_for_the_first_time(at: Opened) -> None:
-    with at(None) as store:
-        chains = filled(store)
-    with at(AesGcmSealing(NEW, accept_plain=True)) as store:
-        store.reseal()
-    with at(AesGcmSealing(NEW)) as store:
-        check(store, chains)
-    with at(None) as store, pytest.raises(SnapshotSealError):
-        store.save(first("in the open"))
 
 
 @pytest.mark.parametrize("backend", ["file", "sqlite"])

@@ -17,7 +17,6 @@ from dragoman._stepping import step
 from dragoman._stop import Stop, stopping
 from dragoman.errors import DragomanError
 from dragoman.simulator import Request
-from dragoman.simulator.answerer import HttpRequest as SimulatedRequest
 from dragoman.transport import HttpRequest, Routes, SocketTransport, Tape, Timeouts, Transport
 from dragoman.transport.routes import Route
 from dragoman.transport.tape import Exchange as TapeExchange
@@ -140,7 +139,6 @@ VALUES: list[Callable[[], object]] = [
     lambda: Routes(proxy=f"http://user:{KEY}@h"),
     lambda: Routes(environ={}).find(HttpRequest(url="https://h/", headers=HEADERS)),
     lambda: TapeExchange(method="POST", host="h", path=f"/{KEY}", headers=HEADERS, body=KEY),
-    lambda: SimulatedRequest("POST", f"/?key={KEY}", HEADERS, KEY.encode()),
     lambda: Request(headers=HEADERS, query={"key": KEY}, raw=KEY.encode(), body={"a": KEY}),
 ]
 

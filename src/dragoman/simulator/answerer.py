@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Final, cast
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from dragoman.conversation import Block, Opaque, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import StopReason, ToolCall, Usage
 
 from .anthropic import ANTHROPIC
 from .dialect import Answer, Dialect, Frame, Refusal, UnwritableReplyError
@@ -37,52 +35,20 @@ _GENERATE: Final = re.compile(
 _COUNTS: Final = ("/input_tokens", "/count_tokens", ":countTokens")
 
 
-@dataclass(frozen=True)
-class HttpRequest:
-    """One request, as it came over HTTP."""
-
-    method: str
-    # Not printed: a test that was pointed here by mistake may carry a real key.
-    target: str = field(repr=False)
-    headers: dict[str, str] = field(repr=False)
-    """Names in lower case."""
-    body: bytes = field(default=b"", repr=False)
-    keep_alive: bool = True
-    """Whether the client means to use the connection again."""
-
-    @cached_property
-    def path(self) -> str:
-        """Without the query, percent signs resolved."""
-        return unquote(urlsplit(self.target).path)
-
-    @cached_property
-    def query(self) -> dict[str, str]:
-        """The parameters of the query."""
-        return dict(parse_qsl(urlsplit(self.target).query, keep_blank_values=True))
-
-    @property
-    def api_key(self) -> str | None:
-        """The API key, wherever a client may put it."""
-        scheme, _, token = self.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and token:
-            return token.strip()
-        return self.headers.get("x-api-key") or self.headers.get("x-goog-api-key") or self.query.get("key")
-
-
-def _route(http: HttpRequest) -> tuple[Dialect, str | None, bool | None]:
+def _route(request: Request) -> tuple[Dialect, str | None, bool | None]:
     """The dialect of a path, and the model and whether to stream, where the path says so; model None: a path of nobody.
 
     Only the end of a path counts, so that every base URL works: `/v1/messages`, `/openai/v1/chat/completions` …
     """
-    if http.method == "POST":
-        if found := _GENERATE.fullmatch(http.path):
+    if request.method == "POST":
+        if found := _GENERATE.fullmatch(request.path):
             return GEMINI, found["model"], found["method"] == "streamGenerateContent"
         for ending, dialect in _ENDINGS.items():
-            if http.path.endswith(ending):
+            if request.path.endswith(ending):
                 return dialect, "", None
-    if "x-goog-api-key" in http.headers or "/v1beta" in http.path:
+    if "x-goog-api-key" in request.headers or "/v1beta" in request.path:
         return GEMINI, None, None
-    return ANTHROPIC if "anthropic-version" in http.headers else OPENAI_CHAT, None, None
+    return ANTHROPIC if "anthropic-version" in request.headers else OPENAI_CHAT, None, None
 
 
 @dataclass
@@ -102,13 +68,23 @@ class Answerer:
         """Whether requests are not even read."""
         return any(isinstance(fault, Stall) and fault.where == "request" for fault in self.faults)
 
-    async def answer(self, http: HttpRequest) -> Plan:
-        """The plan of the answer to this request."""
-        dialect, model, stream = _route(http)
-        body = _parse_body(http)
-        request = self._request(http, dialect, model, stream, body or {})
+    async def answer(self, request: Request) -> Plan:
+        """The plan of the answer to this request, of which HTTP's part is known."""
+        dialect, model, stream = _route(request)
+        parsed = _parse_body(request.raw)
+        body = parsed or {}
+        request = replace(
+            request,
+            **vars(Content() if model is None else dialect.read(body)),
+            dialect="unknown" if model is None else dialect.name,
+            model=model or str(body.get("model") or ""),
+            stream=body.get("stream") is True if stream is None else stream,
+            number=self._count,
+            body=body,
+        )
+        self._count += 1
         self.on_request(request)
-        refusal = self._refusal(http, dialect, request, body)
+        refusal = self._refusal(dialect, request, parsed)
         if refusal is None and request.path.endswith(_COUNTS):
             plan = self._bare_plan(dialect, request, Reply())
             plan.frames = [Frame(dialect.count(_estimate(request.raw)))]
@@ -128,44 +104,23 @@ class Answerer:
         plan.headers["x-should-retry"] = "false"
         return plan
 
-    def _request(
-        self, http: HttpRequest, dialect: Dialect, model: str | None, stream: bool | None, body: JsonObject
-    ) -> Request:
-        content = Content() if model is None else dialect.read(body)
-        number, self._count = self._count, self._count + 1
-        return Request(
-            **vars(content),
-            dialect="unknown" if model is None else dialect.name,
-            model=model or str(body.get("model") or ""),
-            stream=body.get("stream") is True if stream is None else stream,
-            number=number,
-            method=http.method,
-            path=http.path,
-            query=http.query,
-            headers=http.headers,
-            body=body,
-            raw=http.body,
-        )
-
-    def _refusal(
-        self, http: HttpRequest, dialect: Dialect, request: Request, body: JsonObject | None
-    ) -> Refusal | None:
+    def _refusal(self, dialect: Dialect, request: Request, body: JsonObject | None) -> Refusal | None:
         """What speaks against an answer, in the order in which a provider would look at it."""
         if request.dialect == "unknown":
-            return Refusal(404, f"Invalid URL ({http.method} {request.path})")
-        if self.api_key is not None and http.api_key != self.api_key:
-            return dialect.bad_key(http.api_key)
+            return Refusal(404, f"Invalid URL ({request.method} {request.path})")
+        if self.api_key is not None and request.api_key != self.api_key:
+            return dialect.bad_key(request.api_key)
         if body is None:
             return Refusal(400, "The body of the request is not a JSON object.")
-        if dialect is GEMINI and request.stream and http.query.get("alt") != "sse":
+        if dialect is GEMINI and request.stream and request.query.get("alt") != "sse":
             return Refusal(400, "The simulator streams events only: add `alt=sse` to the query.")
         if not self.check or request.path.endswith(_COUNTS):
             return None
-        return next(dialect.problems(body, http.headers), None)
+        return next(dialect.problems(body, request.headers), None)
 
     def _bare_plan(self, dialect: Dialect, request: Request, reply: Reply) -> Plan:
         """A plan for the headers and what a script left open, without a body."""
-        answer = _decide(dialect.name, request, reply)
+        answer = _decide(request, reply)
         headers = {"content-type": dialect.whole_type} | dialect.headers(answer.id("req_"))
         headers |= {name.lower(): value for name, value in reply.headers.items()}
         return Plan(dialect, answer, streamed=False, frames=[], headers=headers)
@@ -182,9 +137,9 @@ class Answerer:
         return plan
 
 
-def _parse_body(http: HttpRequest) -> JsonObject | None:
+def _parse_body(data: bytes) -> JsonObject | None:
     try:
-        value: object = msgspec.json.decode(http.body)
+        value: object = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return cast("JsonObject", value) if isinstance(value, dict) else None
@@ -195,24 +150,20 @@ def _estimate(text: str | bytes) -> int:
     return max(len(text) // 4, 1)
 
 
-def _decide(dialect: str, request: Request, reply: Reply) -> Answer:
-    """The reply with everything decided that the script left open, and without what only other dialects can read."""
-    blocks: list[Block] = []
-    for index, block in enumerate(reply.blocks):
-        if isinstance(block, Opaque) and block.provider.partition(":")[0] != dialect:
+def _decide(request: Request, reply: Reply) -> Answer:
+    """The reply with everything decided that the script left open."""
+    blocks = list(reply.blocks)
+    calls, said = False, ""
+    for index, block in enumerate(blocks):
+        if not isinstance(block, ToolCall):
+            said += block.text
             continue
-        kept = block
-        if isinstance(kept, ToolCall) and not kept.id:  # it gets one that no other call of this simulator has
-            kept = msgspec.structs.replace(kept, id=f"call_sim{request.number:06d}_{index}")
-        if isinstance(kept, Text | Thinking | ToolCall) and kept.native is not None:
-            own = kept.native.provider.partition(":")[0] == dialect
-            kept = kept if own else msgspec.structs.replace(kept, native=None)
-        blocks.append(kept)
-    texts = [block.text for block in blocks if isinstance(block, Text | Thinking)]
-    calls = [block.name + block.arguments for block in blocks if isinstance(block, ToolCall)]
+        calls, said = True, said + block.name + block.arguments
+        if not block.id:  # it gets one that no other call of this simulator has
+            blocks[index] = msgspec.structs.replace(block, id=f"call_sim{request.number:06d}_{index}")
     usage = reply.usage
     if usage is None:
-        usage = Usage(input=_estimate(request.raw), output=_estimate("".join(texts + calls)))
+        usage = Usage(input=_estimate(request.raw), output=_estimate(said))
     return Answer(
         blocks=tuple(blocks),
         usage=None if usage == Usage() else usage,

@@ -6,22 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dragoman.conversation import Block, Media, Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
+from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import (
-    Answer,
-    Dialect,
-    ErrorForm,
-    Frame,
-    FrameKind,
-    Refusal,
-    UnwritableReplyError,
-    is_spoilt,
-    native_fields,
-    parsed_arguments,
-    sign,
-)
-from .exchange import Content
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, parsed_arguments, sign
+from .exchange import Content, Part
 from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
 
 _ERROR_TYPES: Final[dict[int, str]] = {
@@ -96,9 +84,9 @@ class _Anthropic(Dialect):
         error = {"type": refusal.code or usual, "message": refusal.message}
         return {"type": "error", "error": error, "request_id": request_id}
 
-    def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int, form: ErrorForm) -> list[Frame]:
+    def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int) -> Frame:
         """The stream ends after it, without a message_stop."""
-        return [Frame(self.failure(refusal, answer.id("req_")), "error", "end")]
+        return Frame(self.failure(refusal, answer.id("req_")), "error", "end")
 
     def unknown_event(self, answer: Answer) -> Frame:
         """The API's versioning rules announce new kinds of events at any time."""
@@ -248,11 +236,11 @@ def _usage(usage: Usage, *, final: bool) -> JsonObject:
     return counts
 
 
-def _content(block: Block, *, streamed: bool = False) -> JsonObject:
+def _content(block: Part, *, streamed: bool = False) -> JsonObject:
     """The content block; with `streamed`, as it starts, before its deltas."""
     match block:
         case Text():
-            return {"type": "text", "text": "" if streamed else block.text, **native_fields(block.native)}
+            return {"type": "text", "text": "" if streamed else block.text}
         case Thinking() if block.redacted:
             return {"type": "redacted_thinking", "data": block.encrypted}
         case Thinking():
@@ -261,20 +249,16 @@ def _content(block: Block, *, streamed: bool = False) -> JsonObject:
         case ToolCall():
             problem = "Only a stream can carry broken arguments in the anthropic dialect."
             arguments = {} if streamed else parsed_arguments(block, problem)
-            call: JsonObject = {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
-            return call | native_fields(block.native)
-        case Opaque():
-            return members(block.value)
-        case Media() | ToolResult():
-            message = f"a reply of the anthropic dialect has no {type(block).__name__} blocks"
-            raise UnwritableReplyError(message)
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
 
 
-def _deltas(block: Block, answer: Answer) -> list[JsonObject]:
+def _deltas(block: Part, answer: Answer) -> list[JsonObject]:
     match block:
         case Text():
             return [{"type": "text_delta", "text": piece} for piece in answer.pieces(block.text)]
-        case Thinking() if not block.redacted:
+        case Thinking() if block.redacted:
+            return []
+        case Thinking():
             thoughts: list[JsonObject] = [
                 {"type": "thinking_delta", "thinking": piece} for piece in answer.pieces(block.text)
             ]
@@ -284,8 +268,6 @@ def _deltas(block: Block, answer: Answer) -> list[JsonObject]:
             # The first delta is always empty; a call without arguments has no other.
             pieces = ["", *answer.pieces(block.arguments)]
             return [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
-        case _:
-            return []
 
 
 ANTHROPIC: Final = _Anthropic()

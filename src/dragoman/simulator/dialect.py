@@ -9,21 +9,18 @@ from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from typing import ClassVar, Literal, TypeAlias, cast
+from typing import ClassVar, Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
-from dragoman.conversation import Block, Native, StopReason, ToolCall, Usage
+from dragoman.conversation import StopReason, ToolCall, Usage
 from dragoman.errors import ToolValidationError
 
-from .exchange import Content, DialectName, Request
+from .exchange import Content, DialectName, Part, Request
 from .reading import JsonObject
 
 FrameKind: TypeAlias = Literal["start", "part", "delta", "other", "finish", "end"]
 """start: the reply begins; part: a part of it begins; finish: says why it ended; end: the very last mark."""
-
-ErrorForm: TypeAlias = Literal["event", "nested", "failed"]
 
 
 class Frame(Struct, frozen=True):
@@ -53,8 +50,7 @@ class UnwritableReplyError(ValueError):
 class Answer(Struct, frozen=True, kw_only=True):
     """A scripted reply with everything decided that the script left open."""
 
-    blocks: tuple[Block, ...]
-    """Only what this dialect can read."""
+    blocks: tuple[Part, ...]
     usage: Usage | None
     """None: nothing is reported."""
     stop_reason: StopReason
@@ -106,13 +102,9 @@ class Dialect(ABC):
     def failure(self, refusal: Refusal, request_id: str) -> JsonObject:
         """The body of an error."""
 
-    def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int, form: ErrorForm) -> list[Frame]:
-        """The events of an error in a stream that began well; `number` counts the events before."""
-        return [Frame(self.failure(refusal, answer.id("req_")), kind="end")]
-
-    def failure_in_whole(self, refusal: Refusal, answer: Answer, form: ErrorForm) -> JsonObject:
-        """A reply with status 200 that nevertheless is an error, as some gateways answer."""
-        return self.failure(refusal, answer.id("req_"))
+    def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int) -> Frame:
+        """The event of an error in a stream that began well; `number` counts the events before."""
+        return Frame(self.failure(refusal, answer.id("req_")), kind="end")
 
     def with_unknown(self, answer: Answer, frames: list[Frame], index: int) -> list[Frame]:
         """The events with one more at this index, of a kind that no client knows yet."""
@@ -132,12 +124,6 @@ class Dialect(ABC):
 
 
 # --- for the dialects ------------------------------------------------------------------------------------------------
-
-
-def native_fields(native: Native | None) -> JsonObject:
-    """The provider's own fields of a block."""
-    fields = {} if native is None else native.fields
-    return {name: cast("object", msgspec.json.decode(raw)) for name, raw in fields.items()}
 
 
 def parsed_arguments(call: ToolCall, problem: str) -> JsonObject:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from dragoman.conversation import Block, StopReason, Text, ToolResult, Usage
+from dragoman.conversation import StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 from dragoman.providers import Dialect as DialectName
 
 if TYPE_CHECKING:  # a fault changes how a reply is sent, so the two name each other's types
@@ -41,6 +41,7 @@ class Request(Content):
     """Counted from 0, over all conversations, in the order of arrival."""
     method: str = "POST"
     path: str = ""
+    """Without the query, percent signs resolved."""
     # Not printed: a test that was pointed here by mistake may carry a real key.
     query: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -49,6 +50,14 @@ class Request(Content):
     """The parsed JSON; empty if there was none that could be read."""
     raw: bytes = field(default=b"", repr=False)
     """The body as it arrived."""
+
+    @property
+    def api_key(self) -> str | None:
+        """The API key, wherever a client may put it."""
+        scheme, _, token = self.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and token:
+            return token.strip()
+        return self.headers.get("x-api-key") or self.headers.get("x-goog-api-key") or self.query.get("key")
 
     @property
     def last_user_text(self) -> str:
@@ -62,33 +71,28 @@ _NOT_A_REPLY = {
 }
 
 
-@dataclass(init=False)
+Part: TypeAlias = Text | Thinking | ToolCall
+"""What a model says."""
+
+
 class Reply:
     """One scripted reply. It is written in the dialect of the request, streamed or whole as the request asks.
 
     Content is given in order: strings and blocks. `Thinking.provider` does not matter here, since every dialect writes
-    thinking in its own way; an `Opaque` block, and `native` fields, are written in the dialect that they name and left
-    out in the others.
-    """
+    thinking in its own way.
 
-    blocks: tuple[Block, ...]
-    usage: Usage | None = None
-    """None: counts made up from the lengths of request and reply. `Usage()`, which knows nothing: not reported."""
-    stop_reason: StopReason | None = None
-    """None: tool calls if there are any, else the end of the answer."""
-    raw_stop_reason: str | None = None
-    """A word of the provider's own, written instead of the usual one for the stop reason."""
-    faults: tuple[Fault, ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Further headers of the response, e.g. rate limits."""
-    delta: int = 16
-    """Characters of text or arguments in one event of a stream; 0 puts a whole block into one event."""
-    model: str | None = None
-    """The model that answers, where it is not the one that was asked for."""
+    usage             None: counts made up from the lengths of request and reply; `Usage()`, which knows nothing: not
+                      reported
+    stop_reason       None: tool calls if there are any, else the end of the answer
+    raw_stop_reason   a word of the provider's own, written instead of the usual one for the stop reason
+    headers           further headers of the response, e.g. rate limits
+    delta             characters of text or arguments in one event of a stream; 0 puts a whole block into one event
+    model             the model that answers, where it is not the one that was asked for
+    """
 
     def __init__(
         self,
-        *content: str | Block,
+        *content: str | Part,
         usage: Usage | None = None,
         stop_reason: StopReason | None = None,
         raw_stop_reason: str | None = None,
@@ -98,9 +102,10 @@ class Reply:
         model: str | None = None,
     ) -> None:
         blocks = tuple(Text(part) if isinstance(part, str) else part for part in content)
-        if any(isinstance(block, ToolResult) for block in blocks):
-            message = "a model calls tools, it does not give their results: put a ToolCall into a reply"
-            raise ValueError(message)
+        for block in blocks:
+            if not isinstance(block, Part):  # pyright: ignore[reportUnnecessaryIsInstance]
+                message = f"a reply is made of Text, Thinking and ToolCall blocks, not {type(block).__name__}"
+                raise ValueError(message)
         if delta < 0:
             message = "delta is a number of characters, or 0"
             raise ValueError(message)

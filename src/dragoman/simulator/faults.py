@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from .dialect import ErrorForm, Frame, Refusal
+from .dialect import Frame, Refusal
 from .plan import Ending, Pause, Place, Plan
 from .reading import items, members
 
@@ -217,17 +217,14 @@ class ErrorEvent(Fault, frozen=True):
     code: str | None = None
     share: float = 0.5
     """How much of the reply comes before it."""
-    form: ErrorForm = "event"
-    """For the responses dialect, which knows three: as documented; as OpenAI's servers were seen to write it; as a
-    response that failed."""
 
     def apply(self, plan: Plan) -> None:
         refusal = Status(self.status, self.message, self.code).refusal
         if plan.streamed:
             index = plan.middle(self.share)
-            plan.frames[index:] = plan.dialect.failure_in_stream(refusal, plan.answer, index, self.form)
+            plan.frames[index:] = [plan.dialect.failure_in_stream(refusal, plan.answer, index)]
         else:
-            plan.frames = [Frame(plan.dialect.failure_in_whole(refusal, plan.answer, self.form))]
+            plan.frames = [Frame(plan.dialect.failure(refusal, plan.answer.id("req_")))]
 
 
 class MissingEnd(Fault, frozen=True):
@@ -333,8 +330,6 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "reordered_deltas": Reordered("delta"),
     "error_event": ErrorEvent(),
     "error_event_first": ErrorEvent(share=0.0),
-    "error_event_nested": ErrorEvent(500, form="nested"),
-    "failed_response": ErrorEvent(500, form="failed"),
     "missing_end": MissingEnd(),
     "missing_finish": MissingEnd(all_marks=True),
     "unknown_event": UnknownEvent(),

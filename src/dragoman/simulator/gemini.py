@@ -8,28 +8,16 @@ signature of a thought stands on the part after it: on the first of several call
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Raw
 
-from dragoman.conversation import Block, Json, Media, Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
+from dragoman.conversation import Json, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import (
-    Answer,
-    Dialect,
-    Frame,
-    FrameKind,
-    Refusal,
-    UnwritableReplyError,
-    is_spoilt,
-    native_fields,
-    parsed_arguments,
-    sign,
-)
-from .exchange import Content
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, parsed_arguments, sign
+from .exchange import Content, Part
 from .reading import JsonObject, Transcript, members, objects, string
 
 _ERROR_STATUSES: Final[dict[int, str]] = {
@@ -80,7 +68,7 @@ class _Gemini(Dialect):
         parts = _parts(answer)
         content: JsonObject = {"parts": parts, "role": "model"} if parts else {"role": "model"}
         candidate: JsonObject = {"content": content, "finishReason": _finish_reason(answer)}
-        return {"candidates": _candidates(answer, candidate), **_response(answer, final=True)}
+        return _candidates(answer, candidate) | _response(answer, final=True)
 
     def frames(self, answer: Answer) -> list[Frame]:
         """The reply as responses, the last of which brings the finish reason and an empty text."""
@@ -90,10 +78,7 @@ class _Gemini(Dialect):
         for part in _parts(answer):
             kind: FrameKind = "delta" if "text" in part else "part"
             result += [_frame(answer, piece, kind) for piece in _pieces(part, answer)]
-        last: JsonObject = {"content": {"parts": [{"text": ""}], "role": "model"}}
-        last["finishReason"] = _finish_reason(answer)
-        ending = {"candidates": _candidates(answer, last), **_response(answer, final=True)}
-        return [*result, Frame(ending, kind="end")]
+        return [*result, _frame(answer, {"text": ""}, "end", {"finishReason": _finish_reason(answer)})]
 
     def count(self, tokens: int) -> JsonObject:
         return {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
@@ -200,21 +185,24 @@ _FINISH_REASONS: Final[dict[StopReason, str]] = {
 }
 
 
+_NOTHING: Final[JsonObject] = {}
+
+
 def _is_blocked(answer: Answer) -> bool:
     """A prompt that was not let through has no candidate at all."""
     return answer.stop_reason is StopReason.CONTENT_FILTER and not answer.blocks
 
 
-def _frame(answer: Answer, part: JsonObject, kind: FrameKind) -> Frame:
-    candidates = _candidates(answer, {"content": {"parts": [part], "role": "model"}})
-    return Frame({"candidates": candidates, **_response(answer, final=False)}, kind=kind)
+def _frame(answer: Answer, part: JsonObject, kind: FrameKind, finish: JsonObject = _NOTHING) -> Frame:
+    candidate: JsonObject = {"content": {"parts": [part], "role": "model"}, **finish}
+    return Frame(_candidates(answer, candidate) | _response(answer, final=bool(finish)), kind=kind)
 
 
-def _candidates(answer: Answer, candidate: JsonObject) -> list[JsonObject]:
+def _candidates(answer: Answer, candidate: JsonObject) -> JsonObject:
     """As many as were asked for; all say the same."""
-    config = members(_either(members(answer.request.body), "generationConfig"))
-    count = _either(config, "candidateCount")
-    return [candidate | {"index": index} for index in range(count if isinstance(count, int) and count > 1 else 1)]
+    count = _either(members(_either(members(answer.request.body), "generationConfig")), "candidateCount")
+    several = range(max(count, 1) if isinstance(count, int) else 1)
+    return {"candidates": [candidate | {"index": index} for index in several]}
 
 
 def _response(answer: Answer, *, final: bool) -> JsonObject:
@@ -258,25 +246,15 @@ def _parts(answer: Answer) -> list[JsonObject]:
     return parts
 
 
-def _part(block: Block) -> JsonObject:
+def _part(block: Part) -> JsonObject:
     match block:
         case Text():
-            return {"text": block.text, **native_fields(block.native)}
+            return {"text": block.text}
         case Thinking():
-            return {"text": block.text, "thought": True, **native_fields(block.native)}
+            return {"text": block.text, "thought": True}
         case ToolCall():
             arguments = parsed_arguments(block, "The gemini dialect cannot carry broken arguments.")
-            call: JsonObject = {"id": block.id, "name": block.name, "args": arguments}
-            return {"functionCall": call, **native_fields(block.native)}
-        case Opaque():
-            return members(block.value)
-        case Media(data=bytes() as data):
-            return {"inlineData": {"mimeType": block.mime_type, "data": b64encode(data).decode()}}
-        case Media(url=str() as url):
-            return {"fileData": {"mimeType": block.mime_type, "fileUri": url}}
-        case Media() | ToolResult():
-            message = "a reply of the gemini dialect has no media but those given as bytes or by their URL"
-            raise UnwritableReplyError(message)
+            return {"functionCall": {"id": block.id, "name": block.name, "args": arguments}}
 
 
 def _pieces(part: JsonObject, answer: Answer) -> list[JsonObject]:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dragoman.conversation import Media, Opaque, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, UnwritableReplyError, native_fields
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal
 from .exchange import Content
 from .reading import JsonObject, Transcript, members, objects, result_parts, string, text_of
 
@@ -180,13 +180,10 @@ class _OpenAIChat(OpenAIDialect):
         if calls:
             message["tool_calls"] = [
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                | native_fields(call.native)
                 for call in calls
             ]
-        message |= _further_fields(answer)
         choice: JsonObject = {"message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
-        choices = [{"index": index} | choice for index in range(_choices(answer))]
-        completion = _base(answer, "chat.completion") | {"choices": choices}
+        completion = _base(answer, "chat.completion") | _choices(answer, choice)
         if answer.usage is not None:
             completion["usage"] = _usage(answer.usage)
         return completion
@@ -195,22 +192,19 @@ class _OpenAIChat(OpenAIDialect):
         """The reply in chunks. Usage comes in a chunk of its own, and only if the request asked for it."""
         calls = any(isinstance(block, ToolCall) for block in answer.blocks)
         first: JsonObject = {"role": "assistant", "content": None if calls else "", "refusal": None}
-        result = _chunks(answer, first | _further_fields(answer), kind="start")
+        result = [_chunk(answer, first, kind="start")]
         field = "refusal" if answer.stop_reason is StopReason.REFUSAL else "content"
         index = 0
         for block in answer.blocks:
             match block:
                 case Text():
-                    result += [one for piece in answer.pieces(block.text) for one in _chunks(answer, {field: piece})]
+                    result += [_chunk(answer, {field: piece}) for piece in answer.pieces(block.text)]
                 case Thinking():
-                    thoughts = answer.pieces(block.text)
-                    result += [one for piece in thoughts for one in _chunks(answer, {"reasoning_content": piece})]
+                    result += [_chunk(answer, {"reasoning_content": piece}) for piece in answer.pieces(block.text)]
                 case ToolCall():
                     result += _call_chunks(answer, block, index)
                     index += 1
-                case _:
-                    pass
-        result += _chunks(answer, {}, kind="finish", finish_reason=_finish_reason(answer))
+        result.append(_chunk(answer, {}, kind="finish", finish_reason=_finish_reason(answer)))
         if answer.usage is not None and _wants_usage(answer):
             totals: JsonObject = {"choices": [], "usage": _usage(answer.usage)}
             result.append(Frame(_base(answer, "chat.completion.chunk") | totals, kind="finish"))
@@ -233,28 +227,26 @@ def _base(answer: Answer, kind: str) -> JsonObject:
     }
 
 
-def _chunks(
-    answer: Answer, delta: JsonObject, *, kind: FrameKind = "delta", finish_reason: str | None = None
-) -> list[Frame]:
-    """The chunk, for each of the choices that were asked for; all say the same."""
+def _chunk(answer: Answer, delta: JsonObject, *, kind: FrameKind = "delta", finish_reason: str | None = None) -> Frame:
     usage: JsonObject = {"usage": None} if _wants_usage(answer) else {}
     choice: JsonObject = {"delta": delta, "logprobs": None, "finish_reason": finish_reason}
-    choices = [{"choices": [{"index": index} | choice]} for index in range(_choices(answer))]
-    return [Frame(_base(answer, "chat.completion.chunk") | one | usage, kind=kind) for one in choices]
+    return Frame(_base(answer, "chat.completion.chunk") | _choices(answer, choice) | usage, kind=kind)
 
 
-def _choices(answer: Answer) -> int:
+def _choices(answer: Answer, choice: JsonObject) -> JsonObject:
+    """As many as were asked for; all say the same."""
     count = answer.request.body.get("n")
-    return count if isinstance(count, int) and count > 1 else 1
+    return {"choices": [{"index": index} | choice for index in range(max(count, 1) if isinstance(count, int) else 1)]}
 
 
 def _call_chunks(answer: Answer, call: ToolCall, index: int) -> list[Frame]:
     """Id and name come once, with empty arguments; then the arguments in pieces."""
-    head: JsonObject = {"index": index, "id": call.id, "type": "function"}
-    head |= {"function": {"name": call.name, "arguments": ""}} | native_fields(call.native)
+    head = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
     pieces = [{"index": index, "function": {"arguments": piece}} for piece in answer.pieces(call.arguments)]
-    result = _chunks(answer, {"tool_calls": [head]}, kind="part")
-    return [*result, *(one for piece in pieces for one in _chunks(answer, {"tool_calls": [piece]}))]
+    return [
+        _chunk(answer, {"tool_calls": [head]}, kind="part"),
+        *(_chunk(answer, {"tool_calls": [piece]}) for piece in pieces),
+    ]
 
 
 def _wants_usage(answer: Answer) -> bool:
@@ -263,20 +255,6 @@ def _wants_usage(answer: Answer) -> bool:
 
 def _join_texts(answer: Answer, kind: type[Text] | type[Thinking]) -> str:
     return "".join(block.text for block in answer.blocks if isinstance(block, kind))
-
-
-def _further_fields(answer: Answer) -> JsonObject:
-    """Members of the message that only this dialect knows. They have no place among blocks, so they come first."""
-    fields: JsonObject = {}
-    for block in answer.blocks:
-        if isinstance(block, Media):
-            message = "a reply of the openai_chat dialect has no Media blocks"
-            raise UnwritableReplyError(message)
-        if isinstance(block, Opaque):
-            fields |= members(block.value)
-        elif isinstance(block, Text | Thinking):
-            fields |= native_fields(block.native)
-    return fields
 
 
 def _finish_reason(answer: Answer) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.conversation import Block, Media, Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
+from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, ErrorForm, Frame, FrameKind, Refusal, UnwritableReplyError, native_fields, sign
-from .exchange import Content
+from .dialect import Answer, Frame, FrameKind, Refusal, sign
+from .exchange import Content, Part
 from .openai_chat import CREATED, OpenAIDialect, error_object, tool_problems
 from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
 
@@ -129,24 +128,10 @@ class _OpenAIResponses(OpenAIDialect):
         events.append((f"response.{last['status']}", {"response": last}, "end"))
         return _number(events)
 
-    def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int, form: ErrorForm) -> list[Frame]:
-        """Three forms: as documented, as OpenAI's servers were seen to write it, and a response that failed."""
+    def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int) -> Frame:
         error = error_object(refusal)
-        code = error["code"] or error["type"]
-        match form:
-            case "event":
-                last: JsonObject = {"code": code, "message": refusal.message, "param": refusal.param}
-            case "nested":
-                last = {"error": error | {"code": code}}
-            case "failed":
-                last = {"response": _failed_response(refusal, answer)}
-        return _number([("response.failed" if form == "failed" else "error", last, "end")], number)
-
-    def failure_in_whole(self, refusal: Refusal, answer: Answer, form: ErrorForm) -> JsonObject:
-        """A response with the status `failed`, or an error as some gateways answer it."""
-        if form == "failed":
-            return _failed_response(refusal, answer)
-        return super().failure_in_whole(refusal, answer, form)
+        last: JsonObject = {"code": error["code"] or error["type"], "message": refusal.message, "param": refusal.param}
+        return _number([("error", last, "end")], number)[0]
 
     def with_unknown(self, answer: Answer, frames: list[Frame], index: int) -> list[Frame]:
         """The new event has a number, as all have; those after it count on."""
@@ -197,12 +182,6 @@ def _finished_response(answer: Answer, output: list[_Item]) -> JsonObject:
     }
 
 
-def _failed_response(refusal: Refusal, answer: Answer) -> JsonObject:
-    error = error_object(refusal)
-    code = error["code"] or error["type"]
-    return _response(answer, "failed") | {"error": {"code": code, "message": refusal.message}}
-
-
 def _usage(usage: Usage) -> JsonObject:
     return {
         "input_tokens": usage.input or 0,
@@ -228,7 +207,7 @@ def _items(answer: Answer) -> list[_Item]:
     return [_item(answer, block, index) for index, block in enumerate(answer.blocks)]
 
 
-def _item(answer: Answer, block: Block, index: int) -> _Item:
+def _item(answer: Answer, block: Part, index: int) -> _Item:
     match block:
         case Text() if answer.stop_reason is StopReason.REFUSAL:
             return _message(answer, block, index, "refusal", "refusal")
@@ -238,16 +217,6 @@ def _item(answer: Answer, block: Block, index: int) -> _Item:
             return _reasoning(answer, block, index)
         case ToolCall():
             return _call(answer, block, index)
-        case Opaque():
-            raw = members(block.value)
-            return _Item(raw, raw, [])
-        case Media(data=bytes() as data) if block.kind == "image":
-            image: JsonObject = {"id": f"{answer.id('ig_')}_{index}", "type": "image_generation_call"}
-            done = image | {"status": "completed", "result": b64encode(data).decode()}
-            return _Item(image | {"status": "in_progress", "result": None}, done, [])
-        case Media() | ToolResult():
-            message = "a reply of the openai_responses dialect has no media but images given as bytes"
-            raise UnwritableReplyError(message)
 
 
 def _status(answer: Answer) -> str:
@@ -260,7 +229,7 @@ def _message(answer: Answer, block: Text, index: int, part_type: str, field: str
     rest: JsonObject = {"annotations": [], **logprobs} if field == "text" else {}
     empty: JsonObject = {"type": part_type, **rest, field: ""}
     part = empty | {field: block.text}
-    done = base | {"status": _status(answer), "content": [part], **native_fields(block.native)}
+    done = base | {"status": _status(answer), "content": [part]}
     place: JsonObject = {"content_index": 0}
     deltas = [place | {"delta": piece, **logprobs} for piece in answer.pieces(block.text)]
     steps: list[_Event] = [
@@ -280,7 +249,7 @@ def _reasoning(answer: Answer, block: Thinking, index: int) -> _Item:
     if encrypted is not None:
         base["encrypted_content"] = encrypted
     if not block.text:
-        return _Item(base, base | native_fields(block.native), [])
+        return _Item(base, base, [])
     part: JsonObject = {"type": "summary_text", "text": block.text}
     place: JsonObject = {"summary_index": 0}
     deltas = [place | {"delta": piece} for piece in answer.pieces(block.text)]
@@ -290,12 +259,12 @@ def _reasoning(answer: Answer, block: Thinking, index: int) -> _Item:
         ("reasoning_summary_text.done", place | {"text": block.text}, "other"),
         ("reasoning_summary_part.done", place | {"part": part}, "other"),
     ]
-    return _Item(base, base | {"summary": [part], **native_fields(block.native)}, steps)
+    return _Item(base, base | {"summary": [part]}, steps)
 
 
 def _call(answer: Answer, call: ToolCall, index: int) -> _Item:
     base: JsonObject = {"id": f"{answer.id('fc_')}_{index}", "type": "function_call", "call_id": call.id}
-    base |= {"name": call.name, **native_fields(call.native)}
+    base["name"] = call.name
     steps: list[_Event] = [
         *(("function_call_arguments.delta", {"delta": piece}, "delta") for piece in answer.pieces(call.arguments)),
         ("function_call_arguments.done", {"arguments": call.arguments}, "other"),

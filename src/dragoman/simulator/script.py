@@ -11,10 +11,10 @@ from typing import TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-from dragoman.conversation import Block, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 from dragoman.errors import ConfigurationError
 
-from .exchange import Reply, Request
+from .exchange import Part, Reply, Request
 from .faults import Fault, read_fault
 
 Item: TypeAlias = str | Reply | Fault
@@ -126,7 +126,7 @@ def load_script(path: str | Path) -> Script:
 def _read_item(entry: str | _Entry) -> Item:
     if isinstance(entry, str):
         return entry
-    blocks: list[Block] = [Thinking(entry.thinking, provider="")] if entry.thinking else []
+    blocks: list[Part] = [Thinking(entry.thinking, provider="")] if entry.thinking else []
     if entry.text:
         blocks.append(Text(entry.text))
     for call in entry.tool_calls:

@@ -11,14 +11,14 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Self, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from httptools import HttpParserError, HttpRequestParser
 
 from dragoman.providers import ALIASES, PROVIDERS
 from dragoman.tools import LoopThread
 
-from .answerer import Answerer, HttpRequest
+from .answerer import Answerer
 from .exchange import Request
 from .faults import Fault
 from .plan import Pause, Plan, steps
@@ -212,7 +212,7 @@ class _Connection:
         self._target = b""
         self._headers: dict[str, str] = {}
         self._body = b""
-        self._requests: asyncio.Queue[HttpRequest | HttpParserError | None] = asyncio.Queue()
+        self._requests: asyncio.Queue[tuple[Request, bool] | HttpParserError | None] = asyncio.Queue()
         self._gone = asyncio.Event()
         """The client has closed its side, or the connection is lost."""
 
@@ -241,9 +241,15 @@ class _Connection:
         self._body += body
 
     def on_message_complete(self) -> None:
-        method, target = self._parser.get_method().decode(), self._target.decode("latin-1")
-        kept = self._parser.should_keep_alive()
-        self._requests.put_nowait(HttpRequest(method, target, self._headers, self._body, kept))
+        address = urlsplit(self._target.decode("latin-1"))
+        request = Request(
+            method=self._parser.get_method().decode(),
+            path=unquote(address.path),
+            query=dict(parse_qsl(address.query, keep_blank_values=True)),
+            headers=self._headers,
+            raw=self._body,
+        )
+        self._requests.put_nowait((request, self._parser.should_keep_alive()))
 
     # --- serving ---
 
@@ -256,13 +262,14 @@ class _Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         reading = asyncio.create_task(self._read())
         try:
-            while (http := await self._requests.get()) is not None:
-                if isinstance(http, HttpParserError):
-                    text = f"This is no HTTP/1.1 request: {http}\n".encode()
+            while (arrived := await self._requests.get()) is not None:
+                if isinstance(arrived, HttpParserError):
+                    text = f"This is no HTTP/1.1 request: {arrived}\n".encode()
                     head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n"
                     await self._write(head + b"content-length: %d\r\n\r\n" % len(text) + text)
                     break
-                if not await self._send(await self._answerer.answer(http)) or not http.keep_alive:
+                request, is_kept = arrived
+                if not await self._send(await self._answerer.answer(request)) or not is_kept:
                     break
         finally:
             reading.cancel()
