@@ -19,7 +19,7 @@ import os
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path as FilePath
-from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -35,7 +35,6 @@ from .config import (
     SAME,
     TABLES,
     Config,
-    ConfigArguments,
     Path,
     check_value,
     hide_query,
@@ -96,12 +95,13 @@ def load_config(
     file: str | FilePath | None = None,
     environment: Mapping[str, str] | None = None,
     directory: str | FilePath | None = None,
-    **arguments: Unpack[ConfigArguments],
+    **arguments: object,
 ) -> LoadedConfig:
     """The configuration that holds here, and where each part of it comes from.
 
     `profile` is the name of a table [profiles.…]; `file` is read instead of the project's and the user's file;
     `environment` stands for the variables and `directory` for the place where the search for a project begins.
+    Further arguments are the fields of Config, tables also as mappings; None says nothing.
     """
     environ = os.environ if environment is None else environment
     chosen = profile if profile is not None else environ.get("DRAGOMAN_PROFILE", "").strip()
@@ -153,9 +153,9 @@ def _read_table(struct: type[Struct], name: str, value: object) -> Iterator[tupl
         raise ConfigurationError(f"The argument {name} must be a {struct.__name__}, not {type(value).__name__}.")
 
 
-def change_config(config: Config, arguments: ConfigArguments) -> Config:
+def change_config(config: Config, arguments: Mapping[str, object]) -> Config:
     """The configuration with these arguments over it, which win field by field."""
-    base = cast("ConfigArguments", dict(list_changes(config)))
+    base = dict(list_changes(config))
     return _merge((_read_arguments(arguments), _read_arguments(base)), "").config if arguments else config
 
 
@@ -410,7 +410,7 @@ class LoadedConfig(Discreet, frozen=True, kw_only=True):
         """The files that were read, those that win first."""
         return tuple(layer.file.path for layer in self.layers if layer.file is not None)
 
-    def change(self, **arguments: Unpack[ConfigArguments]) -> LoadedConfig:
+    def change(self, **arguments: object) -> LoadedConfig:
         """The configuration with further arguments over it. Files and variables are not read again."""
         return _merge((_read_arguments(arguments), *self.layers), self.profile)
 
