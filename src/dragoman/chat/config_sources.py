@@ -43,7 +43,7 @@ from .config import (
     resolve_alias,
     split_address,
 )
-from .config_files import Discreet, Source, Table, TomlFile, find_files, warn
+from .config_files import Discreet, Table, TomlFile, find_files, warn
 from .credentials import KeyReference, read_reference, reference_for
 
 T = TypeVar("T")
@@ -110,12 +110,12 @@ def load_config(
         start = FilePath.cwd() if directory is None else FilePath(directory)
     except OSError:  # the working directory is no longer there
         start = None
-    sources = find_files(named, environ, start)
-    profiles = {name for source in sources for name in _list_profiles(source.file)}
+    found = find_files(named, environ, start)
+    profiles = {name for each in found for name in _list_profiles(each)}
     if chosen and chosen not in profiles:
         known = f"The profiles are {', '.join(sorted(profiles))}." if profiles else "No file has any."
         raise ConfigurationError(f"There is no profile {chosen!r}.", hint=known)
-    files = [_read_file(source, chosen) for source in sources]
+    files = [_read_file(each, chosen) for each in found]
     return _merge((_read_arguments(arguments), _read_environment(environ), *files), chosen)
 
 
@@ -196,9 +196,9 @@ def _list_profiles(file: TomlFile) -> Table:
     return file.table(file.data.get("profiles", {}), ("profiles",))
 
 
-def _read_file(source: Source, profile: str) -> Layer:
+def _read_file(file: TomlFile, profile: str) -> Layer:
     """The top level of a file with the profile over it. Profiles that are not chosen are checked all the same."""
-    file, kind = source.file, cast("SourceKind", "file" if source.trusted else "project")
+    kind: SourceKind = "file" if file.is_trusted else "project"
     layer = Layer(kind=kind, file=file)
     _FileReader(file, layer).read(file.data, ())
     for name, table in _list_profiles(file).items():
