@@ -133,14 +133,9 @@ class Config(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
         provider = resolve_provider(provider or _DEFAULT_PROVIDER)
         return provider, model or default_model(provider)
 
-    @property
-    def secret(self) -> Secret | None:
-        """The token, where one was given."""
-        return self.token if isinstance(self.token, Secret) else None
-
     def key(self, environ: Mapping[str, str] | None = None) -> Found | None:
         """The key and where it was found; None where none is needed. Raises MissingKeyError."""
-        return find_key(self.provider_name, token=self.secret, keys=self.keys, environ=environ)
+        return find_key(self.provider_name, token=self.token, keys=self.keys, environ=environ)
 
     def for_model(self) -> ModelOptions:
         """What is asked of the model."""

@@ -373,18 +373,15 @@ class Row(Struct, frozen=True, kw_only=True):
     """Who else has set it, to no effect, the nearest first."""
 
 
-class Explanation(Struct, frozen=True):
+class Explanation(tuple[Row, ...]):
     """Where every setting comes from. Print it, or go through its rows."""
 
-    rows: tuple[Row, ...]
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.rows)
+    __slots__ = ()
 
     def __str__(self) -> str:
-        wide = max(len(row.field) for row in self.rows), max(len(row.value) for row in self.rows)
+        wide = max(len(row.field) for row in self), max(len(row.value) for row in self)
         lines: list[str] = []
-        for row in self.rows:
+        for row in self:
             instead = f" (instead of {', '.join(row.overridden)})" if row.overridden else ""
             lines.append(f"{row.field:<{wide[0]}}  {row.value:<{wide[1]}}  {row.origin}{instead}")
         return "\n".join(lines)
@@ -430,7 +427,7 @@ class LoadedConfig(Discreet, frozen=True, kw_only=True):
         for name, reference in self.config.keys.items():
             origin = reference.origin or "the argument keys"
             rows.append(Row(field=f"keys.{name}", value=_show("keys", reference), origin=origin))
-        return Explanation(tuple(rows))
+        return Explanation(rows)
 
     def _explain(self, path: Path) -> Row:
         name = ".".join(path)

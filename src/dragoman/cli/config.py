@@ -33,11 +33,11 @@ def _find_file() -> Path:
 
 def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
     explained = load_config(profile=arguments.profile).explain()
-    rows = tuple(row for row in explained if not (arguments.only_set and row.origin == "default"))
+    rows = Explanation(row for row in explained if not (arguments.only_set and row.origin == "default"))
     if arguments.json:
         print_json(terminal, rows)
     else:
-        terminal.line(str(Explanation(rows)) if rows else "Nothing is set; the defaults hold.")
+        terminal.line(str(rows) if rows else "Nothing is set; the defaults hold.")
     return 0
 
 
