@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +23,7 @@ from dragoman.conversation import (
     Event,
     Failed,
     Message,
+    ReplyEvent,
     RunEnded,
     Text,
     ToolCall,
@@ -31,7 +32,7 @@ from dragoman.conversation import (
     ToolStarted,
     Usage,
 )
-from dragoman.engines import Reply, failed
+from dragoman.engines import Reply, ReplyCall, failed
 from dragoman.errors import (
     ConfigurationError,
     LimitReachedError,
@@ -59,8 +60,6 @@ from .step import (
     next_step,
     refuse_outdated,
 )
-
-T = TypeVar("T")
 
 _SHOWN: Final = 80
 
@@ -234,12 +233,12 @@ class LoopRun:
                 specs = self.offered
                 options = self._options(step, specs)
                 try:
-                    call = io.engine.call(self.conversation, specs, options, stream=streamed)
                     if not streamed:
-                        reply = await self._wait_for(io, call.reply())
+                        reply = await self._reply(io, self.conversation, specs, options)
                     else:
+                        call = io.engine.call(self.conversation, specs, options, stream=True)
                         try:
-                            while said := await self._wait_for(io, call.next()):
+                            while said := await self._next_events(io, call):
                                 for last in said:
                                     yield last
                                 if self.stop.cancelled:
@@ -273,11 +272,22 @@ class LoopRun:
         if streamed and self.ending is not None:
             yield RunEnded(_ENDINGS[type(self.ending)], self.conversation.text, self.result.usage)
 
-    async def _wait_for(self, io: LoopIO, work: Coroutine[Any, Any, T]) -> T:
-        """What a model says. StoppedError if the run is stopped meanwhile."""
+    async def _reply(
+        self, io: LoopIO, conversation: Conversation, tools: tuple[ToolSpec, ...], options: ModelOptions
+    ) -> Reply:
+        """A whole reply. StoppedError if the run is stopped meanwhile."""
         token = CURRENT.set(self.stop)
         try:
-            return await (work if io.guard is None else io.guard(work, self.stop))
+            coming = io.engine.call(conversation, tools, options, stream=False).reply()
+            return await (coming if io.guard is None else io.guard(coming, self.stop))
+        finally:
+            CURRENT.reset(token)
+
+    async def _next_events(self, io: LoopIO, call: ReplyCall) -> list[ReplyEvent]:
+        """The next events of a reply. StoppedError if the run is stopped meanwhile."""
+        token = CURRENT.set(self.stop)
+        try:
+            return await (call.next() if io.guard is None else io.guard(call.next(), self.stop))
         finally:
             CURRENT.reset(token)
 
@@ -434,7 +444,7 @@ class LoopRun:
     async def _ask(self, io: LoopIO, conversation: Conversation) -> Message:
         """Ask the model what a context policy wants to know."""
         options = msgspec.structs.replace(self._settings.options, tool_choice="auto", response_format=None)
-        reply = await self._wait_for(io, io.engine.call(conversation, (), options, stream=False).reply())
+        reply = await self._reply(io, conversation, (), options)
         self._count(reply)
         return reply.message
 
