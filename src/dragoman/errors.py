@@ -62,7 +62,7 @@ the fields a program decides on (`status`, `retry_after`, `request_id`), so that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
 if TYPE_CHECKING:  # the errors that hand work back name its type; see the reason in pyproject.toml
     from dragoman.conversation import Conversation, Message, ToolResult
@@ -74,41 +74,52 @@ ToolErrorType = Literal[
 """The kind of a tool's failure in one word: `ToolError.type`, and `error_type` of a ToolResult."""
 
 
-def _rebuild(cls: type[DragomanError], message: str, state: dict[str, object]) -> DragomanError:
-    error = cls.__new__(cls, message)
-    error.args = (message,)
-    error.__dict__.update(state)
-    return error
+def _positional(*, kw_only: Literal[False] = False) -> Any:
+    """A field whose name need not be said."""
+    return kw_only
 
 
-class DragomanError(Exception):
+@dataclass_transform(kw_only_default=True, field_specifiers=(_positional,))
+class _WithFields(Exception):  # noqa: N818 -- it is none by itself
+    """What is annotated in the classes below is a keyword of their constructors, as in dataclasses."""
+
+
+class _Hint:
+    """What the raiser says, or else what the class does."""
+
+    def __get__(self, error: DragomanError, kind: object = None) -> str:
+        said = vars(error)["hint"]
+        return error.next_step if said is None else said
+
+    def __set__(self, error: DragomanError, said: str | None) -> None:
+        vars(error)["hint"] = said
+
+
+class DragomanError(_WithFields):
     """The root: catch this to catch everything the library raises on purpose."""
 
     next_step: ClassVar[str] = "See the message for what to change."
     """What to do where the raiser has nothing better to say."""
+    message: str = _positional()
+    hint: _Hint = _Hint()
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message: str = message
-        self.hint: str = self.next_step if hint is None else hint
+    def __init__(self, message: str, *, hint: str | None = None, **fields: object) -> None:
+        super().__init__(message)  # and nothing else, so that errors can be pickled, as process pools do
+        self.message = message
+        self.hint = hint
+        for name, value in fields.items():
+            setattr(self, name, value)
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}" if self.hint else self.message
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Keyword-only fields do not survive the default pickling of exceptions, and process pools pickle them.
-        return (_rebuild, (type(self), self.message, self.__dict__.copy()))
 
 
 class ConfigurationError(DragomanError):
     """A setting, a file or an argument is wrong."""
 
     next_step = "Correct the setting named here and try again."
-
-    def __init__(self, message: str, *, reason: str = "", hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.reason: str = reason
-        """What is wrong in one word, where a program may want to decide on it."""
+    reason: str = ""
+    """What is wrong in one word, where a program may want to decide on it."""
 
 
 class InvalidBaseURLError(ConfigurationError):
@@ -124,26 +135,18 @@ class ConfigFileError(ConfigurationError):
     """A configuration file cannot be read, or something in it is wrong."""
 
     next_step = "Correct the file at the place named here."
-
-    def __init__(self, message: str, *, path: str = "", line: int | None = None, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.path: str = path
-        self.line: int | None = line
-        """From 1, where it is known."""
+    path: str = ""
+    line: int | None = None
+    """From 1, where it is known."""
 
 
 class MissingKeyError(ConfigurationError):
     """There is no key for a provider, or none that may be sent to this address."""
 
     next_step = "Set the provider's environment variable, or give the key as an argument."
-
-    def __init__(
-        self, message: str, *, provider: str = "", places: tuple[str, ...] = (), hint: str | None = None
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.provider: str = provider
-        self.places: tuple[str, ...] = places
-        """Where it was looked for, in order."""
+    provider: str = ""
+    places: tuple[str, ...] = ()
+    """Where it was looked for, in order."""
 
 
 class KeychainError(ConfigurationError):
@@ -169,33 +172,19 @@ class ProviderError(DragomanError):
     """A model call failed. The subclass says why; the fields say where."""
 
     next_step = "Try again; if it persists, look at the provider's status page."
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        hint: str | None = None,
-        provider: str | None = None,
-        model: str | None = None,
-        status: int | None = None,
-        code: str | None = None,
-        request_id: str | None = None,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.provider: str | None = provider
-        self.model: str | None = model
-        self.status: int | None = status
-        self.code: str | None = code
-        self.request_id: str | None = request_id
-        self.retry_after: float | None = retry_after
-        """Seconds the provider asks us to wait, where it said so."""
-        self.partial: Message | None = None
-        """What had been received of the reply when it failed."""
-        self.conversation: Conversation | None = None
-        """The conversation as far as it had got, valid to go on with, where a loop made the call."""
-        self.attempts: tuple[AttemptRecord, ...] = ()
-        """The ledger: every attempt, why it failed, how long was waited."""
+    provider: str | None = None
+    model: str | None = None
+    status: int | None = None
+    code: str | None = None
+    request_id: str | None = None
+    retry_after: float | None = None
+    """Seconds the provider asks us to wait, where it said so."""
+    partial: Message | None = None
+    """What had been received of the reply when it failed."""
+    conversation: Conversation | None = None
+    """The conversation as far as it had got, valid to go on with, where a loop made the call."""
+    attempts: tuple[AttemptRecord, ...] = ()
+    """The ledger: every attempt, why it failed, how long was waited."""
 
 
 class AuthenticationError(ProviderError):
@@ -277,20 +266,14 @@ class InvalidConversationError(ConversationError):
     """Calls and results do not match; `problems` lists each place."""
 
     next_step = "Call repaired() to get a conversation that can be sent, with a list of what was changed."
-
-    def __init__(self, message: str, *, problems: tuple[str, ...] = (), hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.problems: tuple[str, ...] = problems
+    problems: tuple[str, ...] = ()
 
 
 class LossyConversionError(ConversationError):
     """The model would not get all of the history, and the caller said `strict=True`; `losses` lists each part."""
 
     next_step = "Continue with the provider that wrote these parts, or go on without them: strict=False."
-
-    def __init__(self, message: str, *, losses: tuple[str, ...] = (), hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.losses: tuple[str, ...] = losses
+    losses: tuple[str, ...] = ()
 
 
 class MalformedDataError(ConversationError):
@@ -303,11 +286,8 @@ class UnsupportedVersionError(ConversationError):
     """The bytes were written by a newer version of the format."""
 
     next_step = "Upgrade dragoman to read it: pip install --upgrade dragoman."
-
-    def __init__(self, message: str, *, found: int, supported: int, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.found: int = found
-        self.supported: int = supported
+    found: int
+    supported: int
 
 
 class ConcurrentUseError(DragomanError):
@@ -320,24 +300,16 @@ class InvalidAnswerError(DragomanError):
     """The model's answer is not what was asked for; `text` is what it said, `problems` what is wrong with it."""
 
     next_step = "See error.text; ask again, loosen the type, or use a model that keeps to schemas."
-
-    def __init__(
-        self, message: str, *, text: str = "", problems: tuple[str, ...] = (), hint: str | None = None
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.text: str = text
-        self.problems: tuple[str, ...] = problems
+    text: str = ""
+    problems: tuple[str, ...] = ()
 
 
 class LimitReachedError(DragomanError):
     """A run hit one of its limits. Nothing is lost: `conversation` is valid and can be continued."""
 
     next_step = "Continue from error.conversation, with a higher limit if the work is not done."
-
-    def __init__(self, message: str, *, conversation: Conversation, limit: str, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.conversation: Conversation = conversation
-        self.limit: str = limit
+    conversation: Conversation
+    limit: str
 
 
 class StepLimitError(LimitReachedError):
@@ -351,12 +323,7 @@ class StoppedError(DragomanError):
     """Work under way was cancelled, or its time is up."""
 
     next_step = "What was done until then is kept; ask again to go on."
-
-    def __init__(
-        self, message: str, *, reason: Literal["cancelled", "deadline"] = "cancelled", hint: str | None = None
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.reason: Literal["cancelled", "deadline"] = reason
+    reason: Literal["cancelled", "deadline"] = "cancelled"
 
 
 class ToolError(DragomanError):
@@ -364,20 +331,9 @@ class ToolError(DragomanError):
 
     next_step = ""
     type: ClassVar[ToolErrorType] = "execution"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        tool_name: str = "",
-        call_id: str = "",
-        details: object = None,
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.tool_name: str = tool_name
-        self.call_id: str = call_id
-        self.details: object = details
+    tool_name: str = ""
+    call_id: str = ""
+    details: object = None
 
 
 class ToolDefinitionError(ToolError):
@@ -446,20 +402,9 @@ class ToolAbortedError(ToolError):
     """A tool failed and the policy is `abort`. `results` holds one result for every call that waits for nobody."""
 
     next_step = "See error.results; nothing that was done is lost."
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        results: tuple[ToolResult, ...],
-        tool_name: str = "",
-        call_id: str = "",
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message, tool_name=tool_name, call_id=call_id, hint=hint)
-        self.results: tuple[ToolResult, ...] = results
-        self.conversation: Conversation | None = None
-        """The conversation with these results, valid to go on with, where a loop ran the tools."""
+    results: tuple[ToolResult, ...]
+    conversation: Conversation | None = None
+    """The conversation with these results, valid to go on with, where a loop ran the tools."""
 
 
 # --- an MCP server cannot be used -------------------------------------------------------------------------------------
@@ -469,10 +414,7 @@ class McpError(DragomanError):
     """An MCP server cannot be used; `server` is its name."""
 
     next_step = "Look at the server's own log, and at its entry under mcpServers."
-
-    def __init__(self, message: str, *, server: str = "", hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.server: str = server
+    server: str = ""
 
 
 class McpConnectionError(McpError):

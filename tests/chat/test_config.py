@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from dragoman import Conversation, Message, async_engine, engine
-from dragoman.chat import FIELDS, Config, ConfigArguments, ConfigWarning, KeyReference, find_key, load_config
+from dragoman.chat import FIELDS, Config, ConfigWarning, KeyReference, find_key, load_config
 from dragoman.engines import Secret
 from dragoman.errors import ConfigFileError, ConfigurationError, InvalidBaseURLError
 from dragoman.loop import Limits
@@ -272,10 +272,6 @@ def test_a_misspelt_variable_is_warned_of_and_a_strange_one_is_not(here: Surroun
 def test_names_of_variables_are_unique() -> None:
     names = [field.variable for field in FIELDS.values()]
     assert len(names) == len(set(names))
-
-
-def test_the_arguments_are_the_fields_of_the_value() -> None:
-    assert set(ConfigArguments.__annotations__) == set(Config.__struct_fields__)
 
 
 def test_arguments_of_every_kind(here: Surroundings) -> None:

@@ -171,7 +171,7 @@ def test_an_explanation_prints_and_hides_secrets(here: Surroundings) -> None:
     loaded = here.load(token="sk-secret-0123456789abcdef", provider="openai", headers={"x-key": "hunter2"})
     text = str(loaded.explain())
     lines = text.splitlines()
-    assert len(lines) == len(loaded.explain().rows)
+    assert len(lines) == len(loaded.explain())
     assert max(map(len, lines)) < 250
     [line] = [line for line in lines if line.startswith("base_url")]
     assert line.split() == ["base_url", '"https://proxy.test/v1?…"', f"{here.user_file},", "line", "1"]

@@ -13,7 +13,6 @@ from typing import ClassVar
 
 import pytest
 
-from dragoman.cli.config import TEMPLATE
 from dragoman.stores import snapshot_from_json
 from tests.cli.running import Surroundings, calling
 
@@ -192,26 +191,6 @@ def test_config_show_and_path(around: Surroundings) -> None:
     paths = around.here("config", "path").out
     assert str(around.home / ".config" / "dragoman" / "config.toml") in paths
     assert "conversations.db" in paths
-
-
-def test_config_edit(around: Surroundings) -> None:
-    editor = around.home / "editor.py"
-    editor.write_text("import sys; open(sys.argv[1], 'a').write('model = \"openai:gpt-5\"\\n')\n")
-    around.set(EDITOR=f"{sys.executable} {editor}")
-    assert "is in order." in around.here("config", "edit").err
-    path = around.home / ".config" / "dragoman" / "config.toml"
-    assert path.read_text().startswith("# The configuration of dragoman.")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert around.here("config", "edit").ended(2, "config.toml")
-    around.set(EDITOR="no-such-editor-anywhere")
-    assert "Set EDITOR" in around.here("config", "edit").err
-
-
-def test_the_template_is_a_valid_configuration_when_uncommented(around: Surroundings) -> None:
-    lines = [line.removeprefix("# ") for line in TEMPLATE.splitlines()[1:]]
-    around.configure("\n".join(lines))
-    assert "in order" not in (done := around.here("doctor", "--offline")).err
-    assert "ok    configuration" in done.out
 
 
 def test_a_wrong_table_of_the_configuration_is_said_with_its_line(around: Surroundings) -> None:

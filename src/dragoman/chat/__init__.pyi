@@ -4,7 +4,6 @@ from .client import ChatClient as ChatClient, ChatStream as ChatStream
 from .config import (
     FIELDS as FIELDS,
     Config as Config,
-    ConfigArguments as ConfigArguments,
     default_model as default_model,
     parse_text as parse_text,
 )

@@ -48,15 +48,9 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     ) -> None:
         if store is not None:
             check_store(store, plain=False)
-        super().__init__(
-            find_engine(model, transport, options, AsyncEngine),
-            tools,
-            options,
-            owned=isinstance(model, str),
-        )
+        found = find_engine(model, transport, options, AsyncEngine)
+        super().__init__(found, tools, options, store, owned=isinstance(model, str))
         self._store: AsyncConversationStore | None = store
-        if store is not None:
-            self._keep_in(store)
 
     # --- talking ---
 
@@ -131,9 +125,8 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     async def fork(self) -> AsyncChatClient:
         """A client with a conversation of its own that begins like this one; both go their own ways."""
         with self._claimed():
-            twin = AsyncChatClient(
-                self.engine, self.tools.tools, store=self._store, **drop_engine_options(self._options)
-            )
+            given = drop_engine_options(self._options)
+            twin = AsyncChatClient(self.engine, self.tools.tools, store=self._store, **given)
             self._fork_into(twin)
             return twin
 

@@ -47,12 +47,13 @@ class ChatClient(ChatCore[Engine]):
         transport: Transport | None = None,
         **options: Unpack[ChatOptions],
     ) -> None:
+        kept = None
         if store is not None:
             check_store(store, plain=True)
-        super().__init__(find_engine(model, transport, options, Engine), tools, options, owned=isinstance(model, str))
+            kept = dragoman.stores.BlockingStore(store)  # loaded only now
+        found = find_engine(model, transport, options, Engine)
+        super().__init__(found, tools, options, kept, owned=isinstance(model, str))
         self._store: ConversationStore | None = store
-        if store is not None:
-            self._keep_in(dragoman.stores.BlockingStore(store))  # loaded only now
 
     # --- talking ---
 

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -133,14 +133,9 @@ class Config(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
         provider = resolve_provider(provider or _DEFAULT_PROVIDER)
         return provider, model or default_model(provider)
 
-    @property
-    def secret(self) -> Secret | None:
-        """The token, where one was given."""
-        return self.token if isinstance(self.token, Secret) else None
-
     def key(self, environ: Mapping[str, str] | None = None) -> Found | None:
         """The key and where it was found; None where none is needed. Raises MissingKeyError."""
-        return find_key(self.provider_name, token=self.secret, keys=self.keys, environ=environ)
+        return find_key(self.provider_name, token=self.token, keys=self.keys, environ=environ)
 
     def for_model(self) -> ModelOptions:
         """What is asked of the model."""
@@ -169,35 +164,6 @@ class Config(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
         if self.find_program is not None:
             options["find_program"] = self.find_program
         return options
-
-
-class ConfigArguments(TypedDict, total=False):
-    """The fields of Config, as arguments of load_config; None says nothing."""
-
-    provider: str | None
-    model: str | None
-    token: str | Secret | None
-    base_url: str | None
-    keys: Mapping[str, KeyReference] | None
-    system_prompt: str | None
-    response_schema: object
-    schema_name: str | None
-    schema_description: str | None
-    max_steps: int | None
-    max_tokens: int | None
-    parallel_tools: bool | None
-    max_parallel_tools: int | None
-    strict: bool | None
-    options: ModelOptions | Mapping[str, object] | None
-    tool_config: ToolConfig | Mapping[str, object] | None
-    retry: RetryPolicy | Mapping[str, object] | None
-    timeouts: Timeouts | Mapping[str, object] | None
-    allow_insecure_base_url: bool | None
-    headers: Mapping[str, str] | None
-    model_profile: Profile | Mapping[str, object] | None
-    transport: Transport | None
-    async_transport: Transport | None
-    find_program: Callable[[str], str | None] | None
 
 
 # --- what can be set --------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.directories import config_directory, home_directory
 from dragoman.errors import ConfigFileError, ConfigurationError
@@ -56,6 +56,8 @@ class TomlFile(Discreet, frozen=True, kw_only=True):
     """Whether it is open to all, or to a group of others."""
     is_foreign: bool = False
     """Whether it belongs neither to this user nor to root."""
+    is_trusted: bool = True
+    """False: it belongs to a project that the user has not declared trusted, and may not set everything."""
 
     def line_of(self, key: KeyPath) -> int | None:
         """The line of a key, or of the table or value that holds it."""
@@ -168,24 +170,16 @@ def _split_key(text: str) -> KeyPath:
 # --- which files count ------------------------------------------------------------------------------------------------
 
 
-class Source(Discreet, frozen=True):
-    """A file that counts, and whether it may set everything."""
-
-    file: TomlFile
-    trusted: bool
-    """False: it belongs to a project that the user has not declared trusted."""
-
-
 def user_file(environ: Mapping[str, str] | None = None) -> Path:
     """Where the user's own file is, or would be."""
     return config_directory(environ) / "config.toml"
 
 
-def find_files(named: str | Path, environ: Mapping[str, str], directory: Path | None) -> list[Source]:
+def find_files(named: str | Path, environ: Mapping[str, str], directory: Path | None) -> list[TomlFile]:
     """The files that count, those that win first: the named one alone, or the project's and the user's own."""
     if named:
-        return [Source(read_toml(Path(named).expanduser()), trusted=True)]
-    found: list[Source] = []
+        return [read_toml(Path(named).expanduser())]
+    found: list[TomlFile] = []
     trusted: object = []
     try:
         path, home = user_file(environ), home_directory(environ).resolve()
@@ -193,7 +187,7 @@ def find_files(named: str | Path, environ: Mapping[str, str], directory: Path | 
         path = home = None
     if path is not None and _exists(path):
         own = read_toml(path)
-        found, trusted = [Source(own, trusted=True)], own.data.get("trusted_projects", [])
+        found, trusted = [own], own.data.get("trusted_projects", [])
         if not is_texts(trusted):
             raise own.error("trusted_projects must be a list of texts.", ("trusted_projects",))
     for path in _list_projects(directory, home):
@@ -203,7 +197,7 @@ def find_files(named: str | Path, environ: Mapping[str, str], directory: Path | 
             if is_trusted or not file.is_foreign:  # … and it may be exchanged at any moment
                 if "trusted_projects" in file.data:
                     raise file.error("only your own file can say trusted_projects.", ("trusted_projects",))
-                return [Source(file, is_trusted), *found]
+                return [structs.replace(file, is_trusted=is_trusted), *found]
         shown = shorten_path(path)
         warn(f"{shown} belongs to another user and does not count. If it should, take it over: chown $USER {shown}")
     return found

@@ -19,7 +19,7 @@ import os
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path as FilePath
-from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -35,7 +35,6 @@ from .config import (
     SAME,
     TABLES,
     Config,
-    ConfigArguments,
     Path,
     check_value,
     hide_query,
@@ -44,7 +43,7 @@ from .config import (
     resolve_alias,
     split_address,
 )
-from .config_files import Discreet, Source, Table, TomlFile, find_files, warn
+from .config_files import Discreet, Table, TomlFile, find_files, warn
 from .credentials import KeyReference, read_reference, reference_for
 
 T = TypeVar("T")
@@ -96,12 +95,13 @@ def load_config(
     file: str | FilePath | None = None,
     environment: Mapping[str, str] | None = None,
     directory: str | FilePath | None = None,
-    **arguments: Unpack[ConfigArguments],
+    **arguments: object,
 ) -> LoadedConfig:
     """The configuration that holds here, and where each part of it comes from.
 
     `profile` is the name of a table [profiles.…]; `file` is read instead of the project's and the user's file;
     `environment` stands for the variables and `directory` for the place where the search for a project begins.
+    Further arguments are the fields of Config, tables also as mappings; None says nothing.
     """
     environ = os.environ if environment is None else environment
     chosen = profile if profile is not None else environ.get("DRAGOMAN_PROFILE", "").strip()
@@ -110,12 +110,12 @@ def load_config(
         start = FilePath.cwd() if directory is None else FilePath(directory)
     except OSError:  # the working directory is no longer there
         start = None
-    sources = find_files(named, environ, start)
-    profiles = {name for source in sources for name in _list_profiles(source.file)}
+    found = find_files(named, environ, start)
+    profiles = {name for each in found for name in _list_profiles(each)}
     if chosen and chosen not in profiles:
         known = f"The profiles are {', '.join(sorted(profiles))}." if profiles else "No file has any."
         raise ConfigurationError(f"There is no profile {chosen!r}.", hint=known)
-    files = [_read_file(source, chosen) for source in sources]
+    files = [_read_file(each, chosen) for each in found]
     return _merge((_read_arguments(arguments), _read_environment(environ), *files), chosen)
 
 
@@ -153,9 +153,9 @@ def _read_table(struct: type[Struct], name: str, value: object) -> Iterator[tupl
         raise ConfigurationError(f"The argument {name} must be a {struct.__name__}, not {type(value).__name__}.")
 
 
-def change_config(config: Config, arguments: ConfigArguments) -> Config:
+def change_config(config: Config, arguments: Mapping[str, object]) -> Config:
     """The configuration with these arguments over it, which win field by field."""
-    base = cast("ConfigArguments", dict(list_changes(config)))
+    base = dict(list_changes(config))
     return _merge((_read_arguments(arguments), _read_arguments(base)), "").config if arguments else config
 
 
@@ -196,9 +196,9 @@ def _list_profiles(file: TomlFile) -> Table:
     return file.table(file.data.get("profiles", {}), ("profiles",))
 
 
-def _read_file(source: Source, profile: str) -> Layer:
+def _read_file(file: TomlFile, profile: str) -> Layer:
     """The top level of a file with the profile over it. Profiles that are not chosen are checked all the same."""
-    file, kind = source.file, cast("SourceKind", "file" if source.trusted else "project")
+    kind: SourceKind = "file" if file.is_trusted else "project"
     layer = Layer(kind=kind, file=file)
     _FileReader(file, layer).read(file.data, ())
     for name, table in _list_profiles(file).items():
@@ -373,18 +373,15 @@ class Row(Struct, frozen=True, kw_only=True):
     """Who else has set it, to no effect, the nearest first."""
 
 
-class Explanation(Struct, frozen=True):
+class Explanation(tuple[Row, ...]):
     """Where every setting comes from. Print it, or go through its rows."""
 
-    rows: tuple[Row, ...]
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.rows)
+    __slots__ = ()
 
     def __str__(self) -> str:
-        wide = max(len(row.field) for row in self.rows), max(len(row.value) for row in self.rows)
+        wide = max(len(row.field) for row in self), max(len(row.value) for row in self)
         lines: list[str] = []
-        for row in self.rows:
+        for row in self:
             instead = f" (instead of {', '.join(row.overridden)})" if row.overridden else ""
             lines.append(f"{row.field:<{wide[0]}}  {row.value:<{wide[1]}}  {row.origin}{instead}")
         return "\n".join(lines)
@@ -410,7 +407,7 @@ class LoadedConfig(Discreet, frozen=True, kw_only=True):
         """The files that were read, those that win first."""
         return tuple(layer.file.path for layer in self.layers if layer.file is not None)
 
-    def change(self, **arguments: Unpack[ConfigArguments]) -> LoadedConfig:
+    def change(self, **arguments: object) -> LoadedConfig:
         """The configuration with further arguments over it. Files and variables are not read again."""
         return _merge((_read_arguments(arguments), *self.layers), self.profile)
 
@@ -430,7 +427,7 @@ class LoadedConfig(Discreet, frozen=True, kw_only=True):
         for name, reference in self.config.keys.items():
             origin = reference.origin or "the argument keys"
             rows.append(Row(field=f"keys.{name}", value=_show("keys", reference), origin=origin))
-        return Explanation(tuple(rows))
+        return Explanation(rows)
 
     def _explain(self, path: Path) -> Row:
         name = ".".join(path)

@@ -87,11 +87,16 @@ class ChatCore(Generic[E]):
     _make_io: ClassVar[type[LoopIO]]
     """The I/O of a run in this colour."""
 
-    def __init__(self, engine: E, tools: AnyTools, options: ChatOptions, *, owned: bool) -> None:
+    def __init__(
+        self, engine: E, tools: AnyTools, options: ChatOptions, store: AsyncConversationStore | None, *, owned: bool
+    ) -> None:
         # Kept for a switch and for forks: what can be gone through only once is gone through here.
         hooks, context = tuple(options.get("hooks", ())), tuple(options.get("context", ()))
         self._options: ChatOptions = {**options, "hooks": hooks, "context": context}
         self._stateless: bool = options.get("stateless", False)
+        if self._stateless and store is not None:
+            message = "A stateless client has no conversation to keep in a store."
+            raise ConfigurationError(message, hint="Leave the store out, or stateless=True.")
         self._engine: _Shared[E] = _Shared(engine, owned=owned)
         self._executor: ToolExecutor = make_executor(tools, options)
         self._conversation: Conversation = options.get("conversation", Conversation())
@@ -99,7 +104,8 @@ class ChatCore(Generic[E]):
             self._conversation = self._conversation.with_system(options.get("system"))
         self._kept: Ledger | None = None
         """What `_ledger` gives, once somebody asked for it."""
-        self._kept_in: AsyncConversationStore | None = None
+        self._kept_in: AsyncConversationStore | None = store
+        """Every step of a turn is written here before its effect is seen."""
         self._pending: tuple[PendingApproval, ...] = ()
         self._uncertain: tuple[PendingApproval, ...] = ()
         self._queue: tuple[Message, ...] = ()
@@ -410,14 +416,6 @@ class ChatCore(Generic[E]):
                 self._holder = None
 
     # --- other models, other conversations ---
-
-    def _keep_in(self, store: AsyncConversationStore) -> None:
-        """Write every step of a turn to this store before its effect is seen."""
-        if self._stateless:
-            message = "A stateless client has no conversation to keep in a store."
-            raise ConfigurationError(message, hint="Leave the store out, or stateless=True.")
-        self._kept_in = store
-        self._set_up()
 
     async def _save(self) -> Snapshot:
         with self._claimed():

@@ -6,7 +6,7 @@ Must not know: where a configuration comes from.
 
 from __future__ import annotations
 
-from typing import Final, Unpack, cast
+from typing import Any, Final, Unpack
 
 from dragoman._checks import overlay
 from dragoman.engines import EngineOptions
@@ -17,7 +17,7 @@ from dragoman.tools import AnyTools
 from .answers import answer_type
 from .async_client import AsyncChatClient
 from .client import ChatClient
-from .config import Config, ConfigArguments
+from .config import Config
 from .config_sources import change_config, load_config
 from .options import ChatOptions
 
@@ -55,9 +55,7 @@ def new_async(
 
 
 def _merge(config: Config | None, options: ChatOptions) -> tuple[Config, ChatOptions]:
-    arguments = cast(
-        "ConfigArguments", {_NAMES.get(name, name): value for name, value in options.items() if name in _MERGED}
-    )
+    arguments: dict[str, Any] = {_NAMES.get(name, name): value for name, value in options.items() if name in _MERGED}
     config = load_config(**arguments).config if config is None else change_config(config, arguments)
     merged: ChatOptions = {**config.for_engine(), "tool_config": config.for_tools()}
     if config.system_prompt:

@@ -143,7 +143,7 @@ def _sum_up_call(call: ToolCall, result: ToolResult | None) -> dict[str, object]
 
 
 def _add_usage(messages: tuple[Message, ...]) -> Usage:
-    return sum([each.usage or Usage() for each in messages if each.role == "assistant"], Usage(input=0, output=0))
+    return Usage.total_of([each.usage for each in messages if each.role == "assistant"])
 
 
 def format_usage(messages: tuple[Message, ...]) -> str:

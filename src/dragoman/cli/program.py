@@ -32,7 +32,7 @@ COMMANDS: Final = {
     "history": "list, show, search, export and delete conversations",
     "mcp": "serve tools over MCP; list and call tools of MCP servers",
     "skills": "list and validate skills",
-    "config": "show the configuration and where it comes from; edit it",
+    "config": "show the configuration and where it comes from",
     "local": "the model on this machine: list, pull, remove, bench",
     "simulate": "start a local server that speaks all dialects, for tests",
     "doctor": "check keys, network, versions, store and model",

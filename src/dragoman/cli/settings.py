@@ -11,7 +11,7 @@ from typing import Final, get_args
 from msgspec import Struct
 
 import dragoman.mcp
-from dragoman.chat import FIELDS, ConfigArguments, LoadedConfig, default_model, find_key, load_config, parse_text
+from dragoman.chat import FIELDS, LoadedConfig, default_model, find_key, load_config, parse_text
 from dragoman.engines import bar_if_terminal, models, pull
 from dragoman.errors import ConfigurationError, MissingKeyError
 from dragoman.providers import ALIASES, PROFILES, PROVIDERS, Effort
@@ -95,18 +95,15 @@ def read_settings(loaded: LoadedConfig) -> Settings:
 def load_with(arguments: Namespace) -> LoadedConfig:
     """The configuration under these arguments."""
     said = parse_options(arguments.options)
-    given: ConfigArguments = {
-        "model": arguments.model and clean_model(arguments.model),
-        "system_prompt": arguments.system,
-        "base_url": arguments.base_url,
-        "strict": arguments.strict or None,
-    }
-    limit = said.pop("max_tokens", None)
-    if isinstance(limit, int):
-        given["max_tokens"] = limit
-    if said:
-        given["options"] = said
-    return load_config(profile=arguments.profile, **given)
+    return load_config(
+        profile=arguments.profile,
+        model=arguments.model and clean_model(arguments.model),
+        system_prompt=arguments.system,
+        base_url=arguments.base_url,
+        strict=arguments.strict or None,
+        max_tokens=said.pop("max_tokens", None),
+        options=said or None,
+    )
 
 
 def parse_options(pairs: Iterable[Sequence[str]]) -> dict[str, object]:

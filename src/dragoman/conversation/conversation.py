@@ -129,11 +129,8 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
     @property
     def usage(self) -> Usage:
         """The usage of all replies, added up."""
-        replies = [message for message in self.messages if message.role == "assistant"]
-        total = Usage(input=0, output=0) if replies else Usage()
-        for message in replies:
-            total += message.usage or Usage()
-        return total
+        replies = [message.usage for message in self.messages if message.role == "assistant"]
+        return Usage.total_of(replies) if replies else Usage()
 
 
 def _is_plain(message: Message) -> bool:

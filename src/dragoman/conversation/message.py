@@ -78,6 +78,11 @@ class Usage(Value, frozen=True):
             return None
         return self.input + self.output
 
+    @classmethod
+    def total_of(cls, usages: Iterable[Usage | None]) -> Usage:
+        """The sum; None stands for a reply whose usage was not reported."""
+        return sum([each or cls() for each in usages], cls(input=0, output=0))
+
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             input=_sum(self.input, other.input),

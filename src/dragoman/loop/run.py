@@ -104,19 +104,12 @@ class RunResult(Struct, frozen=True):
     @property
     def usage(self) -> Usage:
         """The tokens of this run, added up."""
-        return _usage_of(self.replies)
+        return Usage.total_of([reply.message.usage for reply in self.replies])
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
         """The calls that wait for a person."""
         return self.ending.pending if isinstance(self.ending, AwaitApproval) else ()
-
-
-def _usage_of(replies: Iterable[Reply]) -> Usage:
-    total = Usage(input=0, output=0)
-    for reply in replies:
-        total += reply.message.usage or Usage()
-    return total
 
 
 class LoopRun:
@@ -277,7 +270,7 @@ class LoopRun:
             yield failed(limit)
             raise limit
         if streamed and self.ending is not None:
-            yield RunEnded(_ENDINGS[type(self.ending)], self.conversation.text, _usage_of(self.replies))
+            yield RunEnded(_ENDINGS[type(self.ending)], self.conversation.text, self.result.usage)
 
     async def _reply(
         self, io: LoopIO, conversation: Conversation, tools: tuple[ToolSpec, ...], options: ModelOptions
