@@ -6,8 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, tzinfo
-from difflib import get_close_matches
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from dragoman.errors import ConfigurationError, ToolExecutionError
 from dragoman.tools import AnyTool, ToolRegistry
@@ -91,8 +90,5 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (LookupError, ValueError, OSError):  # not there; a path; a directory
-        pass
-    known = available_timezones()
-    nearest = get_close_matches(name[:80], known, n=3) or [each for each in ("Europe/London", "UTC") if each in known]
-    hint = f"Did you mean {' or '.join(nearest)}?" if nearest else "This machine has no time zones; use UTC."
-    raise ToolExecutionError(f"there is no time zone {name[:80]!r}.", hint=hint)
+        message = f"there is no time zone {name[:80]!r}."
+        raise ToolExecutionError(message, hint="Use an IANA name such as Europe/Berlin, or UTC.") from None

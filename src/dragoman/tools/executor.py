@@ -17,13 +17,14 @@ from msgspec import Struct
 
 from dragoman._checks import refuse_unknown
 from dragoman._stepping import step, step_through
+from dragoman._stop import shorter
 from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolError
 
 from .batch import Batch
 from .call import Middleware, Outcome, Settings, error_of, failure
 from .registry import AnyTools, ToolSet, as_tool_set
-from .run import PendingApproval, PermissionCheck, ToolConfig, ToolRun, earliest
+from .run import PendingApproval, PermissionCheck, ToolConfig, ToolRun
 from .runner import AsyncRunner, Runner
 from .threads import LoopThread, WorkerThreads
 
@@ -120,7 +121,7 @@ class ToolExecutor:
         """Prepare calls for `events` or `aevents`. The batch's results are complete even if these are cut short."""
         run = run or ToolRun()
         if self.config.run_timeout is not None:
-            run.deadline = earliest(run.deadline, run.began + self.config.run_timeout)
+            run.deadline = shorter(run.deadline, run.began + self.config.run_timeout)
         return Batch(self.tools, tuple(calls), run, self._settings, self._record)
 
     def events(self, batch: Batch) -> Generator[ToolStarted | ToolFinished, None, None]:
