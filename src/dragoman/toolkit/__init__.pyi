@@ -10,7 +10,6 @@ from .responder import (
     PermissionRequest as PermissionRequest,
     Responder as Responder,
 )
-from .search import GrepLimits as GrepLimits
 from .skills.skill import (
     Skill as Skill,
     SkillSummary as SkillSummary,

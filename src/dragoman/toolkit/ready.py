@@ -17,7 +17,7 @@ from .calculator import calculator_tool
 from .fetch import FetchSettings, fetch_tool
 from .files import edit_tool, read_tool, write_tool
 from .responder import Responder, responder_tools
-from .search import GrepLimits, glob_tool, grep_tool
+from .search import glob_tool, grep_tool
 from .skills.store import SkillStore, skill_tools
 from .workspace import Workspace
 
@@ -30,7 +30,6 @@ def toolkit(
     skills: SkillStore | None = None,
     bash: BashSettings | None = None,
     fetch: FetchSettings | None = None,
-    grep: GrepLimits | None = None,
 ) -> ToolRegistry:
     """The ready tools for a directory: all of them, or `only` those that are named.
 
@@ -43,7 +42,7 @@ def toolkit(
         "Write": lambda: write_tool(place),
         "Edit": lambda: edit_tool(place),
         "Glob": lambda: glob_tool(place),
-        "Grep": lambda: grep_tool(place, limits=grep or GrepLimits()),
+        "Grep": lambda: grep_tool(place),
         "Bash": lambda: bash_tool(place, settings=bash or BashSettings()),
         "Fetch": lambda: fetch_tool(settings=fetch or FetchSettings()),
         "calculator": calculator_tool,
