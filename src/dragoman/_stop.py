@@ -72,6 +72,11 @@ CURRENT: Final[ContextVar[Stop | None]] = ContextVar("dragoman stop", default=No
 """What may stop the work that is done here, if anything may."""
 
 
+def shorter(one: float | None, other: float | None) -> float | None:
+    """The shorter of two times, or the earlier of two moments; None is without end."""
+    return other if one is None else one if other is None else min(one, other)
+
+
 def current_stop() -> Stop | None:
     """What may stop the work that is done here, if anything may."""
     return CURRENT.get()

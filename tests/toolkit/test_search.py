@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.toolkit import GrepLimits, Workspace
+from dragoman.toolkit import Workspace
 from dragoman.toolkit.search import glob_tool, grep_tool
 from dragoman.toolkit.walk import PathPattern, ignore_rules, is_ignored
 from dragoman.tools import AnyTool, ToolConfig, ToolRun
@@ -70,7 +70,7 @@ def test_what_is_no_expression(grep: AnyTool, pattern: str) -> None:
 @pytest.mark.parametrize("pattern", [ENDLESS, r"^(a+)+$", r"^(([a-z])+.)+[A-Z]([a-z])+$", r"(.*a){25}b"])
 def test_an_expression_that_never_ends_is_ended(called: Call, root: Path, pattern: str) -> None:
     (root / "bait").write_text("a" * 40 + "!" * 3 + "\n" + "a" * 5000)
-    grep, born = grep_tool(Workspace(root), limits=GrepLimits(seconds=0.5)), children()
+    grep, born = grep_tool(Workspace(root), seconds=0.5), children()
     assert "[Stopped after 0.5 seconds, in bait. Use a simpler pattern" in good(called(grep, pattern=pattern))
     assert children() <= born
 

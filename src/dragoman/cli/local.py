@@ -8,7 +8,6 @@ from dragoman.engines import (
     ModelServer,
     StoredModel,
     bar_if_terminal,
-    bench,
     model_named,
     models,
     pull,
@@ -28,10 +27,8 @@ def declare(parser: Parser) -> None:
     add_json(parser.add_command("list", _list, "List local models and whether they are here.", "dragoman local list"))
     about = "Fetch a model, and say where it is. DRAGOMAN_MODEL_DIR moves it."
     fetch = parser.add_command("pull", _pull, about, "dragoman local pull", "dragoman local pull smollm2-135m")
-    measure = parser.add_command("bench", _bench, "Measure how fast a model is here.", "dragoman local bench")
-    for each in (fetch, measure):
-        named = "its name (see dragoman local list); by default the default model"
-        each.add_argument("model", nargs="?", default="", help=named)
+    named = "its name (see dragoman local list); by default the default model"
+    fetch.add_argument("model", nargs="?", default="", help=named)
     about = "Remove a model's file."
     delete = parser.add_command("remove", _remove, about, "dragoman local remove smollm2-135m")
     delete.add_argument("model", help="its name (see dragoman local list)")
@@ -73,11 +70,6 @@ def _pull(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _remove(arguments: argparse.Namespace, terminal: Terminal) -> int:
     freed = remove(arguments.model.removeprefix("local:"))
     terminal.say(f"{freed / 1e6:,.0f} MB are free again." if freed else "It was not here.")
-    return 0
-
-
-def _bench(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    terminal.line(str(bench(arguments.model.removeprefix("local:"))))
     return 0
 
 

@@ -33,7 +33,7 @@ COMMANDS: Final = {
     "mcp": "serve tools over MCP; list and call tools of MCP servers",
     "skills": "list and validate skills",
     "config": "show the configuration and where it comes from",
-    "local": "the model on this machine: list, pull, remove, bench",
+    "local": "the model on this machine: list, pull, remove",
     "simulate": "start a local server that speaks all dialects, for tests",
     "doctor": "check keys, network, versions, store and model",
     "completion": "print a completion script for your shell",

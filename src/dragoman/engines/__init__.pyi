@@ -32,7 +32,6 @@ from .keys import (
     usual_key as usual_key,
 )
 from .local.download import bar_if_terminal as bar_if_terminal
-from .local.factory import bench as bench
 from .local.models import MODELS as MODELS, model_named as model_named
 from .local.server import (
     ModelServer as ModelServer,

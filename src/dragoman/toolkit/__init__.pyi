@@ -6,13 +6,10 @@ from .permissions.rules import PermissionPolicy as PermissionPolicy, Rule as Rul
 from .ready import toolkit as toolkit
 from .responder import (
     CallbackResponder as CallbackResponder,
-    ConsoleResponder as ConsoleResponder,
-    NullResponder as NullResponder,
     PermissionAnswer as PermissionAnswer,
     PermissionRequest as PermissionRequest,
     Responder as Responder,
 )
-from .search import GrepLimits as GrepLimits
 from .skills.skill import (
     Skill as Skill,
     SkillSummary as SkillSummary,
@@ -21,7 +18,6 @@ from .skills.skill import (
 )
 from .skills.store import (
     DirectorySkillStore as DirectorySkillStore,
-    MemorySkillStore as MemorySkillStore,
     SkillLimits as SkillLimits,
     SkillStore as SkillStore,
     skill_directories as skill_directories,

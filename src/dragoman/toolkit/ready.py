@@ -6,8 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, tzinfo
-from difflib import get_close_matches
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from dragoman.errors import ConfigurationError, ToolExecutionError
 from dragoman.tools import AnyTool, ToolRegistry
@@ -18,7 +17,7 @@ from .calculator import calculator_tool
 from .fetch import FetchSettings, fetch_tool
 from .files import edit_tool, read_tool, write_tool
 from .responder import Responder, responder_tools
-from .search import GrepLimits, glob_tool, grep_tool
+from .search import glob_tool, grep_tool
 from .skills.store import SkillStore, skill_tools
 from .workspace import Workspace
 
@@ -31,7 +30,6 @@ def toolkit(
     skills: SkillStore | None = None,
     bash: BashSettings | None = None,
     fetch: FetchSettings | None = None,
-    grep: GrepLimits | None = None,
 ) -> ToolRegistry:
     """The ready tools for a directory: all of them, or `only` those that are named.
 
@@ -44,7 +42,7 @@ def toolkit(
         "Write": lambda: write_tool(place),
         "Edit": lambda: edit_tool(place),
         "Glob": lambda: glob_tool(place),
-        "Grep": lambda: grep_tool(place, limits=grep or GrepLimits()),
+        "Grep": lambda: grep_tool(place),
         "Bash": lambda: bash_tool(place, settings=bash or BashSettings()),
         "Fetch": lambda: fetch_tool(settings=fetch or FetchSettings()),
         "calculator": calculator_tool,
@@ -91,8 +89,5 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (LookupError, ValueError, OSError):  # not there; a path; a directory
-        pass
-    known = available_timezones()
-    nearest = get_close_matches(name[:80], known, n=3) or [each for each in ("Europe/London", "UTC") if each in known]
-    hint = f"Did you mean {' or '.join(nearest)}?" if nearest else "This machine has no time zones; use UTC."
-    raise ToolExecutionError(f"there is no time zone {name[:80]!r}.", hint=hint)
+        message = f"there is no time zone {name[:80]!r}."
+        raise ToolExecutionError(message, hint="Use an IANA name such as Europe/Berlin, or UTC.") from None

@@ -28,7 +28,11 @@ Mode: TypeAlias = Literal["content", "files", "count"]
 
 _MAX_LINE: Final = 500
 _MAX_OUTPUT: Final = 64 * 1024
-_GLOB_SECONDS: Final = 20.0
+_SECONDS: Final = 20.0
+_MAX_FILE: Final = 4 * 1024 * 1024
+"""Larger files are not searched."""
+_MAX_LINES: Final = 200
+"""Lines, or files, that Grep shows at most."""
 _TOO_MUCH: Final = "[Not everything was searched: it is too much. Use a narrower path.]"
 
 
@@ -60,7 +64,7 @@ def glob_tool(workspace: Workspace, *, max_paths: int = MAX_PATHS) -> AnyTool:
             include_ignored: Also look at what .gitignore files leave out, and into .git.
         """
         wanted = _path_pattern(pattern, "pattern")
-        deadline = Deadline.of(context, _GLOB_SECONDS)
+        deadline = Deadline.of(context, _SECONDS)
         walk = Walk(workspace, path or ".", wanted, not include_ignored, deadline)
         found: list[str] = []
         size = 0
@@ -78,18 +82,7 @@ def glob_tool(workspace: Workspace, *, max_paths: int = MAX_PATHS) -> AnyTool:
 # --- Grep ------------------------------------------------------------------------------------------------------------
 
 
-class GrepLimits(Struct, frozen=True, kw_only=True):
-    """How far a search goes."""
-
-    seconds: float = 20.0
-    file_bytes: int = 4 * 1024 * 1024
-    """Larger files are not searched."""
-    lines: int = 200
-    """Lines, or files, that are shown at most."""
-    output_bytes: int = _MAX_OUTPUT
-
-
-def grep_tool(workspace: Workspace, *, limits: GrepLimits = GrepLimits()) -> AnyTool:  # noqa: B008 -- frozen
+def grep_tool(workspace: Workspace, *, seconds: float = _SECONDS) -> AnyTool:
     """The tool `Grep`."""
 
     @ready(name="Grep", needs=["pattern"], read_only=True, idempotent=True)
@@ -116,17 +109,15 @@ def grep_tool(workspace: Workspace, *, limits: GrepLimits = GrepLimits()) -> Any
             include_ignored: Also search what .gitignore files leave out, and .git.
         """
         wanted = _path_pattern(glob if "/" in glob else f"**/{glob}", "glob") if glob else None
-        began, deadline = time.monotonic(), Deadline.of(context, limits.seconds)
+        began, deadline = time.monotonic(), Deadline.of(context, seconds)
         walk = Walk(workspace, path or ".", wanted, not include_ignored, deadline)
-        search = _Search(limits, mode, context_lines)
+        search = _Search(mode, context_lines)
         with closing(Matcher(pattern, ignore_case=ignore_case, deadline=deadline)) as matcher:
             try:
                 _search_files(workspace, walk, search, matcher)
             except OutOfTimeError:
-                seconds = f"{deadline.at - began:.2g} seconds"
-                search.notes.append(
-                    f"[Stopped after {seconds}, in {search.at}. Use a simpler pattern, a path or a glob.]"
-                )
+                took = f"{deadline.at - began:.2g} seconds"
+                search.notes.append(f"[Stopped after {took}, in {search.at}. Use a simpler pattern, a path or a glob.]")
         return search.reply()
 
     return grep
@@ -136,13 +127,13 @@ def _search_files(workspace: Workspace, walk: Walk, search: _Search, matcher: Ma
     with workspace.place(walk.path) as place:
         status = place.status()
     if status is None or not stat.S_ISDIR(status.st_mode):  # one file: say what is wrong with it
-        search.take(place.path, _read(workspace, place.path, search.limits.file_bytes), matcher)
+        search.take(place.path, _read(workspace, place.path), matcher)
         return
     for path, is_link in walk.files():
         if is_link:
             continue
         try:
-            data = _read(workspace, path, search.limits.file_bytes)
+            data = _read(workspace, path)
         except ToolError:
             data = "not accessible"
         search.take(path, data, matcher)
@@ -152,11 +143,11 @@ def _search_files(workspace: Workspace, walk: Walk, search: _Search, matcher: Ma
         search.notes.append(_TOO_MUCH)
 
 
-def _read(workspace: Workspace, path: str, limit: int) -> bytes | str:
+def _read(workspace: Workspace, path: str) -> bytes | str:
     """The text of a file in UTF-8, or why it is not searched."""
     with workspace.reading(path) as (file, _), open(file, "rb", closefd=False) as content:
-        data = content.read(limit + 1)
-    if len(data) > limit:
+        data = content.read(_MAX_FILE + 1)
+    if len(data) > _MAX_FILE:
         return "too large"
     if is_binary(data):
         return "binary"
@@ -168,8 +159,7 @@ def _read(workspace: Workspace, path: str, limit: int) -> bytes | str:
 class _Search:
     """What was found so far."""
 
-    def __init__(self, limits: GrepLimits, mode: Mode, context_lines: int) -> None:
-        self.limits: GrepLimits = limits
+    def __init__(self, mode: Mode, context_lines: int) -> None:
         self._mode: Mode = mode
         self._context_lines: int = context_lines
         self._lines: list[str] = []
@@ -186,7 +176,7 @@ class _Search:
         if isinstance(data, str):
             self._skipped[data] += 1
             return
-        left = self.limits.lines - self._shown
+        left = _MAX_LINES - self._shown
         found = matcher.search(data, left + 1 if self._mode == "content" else 1)
         if found.failed:
             self.notes.append(f"[{self.at} could not be searched: {found.failed}.]")
@@ -211,7 +201,7 @@ class _Search:
             self._show(group)
 
     def _show(self, lines: list[str]) -> None:
-        if self._shown >= self.limits.lines or self._bytes > self.limits.output_bytes:
+        if self._shown >= _MAX_LINES or self._bytes > _MAX_OUTPUT:
             self.full = True
             what = "lines" if self._mode == "content" else "files"
             self.notes.append(

@@ -13,7 +13,12 @@ from .arguments.reader import (
     schema_of_type as schema_of_type,
 )
 from .batch import Batch as Batch
-from .call import Middleware as Middleware, Outcome as Outcome, decode_arguments as decode_arguments
+from .call import (
+    Middleware as Middleware,
+    Outcome as Outcome,
+    decode_arguments as decode_arguments,
+    json_ready as json_ready,
+)
 from .definition import (
     AnyTool as AnyTool,
     Tool as Tool,

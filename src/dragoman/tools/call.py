@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from dragoman._chance import chance
 from dragoman._files import read_result
-from dragoman._stop import CURRENT, Stop, stopping
+from dragoman._stop import CURRENT, Stop, shorter, stopping
 from dragoman.conversation import Json, Media, ResultPart, Text, ToolCall, ToolResult
 from dragoman.errors import (
     ConfigurationError,
@@ -46,7 +46,6 @@ from .run import (
     ToolContext,
     ToolErrorHandling,
     ToolRun,
-    earliest,
 )
 from .runner import Runner
 from .threads import Ended, Job, discard
@@ -225,7 +224,7 @@ class CallExecution:
         limit = self._settings.config.execution_timeout if tool.options.timeout is None else tool.options.timeout
         # What no clock of Python can wait for is no limit.
         own = None if limit is None or limit > threading.TIMEOUT_MAX else self._began + limit
-        self.due = earliest(own, self._run.deadline)
+        self.due = shorter(own, self._run.deadline)
         self.stop = Stop(self.due)
         try:
             if self.due is not None and self._began >= self.due:
@@ -296,7 +295,7 @@ class CallExecution:
         self._settings.logger.debug("tool %s failed, trying again: %s", self._asked.name, error.type)
         self._retries += 1
         self._job = None
-        self.due = earliest(time.monotonic() + config.retry.delay(self._retries, chance()), self._run.deadline)
+        self.due = shorter(time.monotonic() + config.retry.delay(self._retries, chance()), self._run.deadline)
         return None
 
     def _context(self) -> ToolContext[object]:
@@ -405,7 +404,7 @@ _PARTS = (Text, Json, Media)
 _MOST_PARTS = 1_000
 
 
-def _json_ready(value: object) -> object:
+def json_ready(value: object) -> object:
     """For values that msgspec cannot write by itself."""
     dump = getattr(value, "model_dump", None)  # pydantic's models, without importing pydantic
     if callable(dump):
@@ -416,7 +415,7 @@ def _json_ready(value: object) -> object:
     raise TypeError(message)
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_json_ready)
+_encoder = msgspec.json.Encoder(enc_hook=json_ready)
 
 
 def _readable(text: str) -> str:

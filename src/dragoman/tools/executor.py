@@ -17,13 +17,14 @@ from msgspec import Struct
 
 from dragoman._checks import refuse_unknown
 from dragoman._stepping import step, step_through
+from dragoman._stop import shorter
 from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolError
 
 from .batch import Batch
 from .call import Middleware, Outcome, Settings, error_of, failure
 from .registry import AnyTools, ToolSet, as_tool_set
-from .run import PendingApproval, PermissionCheck, ToolConfig, ToolRun, earliest
+from .run import PendingApproval, PermissionCheck, ToolConfig, ToolRun
 from .runner import AsyncRunner, Runner
 from .threads import LoopThread, WorkerThreads
 
@@ -33,7 +34,6 @@ OnResult: TypeAlias = Callable[[ToolCall, ToolResult], None]
 ToolInput: TypeAlias = str | bytes | Mapping[str, object]
 """A call's arguments: JSON text, or a mapping."""
 
-_SHOWN_CHARACTERS: Final = 2_000
 # Made once, here: Ctrl-C while `getLogger` is at work would leave the lock of the whole logging module held.
 _LOGGER: Final = logging.getLogger("dragoman.tools")
 
@@ -63,7 +63,6 @@ class ToolExecutor:
         middleware: Sequence[Middleware] = (),
         on_result: OnResult | None = None,
         logger: logging.Logger | None = None,
-        log_values: bool = False,
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, ToolExecutor.__init__, "ToolExecutor")
@@ -74,7 +73,6 @@ class ToolExecutor:
         self._logger: logging.Logger = logger or _LOGGER
         self._settings: Settings = Settings(self.config, permission, tuple(middleware), self._logger)
         self._on_result: OnResult | None = on_result
-        self._log_values: bool = log_values
         self._workers: WorkerThreads = WorkerThreads()
         self._loop: LoopThread = LoopThread()
 
@@ -120,7 +118,7 @@ class ToolExecutor:
         """Prepare calls for `events` or `aevents`. The batch's results are complete even if these are cut short."""
         run = run or ToolRun()
         if self.config.run_timeout is not None:
-            run.deadline = earliest(run.deadline, run.began + self.config.run_timeout)
+            run.deadline = shorter(run.deadline, run.began + self.config.run_timeout)
         return Batch(self.tools, tuple(calls), run, self._settings, self._record)
 
     def events(self, batch: Batch) -> Generator[ToolStarted | ToolFinished, None, None]:
@@ -164,8 +162,9 @@ class ToolExecutor:
     def _record(self, call: ToolCall, result: ToolResult) -> None:
         """The one place every call passes at its end: the metrics hook and the log line.
 
-        The line has key=value pairs; the same fields are on the record as `tool_call`, for structured handlers. Where
-        the program has set up no logging at all nothing is written, not even Python's last resort on stderr.
+        The line has key=value pairs; the same fields are on the record as `tool_call`, for structured handlers. Of
+        arguments and results, which are the user's data, only the size is written. Where the program has set up no
+        logging at all nothing is written, not even Python's last resort on stderr.
         """
         if self._on_result is not None:
             try:
@@ -181,17 +180,11 @@ class ToolExecutor:
             "outcome": result.error_type or ("error" if result.is_error else "ok"),
             "duration_ms": round((result.duration or 0.0) * 1000, 3),
             "retries": result.retries,
-            "arguments": self._shown(call.arguments),
-            "result": self._shown(result.text),
+            "arguments": f"<{len(call.arguments)} characters>",
+            "result": f"<{len(result.text)} characters>",
         }
         line = " ".join([f"{key}={value}" for key, value in fields.items()])
         self._logger.log(level, line, extra={"tool_call": fields})
-
-    def _shown(self, text: str) -> str:
-        """Arguments and results are the user's data: unless asked for, only their size is written."""
-        if not self._log_values:
-            return f"<{len(text)} characters>"
-        return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
 
 
 def _word(text: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from msgspec import Struct
 
 from dragoman._checks import CheckedMeta, Count, NotNegative, Positive
-from dragoman._stop import Stop
+from dragoman._stop import Stop, shorter
 from dragoman.conversation import Conversation, ToolCall, ToolChoice
 from dragoman.errors import ToolCancelledError
 
@@ -178,7 +178,7 @@ class ToolRun:
         self.stop: Stop = stop or Stop()
         """Tells the run to stop."""
         self.began: float = time.monotonic()
-        self.deadline: float | None = earliest(deadline, self.stop.deadline)
+        self.deadline: float | None = shorter(deadline, self.stop.deadline)
         """When all calls must be done, on the clock of `time.monotonic`; an executor with a `run_timeout` sets it."""
         self.counts: dict[str, int] = {}
         """How often each tool has been called."""
@@ -213,11 +213,6 @@ class ToolRun:
     def cancel(self) -> None:
         """Stop waiting for tools and start no more. Every call still gets its result: `cancelled`."""
         self.stop.cancel()
-
-
-def earliest(first: float | None, second: float | None) -> float | None:
-    """The earlier of two times, of which None never comes."""
-    return second if first is None else first if second is None else min(first, second)
 
 
 # --- what a tool may know of its call --------------------------------------------------------------------------------

@@ -20,12 +20,12 @@ from typing import Any, Final, TypeVar, cast
 
 import httpx2
 
-from dragoman._stop import Stop, current_stop
+from dragoman._stop import Stop, current_stop, shorter
 from dragoman.errors import DragomanError
 
 from .errors import error_for, translate
 from .http1 import ACCEPTED_ENCODINGS, Unpacker, unpacker
-from .pool import MAX_PIECE, shorter
+from .pool import MAX_PIECE
 from .protocol import DEFAULT_LIMITS, USER_AGENT, HttpRequest, Response, Timeouts, Transport
 from .routes import check_head, check_request
 

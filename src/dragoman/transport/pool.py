@@ -19,7 +19,7 @@ from weakref import WeakSet, ref
 
 from msgspec.structs import replace
 
-from dragoman._stop import CURRENT, Stop
+from dragoman._stop import CURRENT, Stop, shorter
 from dragoman.errors import DragomanError
 
 from .errors import MalformedReplyError, error_for, translate
@@ -221,11 +221,6 @@ def _begin_anew() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
-
-
-def shorter(one: float | None, other: float | None) -> float | None:
-    """The shorter of two times; None is without end."""
-    return other if one is None else one if other is None else min(one, other)
 
 
 # --- one request -----------------------------------------------------------------------------------------------------

@@ -21,9 +21,9 @@ from itertools import chain, zip_longest
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias
 
-from dragoman._stop import Stop, current_stop
+from dragoman._stop import Stop, current_stop, shorter
 
-from .pool import Outgoing, PooledTransport, shorter
+from .pool import Outgoing, PooledTransport
 
 _READ: Final = 64 * 1024
 STAGGER: Final = 0.25

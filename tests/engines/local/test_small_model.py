@@ -282,6 +282,3 @@ def test_the_group(around: Surroundings) -> None:
     assert f"Models are kept in {file.parent} " in around.apart("local").err
     pulled = around.apart("local", "pull", SMALL)
     assert (pulled.code, pulled.out, pulled.err) == (0, f"{file}\n", "")
-    measured = around.apart("local", "bench", f"local:{SMALL}")
-    assert measured.code == 0, measured.err
-    assert measured.out.startswith(f"local:{SMALL}: ready in ")

@@ -1,4 +1,4 @@
-"""Engines for `local:…`, the dialect they speak, and how fast one is here.
+"""Engines for `local:…`, and the dialect they speak.
 
 The dialect is chat completions of plain texts, held to a grammar: tools, tool choice and schemas become text and rules.
 Nothing is downloaded or run before the first call.
@@ -6,15 +6,13 @@ Nothing is downloaded or run before the first call.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Final, Unpack
 
 import msgspec
-from msgspec import Struct
 
-from dragoman.conversation import Conversation, Message, OneTool, TextDelta, ToolSpec
+from dragoman.conversation import Conversation, OneTool, ToolSpec
 from dragoman.engines.base import AsyncEngine, Engine
 from dragoman.engines.factory import EngineOptions, ProviderFactory, how_to_call
 from dragoman.engines.http import AsyncHttpEngine, Connection, HttpEngine
@@ -27,7 +25,6 @@ from dragoman.providers import (
     Codec,
     Decoder,
     Encoded,
-    ModelOptions,
     Profile,
     Provider,
     profile_with,
@@ -179,52 +176,3 @@ def _connect(
 
 
 FACTORY = LocalFactory()
-
-
-# --- how fast a model is ----------------------------------------------------------------------------------------------
-
-_PROMPT = "The quick brown fox jumps over the lazy dog. " * 40 + "How many dogs are in this text?"
-
-
-class Figures(Struct, frozen=True, kw_only=True):
-    """What was measured."""
-
-    model: str
-    load_seconds: float
-    """Until the first word of an answer to a word: fetching not included, loading included if it was not loaded."""
-    read_per_second: float
-    """Tokens of a prompt."""
-    written_per_second: float
-    """Tokens of an answer."""
-
-    def __str__(self) -> str:
-        return (
-            f"{self.model}: ready in {self.load_seconds:.1f} s, reads {self.read_per_second:.0f} tokens a second, "
-            f"writes {self.written_per_second:.1f}"
-        )
-
-
-def bench(name: str = "", *, tokens: int = 64) -> Figures:
-    """Measure a model. Other work on the machine makes it look slower than it is."""
-    with FACTORY.engine(name) as engine:
-        began = time.perf_counter()
-        engine.reply(Conversation().plus(Message.user("Hi")), options=ModelOptions(max_tokens=1))
-        loaded = time.perf_counter()
-        # An answer may end early; asking for no end makes the figure comparable.
-        alike = {"ignore_eos": True, "cache_prompt": False}
-        options = ModelOptions(max_tokens=tokens, temperature=0.0, extra_body=alike)
-        first: float | None = None
-        with engine.stream(Conversation().plus(Message.user(_PROMPT)), options=options) as stream:
-            for event in stream:
-                if first is None and isinstance(event, TextDelta):
-                    first = time.perf_counter()
-        ended = time.perf_counter()
-        usage = stream.message.usage
-        read, wrote = (usage.input or 0, usage.output or 0) if usage is not None else (0, 0)
-        first = ended if first is None else first
-        return Figures(
-            model=engine.name,
-            load_seconds=loaded - began,
-            read_per_second=read / max(first - loaded, 1e-9),
-            written_per_second=max(wrote - 1, 0) / max(ended - first, 1e-9),
-        )

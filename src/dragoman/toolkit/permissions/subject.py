@@ -7,12 +7,10 @@ one that might read them differently.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from enum import Enum
 from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -20,7 +18,7 @@ from msgspec import Struct, field
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
-from dragoman.tools import AnyTool, decode_arguments
+from dragoman.tools import AnyTool, decode_arguments, json_ready
 
 from .rules import canonical_json, words_in
 
@@ -150,21 +148,10 @@ def _values(call: ToolCall, tool: AnyTool | None) -> tuple[dict[str, object], bo
     unclear = False
     for key, value in given:
         try:
-            values[key] = msgspec.to_builtins(value, enc_hook=_builtin, str_keys=True)
+            values[key] = msgspec.to_builtins(value, enc_hook=json_ready, str_keys=True)
         except (TypeError, ValueError, RecursionError, ToolError):
             values[key], unclear = None, True
     return values, unclear
-
-
-def _builtin(value: object) -> object:
-    if isinstance(value, os.PathLike):
-        return os.fspath(cast("os.PathLike[str]", value))
-    if isinstance(value, Enum):
-        return cast("object", value.value)
-    dump = getattr(value, "model_dump", None)  # pydantic's models, without importing pydantic
-    if callable(dump):
-        return dump(mode="json")
-    raise TypeError(f"a value of type {type(value).__name__} has no JSON form")
 
 
 def _version(tool: AnyTool) -> str:
