@@ -34,7 +34,7 @@ from dragoman import (
     tool,
 )
 from dragoman.mcp import McpServer, Offer, ToolAbout, current_request, offers_of, report_progress
-from dragoman.toolkit import DirectorySkillStore
+from dragoman.toolkit import MemorySkillStore, Skill
 from dragoman.tools import ToolRun
 from tests.mcp.server.doors import Door, in_process, over_http, talk, text_of
 
@@ -450,10 +450,8 @@ def test_whatever_can_be_read_is_offered_as_resource_and_prompt(door: Door, era:
     talk(McpServer([add], resources=lambda: offers, prompts=offers[:1]), door, era, body)
 
 
-def test_the_skills_of_a_store_are_offered_and_loaded_when_read(era: str, tmp_path: Path) -> None:
-    (tmp_path / "make-coffee").mkdir()
-    (tmp_path / "make-coffee" / "SKILL.md").write_text("---\nname: make-coffee\ndescription: How to.\n---\n# Grind")
-    store = DirectorySkillStore([tmp_path])
+def test_the_skills_of_a_store_are_offered_and_loaded_when_read(era: str) -> None:
+    store = MemorySkillStore([Skill(name="make-coffee", description="How to.", body="# Grind")])
     server = McpServer(resources=offers_of(store), prompts=offers_of(store))
 
     async def body(client: mcp.Client) -> None:

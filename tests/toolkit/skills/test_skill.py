@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.errors import ConfigurationError
+from dragoman.errors import ConfigurationError, SkillError, SkillNotFoundError
+from dragoman.toolkit import MemorySkillStore, Skill
 from dragoman.toolkit.skills.front_matter import read_front_matter
 from dragoman.toolkit.skills.skill import is_safe_name, read_skill
 
@@ -95,3 +96,20 @@ def test_a_safe_name_is_one_part_of_a_path(name: str) -> None:
         assert Path(name).parts == (name,)
         assert name not in (".", "..", "")
         assert name.isprintable()
+
+
+def test_skills_in_memory() -> None:
+    store = MemorySkillStore([Skill(name="a", description="x", body="do")], {"a": {"f.md": "text", "b": b"\xff"}})
+    assert [skill.name for skill in store.list()] == ["a"]
+    assert not hasattr(store.list()[0], "body")
+    assert store.load("a").files == ("f.md", "b")
+    assert store.load_supporting("a", "f.md").text == "text"
+    assert store.load_supporting("a", "b").text is None
+    with pytest.raises(SkillNotFoundError, match="skill not found: b"):
+        store.load("b")
+    with pytest.raises(SkillError, match="supporting file not found: c"):
+        store.load_supporting("a", "c")
+    with pytest.raises(SkillError, match="cannot be the name"):
+        MemorySkillStore([Skill(name="../a", description="x", body="do")])
+    with pytest.raises(SkillError, match="two skills of the name 'A'"):
+        MemorySkillStore([Skill(name=name, description="x", body="do") for name in ("a", "A")])

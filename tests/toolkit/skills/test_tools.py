@@ -8,20 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.conversation import ToolCall
-from dragoman.toolkit import DirectorySkillStore, PermissionChecker, Skill, SkillSummary, skill_tools, skills_prompt
+from dragoman.toolkit import DirectorySkillStore, MemorySkillStore, PermissionChecker, Skill, skill_tools, skills_prompt
 from dragoman.tools import ToolExecutor
 from tests.tools.cases import Runner, both_colours, one
-
-
-class Listed(DirectorySkillStore):
-    """Skills that are only listed."""
-
-    def __init__(self, skills: list[Skill]) -> None:
-        super().__init__([])
-        self._skills = skills
-
-    def list(self) -> tuple[SkillSummary, ...]:
-        return tuple(self._skills)
 
 
 @pytest.fixture
@@ -93,7 +82,7 @@ def test_the_permission_rules_let_skills_be_loaded(
 def test_the_list_in_the_prompt(store: DirectorySkillStore) -> None:
     prompt = skills_prompt(store)
     assert prompt.endswith('<available_skills>\n<skill name="pdf">Reads PDFs.</skill>\n</available_skills>')
-    assert skills_prompt(DirectorySkillStore([])) == ""
+    assert skills_prompt(MemorySkillStore([])) == ""
 
 
 class Tags(HTMLParser):
@@ -117,7 +106,7 @@ BREAKOUTS = [
 @given(st.text(max_size=200) | st.sampled_from(BREAKOUTS))
 def test_no_description_breaks_out(text: str) -> None:
     skills = [Skill(name=name, description=said, body="") for name, said in (("a", text), ("b", "x"))]
-    lines = skills_prompt(Listed(skills)).split("\n")
+    lines = skills_prompt(MemorySkillStore(skills)).split("\n")
     assert len(lines) == 5
     assert all(line.isprintable() for line in lines)
     reader = Tags()
@@ -127,7 +116,7 @@ def test_no_description_breaks_out(text: str) -> None:
 
 
 def test_the_list_is_cut_and_says_so() -> None:
-    store = Listed([Skill(name=f"s{n}", description="x" * 900, body="") for n in range(50)])
+    store = MemorySkillStore([Skill(name=f"s{n}", description="x" * 900, body="") for n in range(50)])
     prompt = skills_prompt(store, max_characters=5_000)
     assert len(prompt) <= 5_100
     shown = prompt.count("<skill ")

@@ -1,4 +1,4 @@
-"""Where skills come from (a protocol, and skills in directories), and the tools that load them.
+"""Where skills come from (a protocol, skills in memory and in directories), and the tools that load them.
 
 In directories, a skill is looked up among those that were found; its name is never made into a path. Each skill's own
 directory is a Workspace, so nothing outside of it is ever read for the skill.
@@ -60,6 +60,34 @@ def _found(found: T | None, what: str, name: str) -> T:
     if what == "skill":
         raise SkillNotFoundError(f"skill not found: {shorten(name)}")
     raise SkillError(f"{what} not found: {shorten(name)}", hint="Use a path that the skill names.")
+
+
+class MemorySkillStore:
+    """Skills that a program makes itself, with their files."""
+
+    def __init__(self, skills: Iterable[Skill], files: dict[str, dict[str, bytes | str]] | None = None) -> None:
+        self._files: dict[str, dict[str, bytes | str]] = files or {}
+        self._skills: dict[str, Skill] = {}
+        for skill in skills:
+            if not is_safe_name(skill.name):
+                hint = "Use lower-case letters, digits and hyphens."
+                raise SkillError(f"{skill.name!r} cannot be the name of a skill.", hint=hint)
+            if any(_folded(each) == _folded(skill.name) for each in self._skills):
+                raise SkillError(f"There are two skills of the name {skill.name!r}.", hint="Rename one of them.")
+            named = structs.replace(skill, files=skill.files or tuple(self._files.get(skill.name, ())))
+            self._skills[normal_name(skill.name)] = named
+
+    def list(self) -> tuple[SkillSummary, ...]:
+        return tuple(skill.summary for skill in self._skills.values())
+
+    def load(self, name: str) -> Skill:
+        return _found(self._skills.get(normal_name(name)), "skill", name)
+
+    def load_supporting(self, name: str, path: str) -> SupportingFile:
+        skill = self.load(name)
+        content = _found(self._files.get(skill.name, {}).get(path), "supporting file", path)
+        data = content.encode() if isinstance(content, str) else content
+        return SupportingFile(skill=skill.name, path=path, data=data)
 
 
 # --- in directories --------------------------------------------------------------------------------------------------
