@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConfigurationError
-from dragoman.toolkit import CallbackResponder, FetchSettings, MemorySkillStore, Workspace, toolkit
+from dragoman.toolkit import FetchSettings, MemorySkillStore, NullResponder, Workspace, toolkit
 from dragoman.toolkit.ready import now_tool
 from tests.toolkit.calling import Call, bad, both_colours, call, good, words
 
@@ -18,7 +18,7 @@ ALWAYS = ["Read", "Write", "Edit", "Glob", "Grep", "Bash", "Fetch", "calculator"
 
 def test_which_tools_there_are_and_what_they_say_of_themselves(tmp_path: Path) -> None:
     assert [tool.name for tool in toolkit(tmp_path)] == ALWAYS
-    tools = toolkit(Workspace(tmp_path), responder=CallbackResponder(), skills=MemorySkillStore([]))
+    tools = toolkit(Workspace(tmp_path), responder=NullResponder(), skills=MemorySkillStore([]))
     assert [tool.name for tool in tools] == [*ALWAYS, *words("react_emoji send_update Skill LoadSkillSupporting")]
     changing = words("Write Edit Bash react_emoji send_update")
     assert [tool.name for tool in tools if not tool.options.read_only] == changing
@@ -35,7 +35,7 @@ NEEDED = {
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     others = {"Write": {"content": "x"}, "Edit": {"old_string": "x", "new_string": "y"}}
-    tools = toolkit(tmp_path, responder=CallbackResponder(), skills=MemorySkillStore([]))
+    tools = toolkit(tmp_path, responder=NullResponder(), skills=MemorySkillStore([]))
     for tool in tools.filtered(NEEDED):
         name, other = NEEDED[tool.name], others.get(tool.name, {})
         assert name in tool.spec.schema["required"]

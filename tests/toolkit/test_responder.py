@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import json
 from collections.abc import Callable
 from typing import Any
@@ -13,15 +14,21 @@ import pytest
 from dragoman.conversation import ToolCall
 from dragoman.toolkit import (
     CallbackResponder,
+    ConsoleResponder,
     PermissionAnswer,
     PermissionRequest,
     Responder,
+    Rule,
 )
 from dragoman.toolkit.responder import responder_tools
 from dragoman.tools import ToolConfig, ToolErrorHandling, ToolExecutor
 from tests.toolkit.calling import Call, bad, both_colours, call, good
 
-ASKED = PermissionRequest(call=ToolCall("1", "Bash", '{"command": "ls"}'), reason="not read-only")
+EXACTLY = Rule(action="allow", tool="Bash", arguments='{"command": "ls"}')
+WIDER = Rule(action="allow", tool="Bash", command="ls")
+ASKED = PermissionRequest(
+    call=ToolCall("1", "Bash", '{"command": "ls"}'), reason="not read-only", rules=(EXACTLY, WIDER)
+)
 
 
 def test_callbacks_get_what_is_said() -> None:
@@ -35,7 +42,62 @@ def test_callbacks_get_what_is_said() -> None:
     responder.update("c")
     assert responder.ask_permission(ASKED) == PermissionAnswer(allowed=True)
     assert said == ["b", "c"]
-    assert CallbackResponder().ask_permission(ASKED) is None
+
+
+def console(*answers: str) -> tuple[ConsoleResponder, io.StringIO]:
+    out, left = io.StringIO(), list(answers)
+
+    def ask(prompt: str) -> str:
+        out.write(prompt)
+        if not left:
+            raise EOFError
+        return left.pop(0)
+
+    return ConsoleResponder(out=out, ask=ask), out
+
+
+def test_the_console_shows_everything() -> None:
+    responder, out = console()
+    responder.reaction("👨‍👩‍👧")
+    responder.update("half\ndone")
+    assert out.getvalue() == "[👨‍👩‍👧]\n> half\ndone\n"
+
+
+@pytest.mark.parametrize(
+    ("answers", "answer"),
+    [
+        (["y"], PermissionAnswer(allowed=True)),
+        ([" YES "], PermissionAnswer(allowed=True)),
+        (["a"], PermissionAnswer(allowed=True, remember=EXACTLY)),
+        (["1"], PermissionAnswer(allowed=True, remember=WIDER)),
+        (["2", "no"], PermissionAnswer(allowed=False, reason="the user refused")),
+        (["n"], PermissionAnswer(allowed=False, reason="the user refused")),
+        (["never"], PermissionAnswer(allowed=False, reason="the user refused", remember=EXACTLY)),
+        (["what?", "", "no"], PermissionAnswer(allowed=False, reason="the user refused")),
+        (["?", "?", "?", "y"], None),
+        ([], None),
+        ([""], None),
+    ],
+)
+def test_questions_on_the_console(answers: list[str], answer: PermissionAnswer | None) -> None:
+    responder, out = console(*answers)
+    assert responder.ask_permission(ASKED) == answer
+    assert out.getvalue().startswith('Bash wants to run (not read-only):\n  {"command": "ls"}\nAllow? ')
+    assert "[1] from now on allow Bash to run ls with any words after it but no options: " in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "evil", ["\x1b[2J", "\x1b]0;title\x07", "\r", "\x9b31m", "\u202e", "\u2066", "\x08\x08", "\x00", "\ud800"]
+)
+def test_the_model_cannot_command_the_terminal(evil: str) -> None:
+    responder, out = console("n")
+    responder.update(f"a{evil}b")
+    responder.reaction(evil)
+    rules = (EXACTLY, Rule(action="allow", tool=f"x{evil}", path=f"a{evil}"))
+    asked = ToolCall("1", f"x{evil}\nBash", f'{{"a": "{evil}"}}')
+    responder.ask_permission(PermissionRequest(call=asked, reason=evil, rules=rules))
+    assert evil not in out.getvalue()
+    assert [each for each in out.getvalue() if not each.isprintable() and each != "\n"] == []
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------

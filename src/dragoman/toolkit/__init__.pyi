@@ -6,6 +6,8 @@ from .permissions.rules import PermissionPolicy as PermissionPolicy, Rule as Rul
 from .ready import toolkit as toolkit
 from .responder import (
     CallbackResponder as CallbackResponder,
+    ConsoleResponder as ConsoleResponder,
+    NullResponder as NullResponder,
     PermissionAnswer as PermissionAnswer,
     PermissionRequest as PermissionRequest,
     Responder as Responder,

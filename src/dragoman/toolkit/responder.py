@@ -7,8 +7,10 @@ loop, or on its own where there is none. So one responder serves both colours.
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TextIO, TypeAlias
 
 from msgspec import Struct
 
@@ -62,7 +64,11 @@ class Responder(AsksPermission, Protocol):
         """Show how the work goes on, before it is done."""
 
 
-class CallbackResponder(Responder):
+class NullResponder(Responder):
+    """Shows nothing, and leaves every question open."""
+
+
+class CallbackResponder(NullResponder):
     """Hands everything to functions, plain or async. What has no function is not shown, or not answered."""
 
     def __init__(
@@ -75,6 +81,69 @@ class CallbackResponder(Responder):
         self.reaction = reaction or self.reaction
         self.update = update or self.update
         self.ask_permission = ask_permission or self.ask_permission
+
+
+_REFUSED: Final = "the user refused"
+_TRIES: Final = 3
+_KEPT: Final = "\n\t\u200d"
+"""Not printable, and harmless: the last one joins emoji."""
+
+
+class ConsoleResponder:
+    """Writes to a terminal and asks there. One question at a time, also if several calls ask at once."""
+
+    def __init__(self, *, out: TextIO | None = None, ask: Callable[[str], str] | None = None) -> None:
+        self._out: TextIO | None = out
+        self._ask: Callable[[str], str] = input if ask is None else ask
+        self._lock: threading.RLock = threading.RLock()
+
+    def reaction(self, emoji: str, /) -> None:
+        self._print(f"[{_harmless(emoji)}]")
+
+    def update(self, text: str, /) -> None:
+        self._print(f"> {_harmless(text)}")
+
+    def ask_permission(self, request: PermissionRequest, /) -> PermissionAnswer | None:
+        """Ask on the terminal; no answer, or none that can be understood, leaves the question open."""
+        # All of it, however long: nobody can agree to what was not shown.
+        arguments = _harmless(request.call.arguments).replace("\n", "\n  ")
+        why = f" ({_one_line(request.reason)})" if request.reason else ""
+        exactly, *wider = request.rules or (None,)
+        answers: dict[str, PermissionAnswer] = {
+            "y": PermissionAnswer(allowed=True),
+            "n": PermissionAnswer(allowed=False, reason=_REFUSED),
+            "a": PermissionAnswer(allowed=True, remember=exactly),
+            "never": PermissionAnswer(allowed=False, reason=_REFUSED, remember=exactly),
+        }
+        question = "Allow? [y]es, [n]o; for exactly this call [a]lways, never"
+        for number, rule in enumerate(wider, start=1):
+            answers[str(number)] = PermissionAnswer(allowed=True, remember=rule)
+            question += f"; [{number}] from now on {_one_line(rule.text)}"  # nobody can agree to what was not shown
+        with self._lock:
+            self._print(f"{_one_line(request.call.name)} wants to run{why}:\n  {arguments}")
+            for _ in range(_TRIES):
+                try:
+                    said = self._ask(f"{question}: ").strip().lower()
+                except (EOFError, OSError):  # nobody is there
+                    return None
+                if answer := answers.get({"yes": "y", "no": "n", "always": "a"}.get(said, said)):
+                    return answer
+        return None
+
+    def _print(self, text: str) -> None:
+        out = sys.stdout if self._out is None else self._out
+        with self._lock:
+            out.write(f"{text}\n")
+            out.flush()
+
+
+def _harmless(text: str) -> str:
+    """The text without what a terminal takes for a command, or what turns around the order of its letters."""
+    return "".join([each if each.isprintable() or each in _KEPT else f"\\u{ord(each):04x}" for each in text])
+
+
+def _one_line(text: str) -> str:
+    return " ".join(_harmless(text).split())
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------
