@@ -26,8 +26,8 @@ USES_TOOLS = said({"type": "message_delta", "delta": {"stop_reason": "tool_use"}
 
 def dialogue(*tools: str) -> Dialogue:
     launch = launched(tools=[ToolSpec(name) for name in tools])
-    talk = Dialogue(launch)
-    talk.reader = ReplyReader(CALL, launch)
+    talk = Dialogue(launch.opening, launch.tools, launch.names, structured=launch.structured)
+    talk.reader = ReplyReader(CALL, launch.names)
     return talk
 
 

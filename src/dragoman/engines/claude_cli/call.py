@@ -186,7 +186,7 @@ class ProgramCall(ReplyCall):
             if live is not None:
                 live.program.write(self._go_on(live))
                 return live
-        dialogue = Dialogue(launch)
+        dialogue = Dialogue(launch.opening, launch.tools, launch.names, structured=launch.structured)
         self._live = live = Live(self._program.start(launch), dialogue, launch.key)
         live.program.write(dialogue.opening() + self._turn(0))
         return live
@@ -220,7 +220,12 @@ class ProgramCall(ReplyCall):
         """The next line of the program, and what is to be done about it."""
         dialogue = live.dialogue
         if dialogue.reader is None:
-            dialogue.reader = ReplyReader(self._call, self._prepared.launch, self._prepared.answer)
+            dialogue.reader = ReplyReader(
+                self._call,
+                self._prepared.launch.names,
+                structured=self._prepared.launch.structured,
+                answer=self._prepared.answer,
+            )
         reader = dialogue.reader
         heard = dialogue.receive(await self._read_line(live))
         self._longest = dialogue.longest_description

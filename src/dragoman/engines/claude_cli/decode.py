@@ -9,7 +9,7 @@ Must not know: lines, processes, control requests (protocol.py). What a message 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -38,9 +38,6 @@ from dragoman.errors import (
 )
 from dragoman.providers import AnswerReader, Call, Encoded, ReplyDecoder, WireRequest, failure
 
-if TYPE_CHECKING:
-    from .launch import Launch
-
 PROVIDER: Final = "claude-local"
 PREFIX: Final = "mcp__dragoman__"
 """What the program puts before the names of our tools."""
@@ -53,7 +50,14 @@ _SYNTHETIC: Final = "<synthetic>"
 class ReplyReader:
     """Reads one reply. Events are told as they come if it is streamed, else when a message of the model is whole."""
 
-    def __init__(self, call: Call, launch: Launch, answer: AnswerReader | None = None) -> None:
+    def __init__(
+        self,
+        call: Call,
+        names: Mapping[str, str],
+        *,
+        structured: bool = False,
+        answer: AnswerReader | None = None,
+    ) -> None:
         self.calls: list[ToolCall] = []
         """The calls of our tools, as far as they are whole."""
         self.ids: set[str] = set()
@@ -61,10 +65,11 @@ class ReplyReader:
         self.complete: bool = False
         """Whether the model waits for our tools."""
         self._call: Call = call
-        self._encoded: Encoded = Encoded(request=WireRequest(path="", body=b""), tool_names=launch.names)
-        self._structured: bool = launch.structured
+        self._names: Mapping[str, str] = names
+        self._encoded: Encoded = Encoded(request=WireRequest(path="", body=b""), tool_names=names)
+        self._structured: bool = structured
         self._answer: AnswerReader | None = answer
-        self._held_back: bool = launch.structured or not call.stream
+        self._held_back: bool = structured or not call.stream
         self._decoder: ReplyDecoder | None = None
         self._streamed: str | None = None
         """The id of the message that is, or was last, streamed."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -25,9 +25,6 @@ from dragoman.errors import ConfigurationError
 from dragoman.providers import ToolNames, description_with_examples
 
 from .decode import PREFIX, STRUCTURED, ReplyReader
-
-if TYPE_CHECKING:
-    from .launch import Launch
 
 SERVER: Final = "dragoman"
 MAX_RESULT: Final = 500_000
@@ -59,7 +56,9 @@ class Heard(Struct):
 class Dialogue:
     """One program's side of the talk, as far as we know it."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(
+        self, opening: Mapping[str, object], tools: Sequence[Raw], names: Mapping[str, str], *, structured: bool
+    ) -> None:
         self.session: str = ""
         self.word: str | None = None
         """What the program called the last failure."""
@@ -71,7 +70,10 @@ class Dialogue:
         """In dollars, since the program was started."""
         self.reader: ReplyReader | None = None
         """Of the reply that is being read."""
-        self._launch: Launch = launch
+        self._opening: Mapping[str, object] = opening
+        self._tools: Sequence[Raw] = tools
+        self._names: Mapping[str, str] = names
+        self._structured: bool = structured
         self._calls: list[ToolCall] = []
         """Calls of our tools in the last reply that have no result yet."""
         self._asked: dict[str, tuple[str, object]] = {}
@@ -80,14 +82,14 @@ class Dialogue:
 
     def asks_for(self, calls: Iterable[ToolCall]) -> bool:
         """Whether the program asks us for at least one of these calls, sooner or later."""
-        ours = frozenset(self._launch.names.values())
+        ours = frozenset(self._names.values())
         return any(call.name in ours and isinstance(_arguments(call), dict) for call in calls)
 
     # --- what we say ---
 
     def opening(self) -> bytes:
         """The first line."""
-        return _line({"type": "control_request", "request_id": "opening", "request": self._launch.opening})
+        return _line({"type": "control_request", "request_id": "opening", "request": self._opening})
 
     @staticmethod
     def turn(content: list[dict[str, object]]) -> bytes:
@@ -182,7 +184,7 @@ class Dialogue:
         if message.get("method") == "notifications/cancelled":
             self._forget(lambda asked: asked[1] == message["params"]["requestId"])
         if message.get("method") != "tools/call" or "id" not in message:
-            heard.out.append(_success(request, {"mcp_response": answer_mcp(message, self._launch.tools)}))
+            heard.out.append(_success(request, {"mcp_response": answer_mcp(message, self._tools)}))
             return
         if self.reader is not None:
             self.reader.settle(heard.events)
@@ -204,8 +206,7 @@ class Dialogue:
 
     def _can_use(self, id: str, request: _Message) -> bytes:
         name = str(request["tool_name"])
-        if name.startswith(PREFIX) or (self._launch.structured and name == STRUCTURED):
-            # Our executor decides when it runs it.
+        if name.startswith(PREFIX) or (self._structured and name == STRUCTURED):  # our executor decides when it runs it
             return _success(id, {"behavior": "allow", "updatedInput": request["input"]})
         return _success(id, {"behavior": "deny", "message": "the program has no tools of its own here"})
 
