@@ -67,9 +67,16 @@ def test_it_is_kept_to_itself() -> None:
     assert not any("secret" in argument or "Be brief" in argument for argument in launch.arguments)
     assert launch.opening["systemPrompt"] == "Be brief."
     assert launched(system=None).opening["systemPrompt"] == ""
+    assert launched(own_prompt=True).opening == {"subtype": "initialize", "appendSystemPrompt": "Be brief."}
     assert "--model" not in launched(model="default").arguments
     with pytest.raises(ConfigurationError):
         launched(model="--dangerously-skip-permissions")
+
+
+def test_own_tools_are_asked_about() -> None:
+    launch = launched(own_tools=("Bash", "Read"))
+    assert after(launch, "--tools") == "Bash,Read"
+    assert msgspec.json.decode(after(launch, "--settings")) == {"permissions": {"ask": ["Bash", "Read"]}}
 
 
 def test_the_environment_holds_nothing_of_others() -> None:

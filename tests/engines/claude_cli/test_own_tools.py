@@ -1,9 +1,14 @@
-"""What the program may use: our tools, about which our executor decides, and none of its own."""
+"""Tools of the program itself: asked about, and told as blocks that only the program understands."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+import pytest
+
+from dragoman.conversation import Opaque, StopReason, Text, ToolCall
+from dragoman.tools import Allow, Ask, Deny
 from tests.engines.claude_cli.programs import (
     BEGINS,
     CLOSES,
@@ -15,6 +20,7 @@ from tests.engines.claude_cli.programs import (
     OPENS_TEXT,
     RESULT,
     STOPS,
+    WAYS,
     WEATHER,
     Programs,
     begins,
@@ -27,8 +33,26 @@ from tests.engines.claude_cli.programs import (
     tool_request,
 )
 
+INPUT = {"command": "rm -r build", "description": "Delete it", "extra": [1, {"deep": "<kept>"}]}
+WRITTEN = {"type": "input_json_delta", "partial_json": msgspec.json.encode(INPUT).decode()}
+PIECES = said({"type": "content_block_delta", "index": 0, "delta": WRITTEN})
 CALLS = said({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 5}})
+USE = {"type": "tool_use", "id": "b1", "name": "Bash", "input": INPUT}
+WHOLE = {"say": {"type": "assistant", "uuid": "u1", "message": {"id": "m1", "content": [USE]}}}
+RAN = {"type": "tool_result", "tool_use_id": "b1", "content": "gone"}
+ANSWER = {"say": {"type": "user", "message": {"role": "user", "content": [RAN]}}}
 SECOND = [begins("m2"), OPENS_TEXT, speaks("Done."), CLOSES, STOPS, ENDS]
+
+
+def steps() -> list[Any]:
+    return [
+        *(HEARS_OPENING, GREETS, HEARS_USER, system(tools=["Bash"])),
+        *(BEGINS, opens_call("b1", "Bash"), PIECES, WHOLE),
+        request("p1", subtype="can_use_tool", tool_name="Bash", input=INPUT, tool_use_id="b1"),
+        {"await": "p1"},
+        # The result may come before the message has ended.
+        *(ANSWER, CLOSES, CALLS, ENDS, *SECOND, RESULT, LINGERS),
+    ]
 
 
 def answered(programs: Programs) -> dict[str, Any]:
@@ -37,11 +61,68 @@ def answered(programs: Programs) -> dict[str, Any]:
 
 
 @every_way
-def test_a_tool_of_the_program_itself_is_refused(way: Any, programs: Programs) -> None:
-    ask = request("p1", subtype="can_use_tool", tool_name="Bash", input={"command": "rm -r build"}, tool_use_id="b1")
-    played = [HEARS_OPENING, GREETS, HEARS_USER, system(), ask, {"await": "p1"}, *SECOND, RESULT, LINGERS]
-    assert way(programs.playing(played)).reply.message.text == "Done."
-    assert answered(programs)["behavior"] == "deny"
+def test_allowed_with_the_whole_input(way: Any, programs: Programs) -> None:
+    asked: list[ToolCall] = []
+
+    def permission(call: ToolCall) -> Allow:
+        asked.append(call)
+        return Allow()
+
+    message = way(programs.playing(steps(), own_tools=("Bash",), permission=permission)).reply.message
+    assert [(call.id, call.name, call.parsed) for call in asked] == [("b1", "Bash", INPUT)]
+    assert answered(programs) == {"behavior": "allow", "updatedInput": INPUT}
+    # It ran the tool itself: for us it is one reply, without calls.
+    assert message.stop_reason is StopReason.END
+    call, result, text = message.blocks
+    assert isinstance(call, Opaque)
+    assert call.value == USE
+    assert isinstance(result, Opaque)
+    assert result.value["content"] == "gone"
+    assert text == Text("Done.")
+    assert message.usage.output == 6
+
+
+def _raises(_call: ToolCall) -> Allow:
+    raise OSError
+
+
+ANSWERS = {
+    "nobody": (None, "nobody was there"),
+    "deny": (lambda _: Deny("not here"), "not here"),
+    "ask": (lambda _: Ask("looks dangerous"), "looks dangerous"),
+    "raise": (_raises, "OSError"),
+}
+
+
+@every_way
+@pytest.mark.parametrize(("permission", "reason"), ANSWERS.values(), ids=ANSWERS.keys())
+def test_anything_else_is_a_refusal(way: Any, permission: Any, reason: str, programs: Programs) -> None:
+    way(programs.playing(steps(), own_tools=("Bash",), permission=permission))
+    answer = answered(programs)
+    assert answer["behavior"] == "deny"
+    assert reason in answer["message"]
+
+
+def test_an_async_check(programs: Programs) -> None:
+    async def permission(_call: ToolCall) -> Allow:
+        return Allow()
+
+    WAYS["async-whole"](programs.playing(steps(), own_tools=("Bash",), permission=permission))
+    assert answered(programs)["behavior"] == "allow"
+    programs.log.unlink()
+    WAYS["plain-whole"](programs.playing(steps(), own_tools=("Bash",), permission=permission))
+    assert "async" in answered(programs)["message"]
+
+
+def test_the_rules_of_a_permission_checker_hold(programs: Programs) -> None:
+    from dragoman.toolkit import PermissionChecker
+
+    checker = PermissionChecker(
+        {"rules": [{"tool": "Bash", "command": "rm", "action": "deny", "reason": "nothing is deleted here"}]}
+    )
+    permission = lambda call: checker.check(call, door="claude")  # noqa: E731
+    WAYS["plain-whole"](programs.playing(steps(), own_tools=("Bash",), permission=permission))
+    assert "nothing is deleted here" in answered(programs)["message"]
 
 
 @every_way

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from dragoman.chat import ChatClient
-from dragoman.conversation import Conversation, Media, Message, Text, TextDelta, ToolCall, ToolResult, ToolSpec
+from dragoman.conversation import Conversation, Media, Message, Opaque, Text, TextDelta, ToolCall, ToolResult, ToolSpec
 from dragoman.engines import ClaudeEngine, ClaudeSettings
 from dragoman.errors import AuthenticationError, ContextTooLongError
 from dragoman.providers import ModelOptions, Reasoning
 from dragoman.simulator import Cut, Reply, Simulator
+from dragoman.tools import Allow, Deny
 from tests.engines.claude_cli.programs import CALM
 from tests.engines.claude_cli.stages import real_program
 from tests.engines.talking import ONCE
@@ -94,6 +95,25 @@ def test_long_descriptions_are_cut_where_we_say(home: Path) -> None:
         raw = simulator.requests[-1].raw
         assert b"d" * (longest - 50) in raw  # the program may put a word about it at the end
         assert b"d" * (longest + 1) not in raw
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_tools_of_its_own(allowed: bool, home: Path) -> None:
+    calls: list[ToolCall] = []
+
+    def permission(call: ToolCall) -> Allow | Deny:
+        calls.append(call)
+        return Allow() if allowed else Deny("not here")
+
+    # Reading and listing it would let pass without a question; it is told to ask.
+    run = ToolCall("b1", "Bash", '{"command": "ls", "description": "List"}')
+    with Simulator([Reply("I look.", run), "Done."]) as simulator:
+        with real(simulator, home, own_tools=("Bash",), permission=permission) as engine:
+            message = engine.reply(asked()).message
+        assert [call.parsed["command"] for call in calls] == ["ls"]
+        assert [type(block) for block in message.blocks] == [Text, Opaque, Opaque, Text]
+        told = simulator.requests[-1].tool_results[0]
+        assert ("CLAUDE.md" if allowed else "not here") in told.text
 
 
 def test_interrupted_in_a_text(home: Path) -> None:

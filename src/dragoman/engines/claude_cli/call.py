@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import threading
 import time
+from inspect import isawaitable
 from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.conversation import Message, Native
+from dragoman.conversation import Message, Native, ToolCall
 from dragoman.engines.call import Reply, ReplyCall
 from dragoman.engines.keys import without_keys
 from dragoman.errors import ProviderError
 from dragoman.providers import Adaptation, AnswerReader, Call, Loss
+from dragoman.tools import Allow, Ask, Deny
 from dragoman.transport import AttemptRecord, Timeouts
 
 from .decode import PROVIDER, ReplyReader, crashed, refused, silent
@@ -223,6 +225,7 @@ class ProgramCall(ReplyCall):
             dialogue.reader = ReplyReader(
                 self._call,
                 self._prepared.launch.names,
+                own_tools=lambda: dialogue.own_tools,
                 structured=self._prepared.launch.structured,
                 answer=self._prepared.answer,
             )
@@ -231,6 +234,8 @@ class ProgramCall(ReplyCall):
         self._longest = dialogue.longest_description
         if heard.out:
             live.program.write(b"".join(heard.out))
+        for question in heard.questions:
+            live.program.write(Dialogue.decide(question, await self._decide(question.call)))
         if (retried := heard.retried) is not None:
             waited = (retried.get("retry_delay_ms") or 0) / 1000
             self._note(str(retried.get("error") or "failed"), retried.get("error_status"), waited)
@@ -258,6 +263,24 @@ class ProgramCall(ReplyCall):
             if times.total is not None and time.monotonic() - self._began >= times.total:
                 quiet, doing, code = times.total, "answering", "total_timeout"
             raise silent(self._call, quiet or 0.0, doing, str(quietly), code) from None
+
+    async def _decide(self, call: ToolCall) -> Allow | Deny | Ask:
+        """What the caller says about a use of one of the program's own tools."""
+        permission = self._prepared.settings.permission
+        if permission is None:
+            return Deny("nobody was there to allow it")
+        try:
+            said = permission(call)
+            if not isawaitable(said):
+                return said
+            if not self._program.blocking:
+                return await said
+        except Exception as error:  # noqa: BLE001 -- a question that failed is not a yes
+            return Deny(f"the question could not be asked ({type(error).__name__})")
+        close = getattr(said, "close", None)
+        if close is not None:
+            close()
+        return Deny("the permission check is async, and this program is not")
 
     # --- the end ---
 

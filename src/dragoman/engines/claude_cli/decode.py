@@ -1,21 +1,24 @@
 """From the claude program's messages to the events of one reply, or to a typed error.
 
-Owns: what belongs to a reply. The program may ask its model several times before it is our turn (it goes on after a
-cut, corrects a structured answer); for us all of that is one reply, up to the model's next call of one of our tools, or
-to the end of the turn.
+Owns: what belongs to a reply. The program may ask its model several times before it is our turn (it runs tools of its
+own, goes on after a cut, corrects a structured answer); for us all of that is one reply, up to the model's next call of
+one of our tools, or to the end of the turn.
 Must not know: lines, processes, control requests (protocol.py). What a message of the API says is read by its decoder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec import Raw
 
 from dragoman.conversation import (
+    BlockReceived,
     Completed,
     Native,
+    Opaque,
     ReplyEvent,
     ReplyStarted,
     StopReason,
@@ -55,6 +58,7 @@ class ReplyReader:
         call: Call,
         names: Mapping[str, str],
         *,
+        own_tools: Callable[[], frozenset[str]],
         structured: bool = False,
         answer: AnswerReader | None = None,
     ) -> None:
@@ -67,6 +71,7 @@ class ReplyReader:
         self._call: Call = call
         self._names: Mapping[str, str] = names
         self._encoded: Encoded = Encoded(request=WireRequest(path="", body=b""), tool_names=names)
+        self._own_tools: Callable[[], frozenset[str]] = own_tools
         self._structured: bool = structured
         self._answer: AnswerReader | None = answer
         self._held_back: bool = structured or not call.stream
@@ -76,6 +81,8 @@ class ReplyReader:
         self._whole: dict[str, Any] = {}
         """A message that was not streamed, as far as it has come."""
         self._held: list[ReplyEvent] = []
+        self._late: list[dict[str, Any]] = []
+        """Results of the program's own tools that came in the middle of a message."""
         self._pieces: dict[int, tuple[ToolCallStarted, list[str]]] = {}
         self._given: str | None = None
         """The arguments of the last structured answer, as the model wrote them."""
@@ -160,12 +167,12 @@ class ReplyReader:
                     started = msgspec.structs.replace(event, name=event.name.removeprefix(PREFIX))
                     self.ids.add(event.id)
                     self._pieces[event.index] = (started, [])
-                    if not self._is_answer(started):
+                    if not self._is_own(started):
                         self._pass(started, into)
                 case ToolCallDelta():
                     started, pieces = self._pieces[event.index]
                     pieces.append(event.arguments)
-                    if not self._is_answer(started):
+                    if not self._is_own(started):
                         self._pass(event, into)
                 case ToolCallEnded():
                     self._end_call(event, into)
@@ -181,14 +188,17 @@ class ReplyReader:
     def _end_call(self, event: ToolCallEnded, into: list[ReplyEvent]) -> None:
         started, pieces = self._pieces.pop(event.index)
         arguments = "".join(pieces)
-        if not self._is_answer(started):
+        if not self._is_own(started):
             self.calls.append(ToolCall(started.id, started.name, arguments))
             self._pass(event, into)
-        else:
+        elif started.name == STRUCTURED:
             self._given = arguments
+        else:
+            block = {"type": "tool_use", "id": started.id, "name": started.name, "input": _json(arguments)}
+            self._pass(BlockReceived(event.index, event.id, Opaque(PROVIDER, Raw(msgspec.json.encode(block)))), into)
 
-    def _is_answer(self, call: ToolCallStarted) -> bool:
-        return self._structured and call.name == STRUCTURED
+    def _is_own(self, call: ToolCallStarted) -> bool:
+        return call.name in self._own_tools() or (self._structured and call.name == STRUCTURED)
 
     def _end_message(self, event: Completed, events: list[ReplyEvent]) -> None:
         self._decoder = None
@@ -198,6 +208,9 @@ class ReplyReader:
             events += self._held if self.calls or not self._structured else self._accounts_only()
             self._held.clear()
         self._usage_before = self._usage
+        late, self._late = self._late, []
+        for block in late:
+            self.own_result(block, events)
         if self.calls:
             self.complete = True
             self._stop = (StopReason.TOOL_CALLS, event.raw_stop_reason)
@@ -206,6 +219,16 @@ class ReplyReader:
         kept: list[ReplyEvent] = [event for event in self._held if isinstance(event, ReplyStarted | UsageReported)]
         self._next = self._offset
         return kept
+
+    # --- what the program did itself ---
+
+    def own_result(self, block: dict[str, Any], events: list[ReplyEvent]) -> None:
+        """The result of a tool that the program ran itself; one that comes within a message waits for its end."""
+        if self._decoder is not None:
+            self._late.append(block)
+        elif not self._structured:
+            events.append(BlockReceived(self._next, "", Opaque(PROVIDER, Raw(msgspec.json.encode(block)))))
+            self._next += 1
 
     # --- the end ---
 

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2s
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman.conversation import ToolCall
 from dragoman.engines.keys import Confidential, Secret, child_environment, may_go, usual_key
 from dragoman.errors import ConfigurationError
 from dragoman.providers import PROVIDERS, Adaptation, Call, ModelOptions, ToolNames, effective_options, refuse_or_adapt
+from dragoman.tools import Allow, Ask, Deny
 
 from .decode import PREFIX
 from .protocol import SERVER, wire_tools
 
 DEFAULT_MODEL: Final = "default"
 """Stands for whichever model the program uses by itself."""
+OwnToolPermission: TypeAlias = "Callable[[ToolCall], Allow | Deny | Ask | Awaitable[Allow | Deny | Ask]]"
+"""Decides about one use of the program's own tools; with a PermissionChecker: `checker.check`."""
 
 _HOW_TO_GET: Final = (
     "Install it with `npm install -g @anthropic-ai/claude-code`, start it once to log in, and see that it is on the "
@@ -32,7 +36,7 @@ _HOW_TO_GET: Final = (
 
 
 class ClaudeSettings(Struct, frozen=True, kw_only=True):
-    """How the program is run. It is kept to itself: no settings of the user's, no tools but ours."""
+    """How the program is run. By default it is kept to itself: no settings of the user's, no tools but ours."""
 
     program: str | None = None
     """Its path; None: looked for with `find_program`."""
@@ -40,6 +44,14 @@ class ClaudeSettings(Struct, frozen=True, kw_only=True):
     """How it is found by name; None: on the PATH, as shutil.which does."""
     directory: str | None = None
     """Where it works; None: the current directory."""
+    own_tools: tuple[str, ...] = ()
+    """Tools of the program itself that the model may use, such as "Bash" or "Read"."""
+    permission: OwnToolPermission | None = None
+    """Decides about each use of those that the program asks about; None: all are refused."""
+    own_prompt: bool = False
+    """Keep the program's own system prompt, and put the conversation's behind it."""
+    setting_sources: tuple[str, ...] = ()
+    """Which settings it reads: "user", "project", "local"."""
     environment: Mapping[str, str] = {}
     """Further variables for it; they win over ours."""
     arguments: tuple[str, ...] = ()
@@ -79,8 +91,6 @@ _FIXED: Final = (
     "--strict-mcp-config",
     "--disable-slash-commands",
     "--no-session-persistence",
-    *("--tools", ""),
-    "--setting-sources=",
 )
 
 _QUIET: Final = {
@@ -148,14 +158,15 @@ def launch_for(call: Call, settings: ClaudeSettings, account: Account, adaptatio
     unsupported = "the program does not support it"
     adaptations += [Adaptation(f"strict of tool {spec.name!r}", unsupported) for spec in tools if spec.strict]
     if options.server_tools:
-        refuse_or_adapt(
-            call, adaptations, "server_tools", "the program does not support them", "Offer tools of your own."
-        )
+        refuse_or_adapt(call, adaptations, "server_tools", "the program has tools of its own", "See own_tools.")
     names = ToolNames([spec.name for spec in tools], call.profile.tool_limits)
-    arguments = [find_program(settings), *_FIXED, *_by_model(call.model)]
+    arguments = [find_program(settings), *_FIXED, *_by_model(call.model), *_isolation(settings)]
     arguments += _by_reasoning(call, options, adaptations)
+    opening: dict[str, object] = {"subtype": "initialize"}
     # The system prompt goes through standard input: arguments can be seen by everybody on the machine.
-    opening: dict[str, object] = {"subtype": "initialize", "systemPrompt": call.conversation.system or ""}
+    system = call.conversation.system or ""
+    if system or not settings.own_prompt:
+        opening["appendSystemPrompt" if settings.own_prompt else "systemPrompt"] = system
     if tools:
         opening["sdkMcpServers"] = [SERVER]
         arguments += ["--allowed-tools", f"{PREFIX}*"]
@@ -186,6 +197,15 @@ def _by_model(model: str) -> tuple[str, ...]:
         message = f"{model!r} is not the name of a model."
         raise ConfigurationError(message, hint="Write claude-local:sonnet, or claude-local: for the program's default.")
     return () if model in ("", DEFAULT_MODEL) else ("--model", model)
+
+
+def _isolation(settings: ClaudeSettings) -> list[str]:
+    found = ["--tools", ",".join(settings.own_tools), f"--setting-sources={','.join(settings.setting_sources)}"]
+    if settings.own_tools:
+        # Also about what it would let pass by itself, the program is to ask.
+        asking = {"permissions": {"ask": list(settings.own_tools)}}
+        found += ["--settings", msgspec.json.encode(asking).decode()]
+    return found
 
 
 def _by_reasoning(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> list[str]:

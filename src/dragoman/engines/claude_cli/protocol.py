@@ -14,7 +14,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -23,6 +23,7 @@ from dragoman._version import __version__
 from dragoman.conversation import Json, Media, ReplyEvent, ResultPart, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.errors import ConfigurationError
 from dragoman.providers import ToolNames, description_with_examples
+from dragoman.tools import Allow, Ask, Deny
 
 from .decode import PREFIX, STRUCTURED, ReplyReader
 
@@ -41,12 +42,20 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _Message: TypeAlias = dict[str, Any]
 
 
+class Question(NamedTuple):
+    """The program asks whether it may use a tool of its own."""
+
+    request: str
+    call: ToolCall
+
+
 class Heard(Struct):
     """What came of one line."""
 
     out: list[bytes] = []
     """Lines to be written."""
     events: list[ReplyEvent] = []
+    questions: list[Question] = []
     result: _Message | None = None
     """The turn is over."""
     retried: _Message | None = None
@@ -70,10 +79,13 @@ class Dialogue:
         """In dollars, since the program was started."""
         self.reader: ReplyReader | None = None
         """Of the reply that is being read."""
+        self.own_tools: frozenset[str] = frozenset()
+        """The names of the tools that the program runs itself."""
         self._opening: Mapping[str, object] = opening
         self._tools: Sequence[Raw] = tools
         self._names: Mapping[str, str] = names
         self._structured: bool = structured
+        self._own_calls: set[str] = set()
         self._calls: list[ToolCall] = []
         """Calls of our tools in the last reply that have no result yet."""
         self._asked: dict[str, tuple[str, object]] = {}
@@ -114,6 +126,17 @@ class Dialogue:
         self._calls = [call for call in self._calls if call.id != id]
         return _success(request, {"mcp_response": result_of(message, result)})
 
+    @staticmethod
+    def decide(question: Question, decision: Allow | Deny | Ask) -> bytes:
+        """The answer to a question about one of the program's own tools."""
+        if isinstance(decision, Allow):
+            given = Raw(question.call.arguments.encode())
+            return _success(question.request, {"behavior": "allow", "updatedInput": given})
+        reason = decision.reason or "not permitted"
+        if isinstance(decision, Ask):
+            reason = f"a person would have to approve this first{f': {decision.reason}' if decision.reason else ''}"
+        return _success(question.request, {"behavior": "deny", "message": reason})
+
     # --- what it says ---
 
     def receive(self, line: bytes) -> Heard:
@@ -137,12 +160,21 @@ class Dialogue:
         self.word = message.get("error")
         if self.reader is None or self.reader.complete:
             return
+        for block in said.get("content", ()):
+            if block.get("type") == "tool_use" and block.get("name") in self.own_tools:
+                self._own_calls.add(block["id"])
         self.reader.whole(said, heard.events)
 
     def _user(self, message: _Message, heard: Heard) -> None:
-        """Results of tools, as the program tells them to its model: what it had begun to say is whole."""
-        if self.reader is not None:
-            self.reader.settle(heard.events)
+        """Results of tools, as the program tells them to its model."""
+        if self.reader is None:
+            return
+        self.reader.settle(heard.events)
+        content = message["message"].get("content")
+        for block in () if isinstance(content, str) else content:
+            if block.get("tool_use_id") in self._own_calls:
+                self._own_calls.discard(block["tool_use_id"])
+                self.reader.own_result(block, heard.events)
 
     def _result(self, message: _Message, heard: Heard) -> None:
         heard.result = message
@@ -151,6 +183,7 @@ class Dialogue:
         if message["subtype"] == "init":
             self.session = str(message.get("session_id") or "")
             self._take_version(str(message.get("claude_code_version")))
+            self.own_tools = frozenset([name for name in message["tools"] if not name.startswith(PREFIX)])
         elif message["subtype"] == "api_retry":
             heard.retried = message
 
@@ -174,7 +207,7 @@ class Dialogue:
             if request["subtype"] == "mcp_message":
                 self._mcp(id, request["message"], heard)
             elif request["subtype"] == "can_use_tool":
-                heard.out.append(self._can_use(id, request))
+                self._can_use(id, request, heard)
             else:
                 heard.out.append(_failure(id, f"dragoman does not know the request {request['subtype']!r}"))
         except _UNREADABLE as error:
@@ -204,11 +237,13 @@ class Dialogue:
         begun = self.reader.ids if self.reader is not None else frozenset[str]()
         return id if id in begun or id in self._results or any(call.id == id for call in self._calls) else None
 
-    def _can_use(self, id: str, request: _Message) -> bytes:
-        name = str(request["tool_name"])
-        if name.startswith(PREFIX) or (self._structured and name == STRUCTURED):  # our executor decides when it runs it
-            return _success(id, {"behavior": "allow", "updatedInput": request["input"]})
-        return _success(id, {"behavior": "deny", "message": "the program has no tools of its own here"})
+    def _can_use(self, id: str, request: _Message, heard: Heard) -> None:
+        name, arguments = str(request["tool_name"]), msgspec.json.encode(request["input"]).decode()
+        question = Question(id, ToolCall(str(request.get("tool_use_id") or id), name, arguments))
+        if name.startswith(PREFIX) or (self._structured and name == STRUCTURED):
+            heard.out.append(self.decide(question, Allow()))  # our executor decides when it runs it
+        else:
+            heard.questions.append(question)
 
     def _cancelled(self, message: _Message, _heard: Heard) -> None:
         """The program no longer wants an answer to one of its requests."""
