@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -79,19 +80,14 @@ def test_senseless_configuration_is_refused(settings: dict[str, Any]) -> None:
 
 
 def test_a_budget_holds_under_many_threads() -> None:
-    run, spent = ToolRun(), []
-    together = threading.Barrier(8)
+    run, together = ToolRun(), threading.Barrier(8)
 
-    def spend() -> None:
+    def spend(_: int) -> int:
         together.wait()
-        spent.extend(run.spend("f", 50) for _ in range(50))
+        return sum(run.spend("f", 50) for _ in range(50))
 
-    threads = [threading.Thread(target=spend) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert spent.count(True) == run.counts["f"] == 50
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(spend, range(8))) == run.counts["f"] == 50
     assert run.spend("g", None)
 
 
