@@ -1,7 +1,5 @@
 """Many users on one pool of connections: nobody gets anybody else's answer, whatever the service and the others do.
 
-
-
 Every user has words of their own (turns.py), and so has the service's answer to them (service.py). All four dialects
 go to one server through one transport, so that any connection may serve anybody next.
 """
