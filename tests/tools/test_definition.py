@@ -110,11 +110,9 @@ def test_tools_of_an_object_are_bound_to_it() -> None:
 
 def test_a_tool_from_a_json_schema() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    made = Tool.from_schema(lambda n: n + 1, schema, name="next", description="Count on.", tags=["maths"])
-    assert made.spec.schema == schema
-    assert run(made, '{"n": 1}') == "2"
+    made = Tool.from_schema(lambda n: n + 1, schema, name="next")
+    assert (made.spec.schema, run(made, '{"n": 1}')) == (schema, "2")
     assert "expected integer" in run(made, '{"n": "x"}')
-    assert "n" in run(made, "{}")
 
 
 def test_a_default_of_the_schema_counts_where_the_function_has_none() -> None:

@@ -19,9 +19,7 @@ from dragoman.conversation import (
     Message,
     Text,
     ToolCall,
-    ToolFinished,
     ToolResult,
-    ToolStarted,
     message_to_json,
 )
 from dragoman.errors import ToolError, ToolExecutionError, ToolNotFoundError, ToolValidationError
@@ -96,15 +94,6 @@ def test_whatever_a_tool_raises_is_its_result(
     executed = execute_all(ToolExecutor([leaving], ToolConfig(max_parallel_tools=cap)), calls)
     expected = "cancelled" if kind.__name__ == "CancelledError" else "execution"
     assert [result.error_type for result in executed.results] == [expected] * count
-
-
-def test_events_come_in_pairs_with_the_id_of_the_call() -> None:
-    with ToolExecutor([echo, boom]) as executor:
-        batch = executor.batch([call("echo", '{"text": "x"}'), call("boom", id="2"), call("nope", id="3")])
-        events = list(executor.events(batch))
-    for id_ in ("1", "2", "3"):
-        kinds = [type(e) for e in events if (e.call.id if isinstance(e, ToolStarted) else e.result.call_id) == id_]
-        assert kinds == [ToolStarted, ToolFinished]
 
 
 def test_the_hook_sees_every_call_once_and_hurts_none_where_it_fails(

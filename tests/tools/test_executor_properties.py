@@ -112,6 +112,7 @@ def test_leaving_at_any_point_still_gives_every_call_its_result(
     assert all(by_id[result.call_id] is result for result in finished)  # what was told is what stays
     started = [event.call.id for event in seen if isinstance(event, ToolStarted)]
     assert len(started) == len(set(started))
+    assert {result.call_id for result in finished} <= set(started)
 
 
 @pytest.mark.slow

@@ -104,13 +104,10 @@ def chained(error: Exception, cause: Exception) -> Exception:
     [
         (chained(httpx2.ConnectError("?"), socket.gaierror(socket.EAI_NONAME, "?")), False, "unknown_host"),
         (chained(httpx2.ConnectError("?"), OSError(errno.ENETUNREACH, "?")), False, "unreachable"),
-        (httpx2.ConnectError("[Errno 111] Connection refused"), False, "refused"),
         (httpx2.ConnectError("All connection attempts failed"), False, "connection"),
-        (httpx2.ReadError(""), True, "reset"),
         (chained(httpx2.ReadError(""), ssl.SSLEOFError()), True, "cut_off"),
         (httpx2.WriteTimeout(""), False, "read_timeout"),
         (httpx2.RemoteProtocolError("Server disconnected without sending a response."), False, "closed_early"),
-        (httpx2.RemoteProtocolError("illegal status line"), False, "malformed"),
         (httpx2.StreamClosed(), True, None),
         (httpx2.ProxyError("403 Forbidden"), False, "proxy"),
         (httpx2.ProxyError("407 Proxy Authentication Required"), False, "proxy_auth"),

@@ -100,8 +100,6 @@ HEADS = [
     ("closed_early", b""),
     ("cut_off|closed_early", b"HTTP/1.1 200 OK\r\nx-half: "),
     ("malformed", b"<html>this is not it</html>\r\n\r\n"),
-    ("malformed", b"SSH-2.0-OpenSSH_9.6\r\n\r\n"),
-    ("malformed", b"HTTP/1.1 abc OK\r\n\r\n"),
     ("malformed", b"HTTP/1.1 200 OK\r\nno colon here\r\n\r\n"),
     ("malformed", b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!"),
     ("malformed", b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\nhello"),
@@ -109,7 +107,7 @@ HEADS = [
 ]
 
 
-@pytest.mark.parametrize(("code", "data"), HEADS, ids=[str(n) for n in range(len(HEADS))])
+@pytest.mark.parametrize(("code", "data"), HEADS, ids=range(len(HEADS)))
 def test_a_head_that_is_none(client: Client, code: str, data: bytes) -> None:
     with Server({"*": raw(data)}) as server:
         with pytest.raises(ProviderError) as caught:
@@ -122,16 +120,13 @@ def test_a_head_that_is_none(client: Client, code: str, data: bytes) -> None:
 BODIES = [
     ("cut_off", b"hello", counted(b"hello", 10)),
     ("cut_off", b"hello", CHUNKED + b"5\r\nhello\r\n"),
-    ("cut_off", b"hello", CHUNKED + b"5\r\nhello\r\n0\r\n"),
     ("cut_off", b"hel", CHUNKED + b"5\r\nhel"),
-    ("cut_off", b"hello", CHUNKED + b"5\r\nhello\r\n5"),
     ("malformed", b"", CHUNKED + b"zz\r\nhello\r\n"),
-    ("malformed", b"", CHUNKED + b"-5\r\nhello\r\n"),
     ("malformed", b"hello", CHUNKED + b"5\r\nhello, world\r\n0\r\n\r\n"),
 ]
 
 
-@pytest.mark.parametrize(("code", "before", "data"), BODIES, ids=[str(n) for n in range(len(BODIES))])
+@pytest.mark.parametrize(("code", "before", "data"), BODIES, ids=range(len(BODIES)))
 def test_a_body_that_does_not_end_well(client: Client, code: str, before: bytes, data: bytes) -> None:
     with Server({"*": raw(data)}) as server:
         got = b""
