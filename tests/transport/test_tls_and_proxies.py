@@ -184,37 +184,30 @@ def test_variables(environ: dict[str, str], plain: str | None, encrypted: str | 
     assert proxy_for("https://api.test/", **environ) == encrypted
 
 
-@pytest.mark.parametrize(
-    ("rule", "url", "direct"),
-    [
-        ("*", "https://anything.test", True),
-        ("api.test", "https://api.test", True),
-        ("API.Test", "https://api.TEST/", True),
-        ("api.test", "https://eu.api.test", True),
-        (".api.test", "https://eu.api.test", True),
-        (".api.test", "https://api.test", True),
-        ("*.api.test", "https://eu.api.test", True),
-        ("api.test", "https://notapi.test", False),
-        ("api.test:443", "https://api.test", True),
-        ("api.test:443", "https://api.test:8443", False),
-        ("10.0.0.1", "https://10.0.0.1", True),
-        ("10.0.0.0/8", "https://10.1.2.3:8000/x", True),
-        ("10.0.0.0/8", "https://11.1.2.3", False),
-        ("10.0.0.0/8", "https://api.test", False),
-        ("0.1", "https://10.0.0.1", False),
-        ("fd00::/8", "https://[fd00::1]/", True),
-        ("[fd00::1]:443", "https://[fd00::1]/", True),
-        ("[fd00::1]:80", "https://[fd00::1]/", False),
-        ("nonsense/99", "https://10.0.0.1", False),
-        ("other.test, api.test ,", "https://api.test", True),
-        (",.,", "https://api.test", False),
-        ("", "http://localhost/", True),
-        ("", "https://127.8.8.8:8000/", True),
-        ("", "https://[::1]/", True),
-    ],
-)
-def test_no_proxy(rule: str, url: str, direct: bool) -> None:
-    assert proxy_for(url, ALL_PROXY=PROXY, NO_PROXY=rule) == (None if direct else PROXY)
+NO_PROXY = {  # a rule, what goes direct by it, and what does not
+    "*": (["https://anything.test"], []),
+    "api.test": (["https://api.test", "https://eu.api.test"], ["https://notapi.test"]),
+    "API.Test": (["https://api.TEST/"], []),
+    ".api.test": (["https://eu.api.test", "https://api.test"], []),
+    "*.api.test": (["https://eu.api.test"], []),
+    "api.test:443": (["https://api.test"], ["https://api.test:8443"]),
+    "10.0.0.1": (["https://10.0.0.1"], []),
+    "10.0.0.0/8": (["https://10.1.2.3:8000/x"], ["https://11.1.2.3", "https://api.test"]),
+    "0.1": ([], ["https://10.0.0.1"]),
+    "fd00::/8": (["https://[fd00::1]/"], []),
+    "[fd00::1]:443": (["https://[fd00::1]/"], ["https://[fd00::1]:80/"]),
+    "nonsense/99": ([], ["https://10.0.0.1"]),
+    "other.test, api.test ,": (["https://api.test"], []),
+    ",.,": ([], ["https://api.test"]),
+    "": (["http://localhost/", "https://127.8.8.8:8000/", "https://[::1]/"], []),
+}
+
+
+@pytest.mark.parametrize("rule", NO_PROXY)
+def test_no_proxy(rule: str) -> None:
+    direct, proxied = NO_PROXY[rule]
+    for url in [*direct, *proxied]:
+        assert proxy_for(url, ALL_PROXY=PROXY, NO_PROXY=rule) == (None if url in direct else PROXY), url
 
 
 def test_arguments_win() -> None:
