@@ -144,15 +144,11 @@ def test_what_is_inside_is_found_also_over_links(root: Path, path: str) -> None:
     assert good(called("Read", root, path.format(root=root))) == "inner"
 
 
-def test_a_workspace_that_is_itself_reached_over_a_link(root: Path, tmp_path: Path) -> None:
+def test_a_workspace_may_be_reached_over_a_link_and_must_be_a_directory(root: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(root)
-    workspace = Workspace(link)
     for path in ("plain.txt", f"{link}/plain.txt", f"{root}/plain.txt"):
-        assert good(call(read_tool(workspace), file_path=path)) == "plain"
-
-
-def test_a_workspace_must_be_a_directory(root: Path) -> None:
+        assert good(called("Read", link, path)) == "plain"
     for path in (root / "plain.txt", root / "nothing"):
         with pytest.raises(ConfigurationError, match="is not a directory"):
             Workspace(path)
@@ -173,12 +169,17 @@ def test_the_system_is_out_of_bounds_even_where_the_workspace_is_everything(tool
 # --- links that are put there meanwhile ------------------------------------------------------------------------------
 
 
-def swapping(root: Path, outside: Path) -> Callable[[], None]:
-    """Makes `door` a directory and a link to the outside, by turns."""
-    (root / "real").mkdir()
-    (root / "real" / "secret.txt").write_text("harmless")
-    (root / "link").symlink_to(outside)
+@pytest.mark.parametrize("tool", [*TOOLS, "Read a file"])
+def test_what_becomes_a_link_meanwhile_leads_nowhere(root: Path, outside: Path, tool: str) -> None:
+    """`door` is a directory, or a file, and a link to the outside by turns."""
     door, real, link = root / "door", root / "real", root / "link"
+    if tool == "Read a file":
+        real.write_text("harmless secret")
+        link.symlink_to(outside / "secret.txt")
+    else:
+        real.mkdir()
+        (real / "secret.txt").write_text("harmless")
+        link.symlink_to(outside)
 
     def swap() -> None:
         for each in (real, link):
@@ -188,33 +189,12 @@ def swapping(root: Path, outside: Path) -> Callable[[], None]:
             except OSError:  # `Write` has made a directory of its own there
                 shutil.rmtree(door, ignore_errors=True)
 
-    return swap
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-def test_a_directory_that_becomes_a_link_meanwhile_leads_nowhere(root: Path, outside: Path, tool: str) -> None:
     before = everything(outside)
-    rounds = 15 if tool == "Grep" else 300
-    path = "door" if tool in ("Glob", "Grep") else "door/secret.txt"
-    with meanwhile(swapping(root, outside)):
-        texts = [called(tool, root, path).text for _ in range(rounds)]
+    path = "door/secret.txt" if tool in ("Read", "Write", "Edit") else "door"
+    with meanwhile(swap):
+        texts = [called(tool.partition(" ")[0], root, path).text for _ in range(15 if tool == "Grep" else 300)]
     assert not [text for text in texts if SECRET in text]
     assert everything(outside) == before
-
-
-def test_a_file_that_becomes_a_link_meanwhile_is_not_followed(root: Path, outside: Path) -> None:
-    (root / "real").write_text("harmless secret")
-    (root / "link").symlink_to(outside / "secret.txt")
-    door = root / "door"
-
-    def swap() -> None:
-        for name in ("real", "link"):
-            (root / name).rename(door)
-            door.rename(root / name)
-
-    with meanwhile(swap):
-        texts = [called("Read", root, "door").text for _ in range(300)]
-    assert not [text for text in texts if SECRET in text]
 
 
 def test_a_link_put_in_the_place_of_a_file_is_replaced_not_followed(root: Path, outside: Path) -> None:

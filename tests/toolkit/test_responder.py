@@ -17,31 +17,17 @@ from dragoman.toolkit import (
     ConsoleResponder,
     PermissionAnswer,
     PermissionRequest,
-    Responder,
     Rule,
 )
 from dragoman.toolkit.responder import responder_tools
 from dragoman.tools import ToolConfig, ToolErrorHandling, ToolExecutor
-from tests.toolkit.calling import Call, bad, both_colours, call, good
+from tests.toolkit.calling import Call, bad, both_colours, good
 
 EXACTLY = Rule(action="allow", tool="Bash", arguments='{"command": "ls"}')
 WIDER = Rule(action="allow", tool="Bash", command="ls")
 ASKED = PermissionRequest(
     call=ToolCall("1", "Bash", '{"command": "ls"}'), reason="not read-only", rules=(EXACTLY, WIDER)
 )
-
-
-def test_callbacks_get_what_is_said() -> None:
-    said: list[object] = []
-    responder = CallbackResponder(
-        reaction=said.append,
-        update=said.append,
-        ask_permission=lambda request: PermissionAnswer(allowed=request is ASKED),
-    )
-    responder.reaction("b")
-    responder.update("c")
-    assert responder.ask_permission(ASKED) == PermissionAnswer(allowed=True)
-    assert said == ["b", "c"]
 
 
 def console(*answers: str) -> tuple[ConsoleResponder, io.StringIO]:
@@ -54,13 +40,6 @@ def console(*answers: str) -> tuple[ConsoleResponder, io.StringIO]:
         return left.pop(0)
 
     return ConsoleResponder(out=out, ask=ask), out
-
-
-def test_the_console_shows_everything() -> None:
-    responder, out = console()
-    responder.reaction("👨‍👩‍👧")
-    responder.update("half\ndone")
-    assert out.getvalue() == "[👨‍👩‍👧]\n> half\ndone\n"
 
 
 @pytest.mark.parametrize(
@@ -91,13 +70,16 @@ def test_questions_on_the_console(answers: list[str], answer: PermissionAnswer |
 )
 def test_the_model_cannot_command_the_terminal(evil: str) -> None:
     responder, out = console("n")
+    responder.reaction("👨‍👩‍👧")
+    responder.update("half\ndone")
+    assert out.getvalue() == "[👨‍👩‍👧]\n> half\ndone\n"
     responder.update(f"a{evil}b")
     responder.reaction(evil)
     rules = (EXACTLY, Rule(action="allow", tool=f"x{evil}", path=f"a{evil}"))
     asked = ToolCall("1", f"x{evil}\nBash", f'{{"a": "{evil}"}}')
     responder.ask_permission(PermissionRequest(call=asked, reason=evil, rules=rules))
     assert evil not in out.getvalue()
-    assert [each for each in out.getvalue() if not each.isprintable() and each != "\n"] == []
+    assert [each for each in out.getvalue() if not each.isprintable() and each not in "\n\u200d"] == []
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------
@@ -135,9 +117,12 @@ def test_the_person_sees_it_and_the_model_reads_that(called: Call, is_async: boo
 @both_colours
 @either_responder
 def test_what_the_responder_complains_about_is_what_the_model_reads(called: Call, is_async: bool) -> None:
-    fails = said_by([], is_async=is_async, error=OSError("the channel is archived"))
-    react, _ = responder_tools(CallbackResponder(reaction=fails))
+    said: list[str] = []
+    fails = said_by(said, is_async=is_async, error=OSError("the channel is archived"))
+    react, update = responder_tools(CallbackResponder(reaction=fails, update=fails))
     assert bad(called(react, emoji="x"), "execution").endswith("OSError: the channel is archived")
+    called(update, config=ToolConfig(tool_error_handling=ToolErrorHandling.RETRY), message="hi")
+    assert said == ["x", "hi"], "it may have arrived, and is not sent twice"
 
 
 def test_an_update_that_nobody_waits_for_leaves_nothing_behind() -> None:
@@ -159,15 +144,3 @@ def test_an_update_that_nobody_waits_for_leaves_nothing_behind() -> None:
 
     asyncio.run(main())
     gc.collect()  # a coroutine that nobody awaited would warn now, and warnings are errors
-
-
-def test_a_message_is_not_sent_twice() -> None:
-    sent: list[str] = []
-    fails = said_by(sent, is_async=False, error=OSError("perhaps it arrived"))
-    _, update = responder_tools(CallbackResponder(update=fails))
-    call(update, config=ToolConfig(tool_error_handling=ToolErrorHandling.RETRY), message="hi")
-    assert sent == ["hi"]
-
-
-def test_a_responder_has_no_method_that_nobody_calls() -> None:
-    assert [name for name in dir(Responder) if not name.startswith("_")] == ["ask_permission", "reaction", "update"]

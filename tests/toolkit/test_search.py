@@ -75,15 +75,11 @@ def test_an_expression_that_never_ends_is_ended(called: Call, root: Path, patter
     assert children() <= born
 
 
-def test_the_time_of_the_run_counts_too(root: Path, grep: AnyTool) -> None:
-    (root / "1").write_text(BAIT)
-    text = good(call(grep, config=ToolConfig(execution_timeout=1.5), pattern=ENDLESS, path="1"))
-    assert "[Stopped after 1." in text
-
-
 @both_colours
-def test_a_search_that_is_cancelled_ends_its_child(called: Call, root: Path, grep: AnyTool) -> None:
+def test_the_time_of_the_run_counts_and_cancelling_ends_the_child(called: Call, root: Path, grep: AnyTool) -> None:
     (root / "1").write_text(BAIT)
+    text = good(called(grep, config=ToolConfig(execution_timeout=1.5), pattern=ENDLESS, path="1"))
+    assert "[Stopped after 1." in text
     run, born = ToolRun(), children()
     threading.Timer(0.3, run.cancel).start()
     bad(called(grep, run=run, pattern=ENDLESS, path="1"), "cancelled")
@@ -114,30 +110,25 @@ def glob(root: Path) -> AnyTool:
 
 
 @both_colours
-def test_paths_in_order(called: Call, glob: AnyTool) -> None:
+def test_paths_in_order_and_what_is_ignored_if_asked_for(called: Call, glob: AnyTool) -> None:
     assert good(called(glob, pattern="**")).splitlines() == [".gitignore", "a.py", "src/b.py", "src/c.txt"]
     assert good(called(glob, pattern="*.py", path="src")) == "src/b.py"
-    assert good(called(glob, pattern="*.none")) == "[No file fits.]"
+    assert good(called(glob, pattern="*.none")) == good(called(glob, pattern="out/*")) == "[No file fits.]"
+    assert good(called(glob, pattern="out/*", include_ignored=True)) == "out/e"
+    assert good(called(glob, pattern=".git/*", include_ignored=True)) == ".git/d"
+    assert good(called(glob, pattern="*", path=".git")) == ".git/d"
 
 
-def test_what_is_ignored_can_be_asked_for(glob: AnyTool) -> None:
-    assert good(call(glob, pattern="out/*")) == "[No file fits.]"
-    assert good(call(glob, pattern="out/*", include_ignored=True)) == "out/e"
-    assert good(call(glob, pattern=".git/*", include_ignored=True)) == ".git/d"
-    assert good(call(glob, pattern="*", path=".git")) == ".git/d"
-
-
-def test_many_paths_are_cut(root: Path, glob: AnyTool) -> None:
+def test_many_paths_are_cut_and_no_name_pretends_to_be_two(root: Path, glob: AnyTool) -> None:
     for number in range(10):
         (root / f"m{number}").touch()
+    (root / "evil\n[Cut after 5 paths]").touch()
+    (root / "round").symlink_to(".")
     lines = good(call(glob, pattern="m*")).splitlines()
     assert lines[:5] == ["m0", "m1", "m2", "m3", "m4"]
     assert lines[5:] == ["[Cut after 5 paths. To see others, use a narrower pattern or path.]"]
-
-
-def test_a_name_cannot_pretend_to_be_two(root: Path, glob: AnyTool) -> None:
-    (root / "evil\n[Cut after 5 paths]").touch()
     assert good(call(glob, pattern="evil*")) == "evil\\n[Cut after 5 paths]"
+    assert good(call(glob, pattern="round/**")) == "[No file fits.]", "links to directories are not entered"
 
 
 def test_a_huge_tree_is_not_walked_to_the_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,11 +138,6 @@ def test_a_huge_tree_is_not_walked_to_the_end(root: Path, monkeypatch: pytest.Mo
     *found, last = good(call(glob_tool(Workspace(root)), pattern="**")).split("\n")
     assert len(found) <= 20
     assert last.startswith("[Not everything was searched")
-
-
-def test_links_to_directories_are_not_entered(root: Path, glob: AnyTool) -> None:
-    (root / "round").symlink_to(".")
-    assert good(call(glob, pattern="round/**")) == "[No file fits.]"
 
 
 def test_long_paths_are_cut_by_their_size(root: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from concurrent import futures
 from pathlib import Path
 from types import MappingProxyType
@@ -20,9 +19,7 @@ from dragoman.conversation import (
     Message,
     Text,
     ToolCall,
-    ToolFinished,
     ToolResult,
-    ToolStarted,
     message_to_json,
 )
 from dragoman.errors import ToolError, ToolExecutionError, ToolNotFoundError, ToolValidationError
@@ -49,6 +46,7 @@ LUCK = "ValueError: no luck"
         ("aecho", '{"text": "hi"}', None, "hi"),
         ("boom", "", "execution", f"executing tool 'boom': {LUCK}"),
         ("aboom", "", "execution", f"executing tool 'aboom': {LUCK}"),
+        ("picky", "", "execution", "Only on weekdays."),
         ("ecko", "", "not_found", "tool 'ecko' not found. Did you mean 'echo'"),
         *(
             ("echo", arguments, "validation", "invalid arguments for tool 'echo': ")
@@ -57,7 +55,10 @@ LUCK = "ValueError: no luck"
     ],
 )
 def test_what_comes_of_a_call(execute_all: Runner, name: str, arguments: str, error: str | None, text: str) -> None:
-    result = one(execute_all(ToolExecutor([echo, aecho, boom, aboom]), [call(name, arguments)]))
+    def picky() -> None:
+        raise ToolExecutionError("Only on weekdays.")
+
+    result = one(execute_all(ToolExecutor([echo, aecho, boom, aboom, picky]), [call(name, arguments)]))
     assert (result.error_type, result.is_error, result.retries) == (error, error is not None, 0)
     assert (result.name, result.call_id) == (name, "1")
     assert result.duration is not None
@@ -95,46 +96,19 @@ def test_whatever_a_tool_raises_is_its_result(
     assert [result.error_type for result in executed.results] == [expected] * count
 
 
-def test_a_tool_may_choose_the_text_of_its_failure(execute_all: Runner) -> None:
-    def picky() -> None:
-        raise ToolExecutionError("Only on weekdays.")
-
-    assert one(execute_all(ToolExecutor([picky]), [call("picky")])).text == "Only on weekdays."
-
-
-def test_results_keep_the_order_of_the_calls(execute_all: Runner) -> None:
-    @tool
-    def nap(seconds: float) -> float:
-        time.sleep(seconds)
-        return seconds
-
-    naps = [0.05, 0.0, 0.03, 0.01]
-    executed = execute_all(ToolExecutor([nap]), [call("nap", f'{{"seconds": {s}}}', str(s)) for s in naps])
-    assert [result.call_id for result in executed.results] == [str(s) for s in naps]
-
-
-def test_events_come_in_pairs_with_the_id_of_the_call() -> None:
-    with ToolExecutor([echo, boom]) as executor:
-        batch = executor.batch([call("echo", '{"text": "x"}'), call("boom", id="2"), call("nope", id="3")])
-        events = list(executor.events(batch))
-    for id_ in ("1", "2", "3"):
-        kinds = [type(e) for e in events if (e.call.id if isinstance(e, ToolStarted) else e.result.call_id) == id_]
-        assert kinds == [ToolStarted, ToolFinished]
-
-
-def test_the_hook_sees_every_call_once(execute_all: Runner) -> None:
+def test_the_hook_sees_every_call_once_and_hurts_none_where_it_fails(
+    execute_all: Runner, caplog: pytest.LogCaptureFixture
+) -> None:
     seen: list[tuple[str, str | None]] = []
-    executor = ToolExecutor([echo, boom], on_result=lambda c, r: seen.append((c.id, r.error_type)))
-    execute_all(executor, [call("echo", '{"text": "x"}'), call("boom", id="2"), call("nope", id="3")])
-    assert sorted(seen) == [("1", None), ("2", "execution"), ("3", "not_found")]
 
-
-def test_a_failing_hook_does_not_hurt_the_call(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(_call: ToolCall, _result: ToolResult) -> None:
+    def hook(made: ToolCall, result: ToolResult) -> None:
+        seen.append((made.id, result.error_type))
         raise RuntimeError("hook")
 
-    with ToolExecutor([echo], on_result=broken) as executor:
-        assert executor.execute(call("echo", '{"text": "x"}')).text == "x"
+    calls = [call("echo", '{"text": "x"}'), call("boom", id="2"), call("nope", id="3")]
+    executed = execute_all(ToolExecutor([echo, boom], on_result=hook), calls)
+    assert sorted(seen) == [("1", None), ("2", "execution"), ("3", "not_found")]
+    assert executed.results[0].text == "x"
     assert "the on_result hook failed for tool echo" in caplog.text
 
 

@@ -87,19 +87,14 @@ def test_an_approved_call_runs_and_a_refused_one_does_not(execute_all: Runner) -
     assert ran == ["a"]
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        ToolCall("1", "delete", '{"path": "b"}'),
-        ToolCall("1", "delete", '{"path":"a"}'),  # even a changed space is not what was shown
-        ToolCall("2", "delete", '{"path": "a"}'),
-    ],
-)
-def test_an_approval_holds_for_the_exact_call_only(execute_all: Runner, changed: ToolCall) -> None:
+def test_an_approval_holds_for_the_exact_call_only(execute_all: Runner) -> None:
     executor = ToolExecutor([tool(delete.function, name="delete", requires_approval=True)])
-    stolen = Approval(call_id=changed.id, fingerprint=fingerprint(CALL), approved=True)
-    for approval in (approve(CALL), stolen):
-        assert execute_all(executor, [changed], ToolRun(approvals=[approval])).pending
+    # Even a changed space is not what was shown.
+    for id_, arguments in (("1", '{"path": "b"}'), ("1", '{"path":"a"}'), ("2", '{"path": "a"}')):
+        stolen = Approval(call_id=id_, fingerprint=fingerprint(CALL), approved=True)
+        for approval in (approve(CALL), stolen):
+            changed = ToolCall(id_, "delete", arguments)
+            assert execute_all(executor, [changed], ToolRun(approvals=[approval])).pending
     assert ran == []
 
 
@@ -140,7 +135,7 @@ def test_a_single_call_without_approval_is_not_run_and_says_so() -> None:
 # --- middleware ------------------------------------------------------------------------------------------------------
 
 
-def test_middleware_sees_calls_and_results_from_the_outside_in(execute_all: Runner) -> None:
+def test_middleware_sees_calls_and_results_from_the_outside_in_and_may_answer(execute_all: Runner) -> None:
     seen: list[str] = []
 
     def named(name: str) -> object:
@@ -151,9 +146,17 @@ def test_middleware_sees_calls_and_results_from_the_outside_in(execute_all: Runn
 
         return middleware
 
-    executor = ToolExecutor([delete], middleware=[named("outer"), named("inner")])  # type: ignore[list-item]
+    def cached(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
+        if call.id != "1":
+            return ToolResult(call.id, call.name, (Text("from memory"),), is_error=call.id == "3")
+        yield
+
+    executor = ToolExecutor([delete], middleware=[named("outer"), named("inner"), cached])  # type: ignore[list-item]
     assert one(execute_all(executor, [CALL])).text == "deleted"
     assert seen == ["outer before 1", "inner before 1", "inner after deleted", "outer after deleted"]
+    for id_, is_error in (("2", False), ("3", True)):
+        result = one(execute_all(executor, [ToolCall(id_, "delete", CALL.arguments)]))
+        assert (result.text, result.is_error, ran) == ("from memory", is_error, ["a"])
 
 
 def test_middleware_may_change_the_call_and_the_result(execute_all: Runner) -> None:
@@ -165,16 +168,6 @@ def test_middleware_may_change_the_call_and_the_result(execute_all: Runner) -> N
     changed, worse = execute_all(executor, [CALL, ToolCall("2", "delete", CALL.arguments)]).results
     assert (changed.call_id, changed.text, ran) == ("1", "hidden", ["b"])
     assert worse.error_type == "denied"  # what middleware makes of a call is checked like any other
-
-
-@pytest.mark.parametrize("is_error", [True, False])
-def test_middleware_may_answer_in_place_of_the_tool(execute_all: Runner, is_error: bool) -> None:
-    def cached(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
-        return ToolResult(call.id, call.name, (Text("from memory"),), is_error=is_error)
-        yield
-
-    result = one(execute_all(ToolExecutor([delete], middleware=[cached]), [CALL]))
-    assert (result.text, result.is_error, ran) == ("from memory", is_error, [])
 
 
 def test_middleware_that_fails_fails_the_call_only_and_is_always_closed(execute_all: Runner) -> None:

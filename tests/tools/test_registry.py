@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -101,41 +101,28 @@ def test_concurrent_change_never_shows_a_torn_state() -> None:
     registry = ToolRegistry([named("fixed")])
     view = registry.filtered(lambda t: not t.name.startswith("odd"))
     stop = threading.Event()
-    failures: list[BaseException] = []
 
-    def keep_on(work: Callable[[], None]) -> None:
-        try:
-            while not stop.is_set():
-                work()
-        except BaseException as error:  # noqa: BLE001 -- any failure of any thread fails the test
-            failures.append(error)
-
-    def writer(prefix: str) -> Callable[[], None]:
+    def write(prefix: str) -> None:
         mine = [named(f"{prefix}{i}") for i in range(10)]
-
-        def work() -> None:
+        while not stop.is_set():
             for each in mine:
                 registry.register(each)
             assert all(each.name in registry for each in mine)
             for each in mine:
                 assert registry.unregister(each.name) is each
 
-        return work
+    def read() -> None:
+        while not stop.is_set():
+            snapshot = registry.by_name
+            assert "fixed" in snapshot
+            assert list(snapshot) == [each.name for each in snapshot.values()]
+            assert all(not name.startswith("odd") for name in view.by_name)
+            assert registry.clone().find("fixed") is not None
 
-    def reader() -> None:
-        snapshot = registry.by_name
-        assert "fixed" in snapshot
-        assert list(snapshot) == [each.name for each in snapshot.values()]
-        assert all(not name.startswith("odd") for name in view.by_name)
-        assert registry.clone().find("fixed") is not None
-
-    works = [writer("even"), writer("odd"), writer("other"), reader, reader]
-    threads = [threading.Thread(target=keep_on, args=[work]) for work in works]
-    for thread in threads:
-        thread.start()
-    stop.wait(1.0)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor() as threads:
+        jobs = [*(threads.submit(write, prefix) for prefix in ("even", "odd", "other")), threads.submit(read)]
+        stop.wait(1.0)
+        stop.set()
+    for job in jobs:
+        job.result()
     assert names(registry) == ["fixed"]

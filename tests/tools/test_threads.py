@@ -52,21 +52,17 @@ def test_closing_the_loop_cancels_what_still_runs(loop: LoopThread) -> None:
         finally:
             seen.append("cleaned up")
 
+    async def waits_for_itself() -> None:
+        loop.submit(nothing).result()
+
     future = loop.submit(waits)
-    loop.submit(nothing).result(timeout=10)
+    with pytest.raises(RuntimeError, match="would stand still"):
+        loop.submit(waits_for_itself).result(timeout=10)
     assert loop.running
     loop.close()
     assert future.cancelled()
     assert seen == ["cleaned up"]
     loop.close()  # once more does no harm
-
-
-def test_the_loop_cannot_be_waited_for_by_itself(loop: LoopThread) -> None:
-    async def inner() -> None:
-        loop.submit(nothing).result()
-
-    with pytest.raises(RuntimeError, match="would stand still"):
-        loop.submit(inner).result(timeout=10)
 
 
 def test_closing_frees_those_who_wait_for_a_task_that_will_not_end(

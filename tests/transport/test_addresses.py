@@ -68,25 +68,21 @@ def test_good_addresses() -> None:
 
 
 @pytest.mark.parametrize("reason", BAD)
-def test_bad_addresses(reason: str) -> None:
+@pytest.mark.parametrize("insecure", [False, True])
+def test_bad_addresses(reason: str, insecure: bool) -> None:
+    """Allowing http allows nothing else."""
     for url in BAD[reason]:
+        if insecure and url.startswith("http://") and reason == "scheme":
+            continue
         with pytest.raises(InvalidBaseURLError) as caught:
-            validate_base_url(url)
+            validate_base_url(url, allow_insecure=insecure)
         error = caught.value
         assert error.reason == reason, url
         assert error.hint
         assert error.__cause__ is error.__context__ is None
-
-
-@pytest.mark.parametrize("reason", [reason for reason in BAD if reason != "scheme"])
-def test_allowing_http_allows_nothing_else(reason: str) -> None:
-    for url in BAD[reason]:
-        with pytest.raises(InvalidBaseURLError) as caught:
-            validate_base_url(url, allow_insecure=True)
-        assert caught.value.reason == reason
     for url in ("http://api.openai.com/v1", "http://10.0.0.1:8080", "http://my_service"):
         validate_base_url(url, allow_insecure=True)
-    for url in ("ftp://host", "http://example.com", "http://", "javascript:alert(1)"):
+    for url in ("http://example.com", "http://"):
         with pytest.raises(InvalidBaseURLError):
             validate_base_url(url, allow_insecure=True)
 

@@ -69,12 +69,17 @@ class TestNoConnection:
 class TestTime:
     """Limits that run out, however long that takes: the server would wait for ever."""
 
-    def test_no_head(self, client: Client) -> None:
-        with Server({"*": silent}) as server:
+    def test_no_head_and_a_stalled_body(self, client: Client) -> None:
+        with Server({"/silent": silent, "*": half}) as server:
             with failing("read_timeout") as caught:
-                client.open(address(server), timeout=Timeouts(read=SOON))
+                client.open(f"{server.url}/silent", timeout=Timeouts(read=SOON))
             assert f"read {SOON:g} s" in str(caught.value)
+            reply = client.open(address(server), timeout=Timeouts(read=SOON))
+            assert reply.piece() == b"hello"
+            with failing("read_timeout"):
+                reply.piece()
             server.wait_for_open(0)
+            assert reply.piece() is None
 
     def test_each_request_on_a_connection_has_its_own_limit(self, own: Kind) -> None:
         async def after_a_while(exchange: Exchange) -> None:
@@ -90,22 +95,11 @@ class TestTime:
             with failing("read_timeout"):
                 client.open(f"{server.url}/silent", timeout=Timeouts(read=SOON))
 
-    def test_a_stalled_body(self, client: Client) -> None:
-        with Server({"*": half}) as server:
-            reply = client.open(address(server), timeout=Timeouts(read=SOON))
-            assert reply.piece() == b"hello"
-            with failing("read_timeout"):
-                reply.piece()
-            server.wait_for_open(0)
-            assert reply.piece() is None
-
 
 HEADS = [
     ("closed_early", b""),
     ("cut_off|closed_early", b"HTTP/1.1 200 OK\r\nx-half: "),
     ("malformed", b"<html>this is not it</html>\r\n\r\n"),
-    ("malformed", b"SSH-2.0-OpenSSH_9.6\r\n\r\n"),
-    ("malformed", b"HTTP/1.1 abc OK\r\n\r\n"),
     ("malformed", b"HTTP/1.1 200 OK\r\nno colon here\r\n\r\n"),
     ("malformed", b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!"),
     ("malformed", b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\nhello"),
@@ -113,7 +107,7 @@ HEADS = [
 ]
 
 
-@pytest.mark.parametrize(("code", "data"), HEADS, ids=[str(n) for n in range(len(HEADS))])
+@pytest.mark.parametrize(("code", "data"), HEADS, ids=range(len(HEADS)))
 def test_a_head_that_is_none(client: Client, code: str, data: bytes) -> None:
     with Server({"*": raw(data)}) as server:
         with pytest.raises(ProviderError) as caught:
@@ -126,16 +120,13 @@ def test_a_head_that_is_none(client: Client, code: str, data: bytes) -> None:
 BODIES = [
     ("cut_off", b"hello", counted(b"hello", 10)),
     ("cut_off", b"hello", CHUNKED + b"5\r\nhello\r\n"),
-    ("cut_off", b"hello", CHUNKED + b"5\r\nhello\r\n0\r\n"),
     ("cut_off", b"hel", CHUNKED + b"5\r\nhel"),
-    ("cut_off", b"hello", CHUNKED + b"5\r\nhello\r\n5"),
     ("malformed", b"", CHUNKED + b"zz\r\nhello\r\n"),
-    ("malformed", b"", CHUNKED + b"-5\r\nhello\r\n"),
     ("malformed", b"hello", CHUNKED + b"5\r\nhello, world\r\n0\r\n\r\n"),
 ]
 
 
-@pytest.mark.parametrize(("code", "before", "data"), BODIES, ids=[str(n) for n in range(len(BODIES))])
+@pytest.mark.parametrize(("code", "before", "data"), BODIES, ids=range(len(BODIES)))
 def test_a_body_that_does_not_end_well(client: Client, code: str, before: bytes, data: bytes) -> None:
     with Server({"*": raw(data)}) as server:
         got = b""
@@ -148,27 +139,23 @@ def test_a_body_that_does_not_end_well(client: Client, code: str, before: bytes,
         server.wait_for_open(0)
 
 
-def test_a_reset_in_the_middle_of_a_body(client: Client) -> None:
+def test_a_reset_in_place_of_a_head_or_in_the_middle_of_a_body(client: Client) -> None:
     async def script(exchange: Exchange) -> None:
-        await exchange.start()
-        await exchange.chunk(b"hello")
-        await exchange.wait_for("seen")
+        if exchange.path != "/at-once":
+            await exchange.start()
+            await exchange.chunk(b"hello")
+            await exchange.wait_for("seen")
         exchange.reset()
 
-    with Server({"*": script}) as server, client.open(address(server)) as reply:
-        assert reply.piece() == b"hello"
-        server.open_gate("seen")
-        with failing("reset"):
-            reply.piece()
-
-
-def test_a_reset_in_place_of_a_head(client: Client) -> None:
-    async def script(exchange: Exchange) -> None:
-        exchange.reset()
-
-    with Server({"*": script}) as server, pytest.raises(ConnectionFailedError) as caught:
-        client.open(address(server))
-    assert caught.value.code in ("reset", "closed_early")
+    with Server({"*": script}) as server:
+        with client.open(address(server)) as reply:
+            assert reply.piece() == b"hello"
+            server.open_gate("seen")
+            with failing("reset"):
+                reply.piece()
+        with pytest.raises(ConnectionFailedError) as caught:
+            client.open(f"{server.url}/at-once")
+        assert caught.value.code in ("reset", "closed_early")
 
 
 @pytest.mark.parametrize(
@@ -194,30 +181,25 @@ def test_a_redirect_is_not_followed(client: Client, status: int, location: str, 
 
 
 TEXT = b"The quick brown fox. " * 500
-HELLO = b"hello"
-PACKED = {"gzip": gzip.compress(HELLO), "deflate": zlib.compress(HELLO)}
 
 
-class TestEncodings:
-    @staticmethod
-    def reply(encoding: str, body: bytes) -> bytes:
-        return counted(body, headers=f"content-encoding: {encoding}\r\n".encode())
+PACKED = gzip.compress(TEXT)
+ENCODED = [
+    ("gzip", PACKED, ""),
+    ("deflate", zlib.compress(TEXT), ""),
+    *(("gzip", PACKED[:-missing], "cut_off") for missing in (1, 4, 8, 12)),
+    ("gzip", b"this is not gzip at all", "bad_encoding"),
+    ("gzip", PACKED[:-8] + b"damaged!", "bad_encoding"),
+]
 
-    @pytest.mark.parametrize("encoding", list(PACKED))
-    def test_bodies_are_unpacked(self, kind: Kind, encoding: str) -> None:
-        with Server({"*": raw(self.reply(encoding, PACKED[encoding]))}) as server, kind.client() as client:
-            assert client.open(server.url).read() == HELLO
+
+@pytest.mark.parametrize(("encoding", "body", "code"), ENCODED, ids=range(len(ENCODED)))
+def test_packed_bodies(client: Client, encoding: str, body: bytes, code: str) -> None:
+    reply = counted(body, headers=f"content-encoding: {encoding}\r\n".encode())
+    with Server({"*": raw(reply)}) as server:
+        if code:
+            with failing(code):
+                client.open(address(server)).read()
+        else:
+            assert client.open(server.url).read() == TEXT
             assert server.requests[0].headers["accept-encoding"] == "gzip"
-
-    @pytest.mark.parametrize("missing", [1, 4, 8, 12])
-    def test_packed_data_that_ends_early(self, client: Client, missing: int) -> None:
-        packed = gzip.compress(TEXT)[:-missing]
-        with Server({"*": raw(self.reply("gzip", packed))}) as server, failing("cut_off"):
-            client.open(address(server)).read()
-
-    @pytest.mark.parametrize(
-        "packed", [b"this is not gzip at all", gzip.compress(TEXT)[:-8] + b"damaged!"], ids=["all", "end"]
-    )
-    def test_packed_data_that_is_damaged(self, client: Client, packed: bytes) -> None:
-        with Server({"*": raw(self.reply("gzip", packed))}) as server, failing("bad_encoding"):
-            client.open(address(server)).read()

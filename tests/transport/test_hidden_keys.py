@@ -60,11 +60,12 @@ def test_replies_that_fail(kind: Kind, script: Any) -> None:
     check(caught.value)
 
 
-@pytest.mark.parametrize("header", [{"x-api-key": f"{KEY}\n"}, {"x-api-key": KEY, "b d": "x"}])
-def test_headers_that_cannot_be_sent(kind: Kind, header: dict[str, str]) -> None:
-    with kind.client() as client, pytest.raises(DragomanError) as caught:
-        client.open("http://127.0.0.1:9/", headers=header)
-    check(caught.value)
+def test_headers_that_cannot_be_sent(kind: Kind) -> None:
+    with kind.client() as client:
+        for header in ({"x-api-key": f"{KEY}\n"}, {"x-api-key": KEY, "b d": "x"}):
+            with pytest.raises(DragomanError) as caught:
+                client.open("http://127.0.0.1:9/", headers=header)
+            check(caught.value)
 
 
 def test_connections_that_fail(own: Kind) -> None:
@@ -78,16 +79,13 @@ def test_connections_that_fail(own: Kind) -> None:
         check(caught.value)
 
 
-@pytest.mark.parametrize("scheme", ["http", "socks5"])
-def test_proxies_with_a_password(own: Kind, scheme: str) -> None:
-    with own.client(proxy=f"{scheme}://user:{KEY}@127.0.0.1:{closed_port()}") as client:
-        for url in ("http://nowhere.test/", "https://nowhere.test/"):
-            with pytest.raises(DragomanError) as caught:
-                client.open(url, timeout=QUICK)
-            check(caught.value)
-
-
-def test_a_proxy_that_cannot_be_used(own: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_that_are_not_there_or_cannot_be_used(own: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    for scheme in ("http", "socks5"):
+        with own.client(proxy=f"{scheme}://user:{KEY}@127.0.0.1:{closed_port()}") as client:
+            for url in ("http://nowhere.test/", "https://nowhere.test/"):
+                with pytest.raises(DragomanError) as caught:
+                    client.open(url, timeout=QUICK)
+                check(caught.value)
     for options in ({"proxy": f"ftp://user:{KEY}@h"}, {"environ": {"HTTPS_PROXY": "ftp://h", "OTHER_KEY": KEY}}, {}):
         monkeypatch.setitem(os.environ, "OTHER_KEY", KEY)
         monkeypatch.setitem(os.environ, "https_proxy", "" if options else "ftp://h")
@@ -143,9 +141,7 @@ VALUES: list[Callable[[], object]] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(VALUES)))
-def test_texts_of_values(number: int) -> None:
-    value = VALUES[number]()
-    assert KEY not in repr(value)
-    assert KEY not in str(value)
-    assert KEY not in pretty_repr(value)
+def test_texts_of_values() -> None:
+    for make in VALUES:
+        value = make()
+        assert KEY not in f"{value!r} {value} {pretty_repr(value)}"

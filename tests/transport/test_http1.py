@@ -64,6 +64,7 @@ BAD: list[tuple[str, bytes]] = [
     ("a blank first", OK + b" x: y\r\n\r\n"),
     ("hex with prefix", CHUNKED + b"0x5\r\nhello\r\n0\r\n\r\n"),
     ("hex with underscore", CHUNKED + b"0_5\r\nhello\r\n0\r\n\r\n"),
+    ("negative size", CHUNKED + b"-5\r\nhello\r\n"),
     ("empty size", CHUNKED + b"\r\nhello\r\n0\r\n\r\n"),
     ("chunk too long", CHUNKED + b"4\r\nhello\r\n0\r\n\r\n"),
     ("endless head", OK + b"" + b"x: y\r\n" * 100_000),
@@ -156,7 +157,7 @@ def test_framing_of_a_request_is_not_the_callers_business() -> None:
 # --- against h11 -----------------------------------------------------------------------------------------------------
 
 
-def as_h11(data: bytes) -> tuple[int, dict[str, str], bytes] | None:
+def as_h11(data: bytes) -> tuple[int, bytes] | None:
     """What h11 makes of a reply and the end of its connection; None if it refuses."""
     connection = h11.Connection(h11.CLIENT)
     connection.send(h11.Request(method="POST", target="/", headers=[("host", "h"), ("content-length", "0")]))
@@ -173,58 +174,30 @@ def as_h11(data: bytes) -> tuple[int, dict[str, str], bytes] | None:
                 body += event.data
             elif isinstance(event, h11.EndOfMessage):
                 assert head is not None
-                names = {name.decode(): value.decode("latin-1") for name, value in head.headers}
-                return head.status_code, names, body
+                return head.status_code, body
             elif event in (h11.NEED_DATA, h11.PAUSED) or isinstance(event, h11.ConnectionClosed):
                 return None
     return None
 
 
-def as_ours(data: bytes, size: int = 10**9) -> tuple[int, dict[str, str], bytes] | None:
+def as_ours(data: bytes, size: int = 10**9) -> tuple[int, bytes] | None:
     try:
         reader, body = read(data, size)
     except (MalformedReplyError, EOFError):
         return None
-    return reader.status, reader.headers, body
+    return reader.status, body
 
 
-tokens = st.text("abcdefgh-", min_size=1, max_size=8).map(lambda text: f"x-{text}")
-values = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=20)
-bodies = st.binary(max_size=200)
-
-
-@st.composite
-def replies(draw: st.DrawFn) -> bytes:
-    headers = [f"{name}: {value}" for name, value in draw(st.dictionaries(tokens, values, max_size=4)).items()]
-    body = draw(bodies)
-    framing = draw(st.sampled_from(["length", "chunks", "end"]))
-    if framing == "length":
-        headers.append(f"Content-Length: {len(body)}")
-    elif framing == "chunks":
-        headers.append("Transfer-Encoding: chunked")
-        cuts = sorted(draw(st.lists(st.integers(0, len(body)), max_size=5)))
-        parts = [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
-        body = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts if part) + b"0\r\n\r\n"
-    status = draw(st.sampled_from([200, 201, 400, 429, 500, 529]))
-    return "\r\n".join([f"HTTP/1.1 {status} Word", *headers]).encode() + b"\r\n\r\n" + body
-
-
-@given(replies(), st.integers(1, 50))
-def test_well_formed_replies_are_read_as_h11_reads_them(data: bytes, size: int) -> None:
-    ours = as_ours(data, size)
-    assert ours is not None
-    assert ours == as_h11(data)
-
-
-@settings(max_examples=300)
-@given(replies(), st.data())
-def test_damaged_replies_are_refused_or_read_as_h11_reads_them(data: bytes, draw: st.DataObject) -> None:
+@settings(max_examples=600)
+@given(st.sampled_from([row[1] for row in GOOD]), st.data())
+def test_replies_are_refused_or_read_as_h11_reads_them(data: bytes, draw: st.DataObject) -> None:
     """Where both accept a damaged reply, they agree on its body; ours accepts nothing that has no end."""
+    assert as_ours(data, draw.draw(st.integers(1, 50))) == as_h11(data)
     position = draw.draw(st.integers(0, len(data) - 1))
     damaged = data[:position] + draw.draw(st.binary(max_size=3)) + data[position + 1 :]
     ours, theirs = as_ours(damaged), as_h11(damaged)
     if ours is not None and theirs is not None:
-        assert (ours[0], ours[2]) == (theirs[0], theirs[2])
+        assert ours == theirs
 
 
 @given(st.binary(max_size=300), st.integers(1, 20))

@@ -75,25 +75,20 @@ class TestWaiting:
         assert [each.after for each in waits if isinstance(each, Retry)] == [0.5, 1, 2, 4, 8, 8, 8]
         assert decided(10_000, RetryPolicy(max_attempts=20_000), status=500) == Retry(8.0, "status 500")
 
-    @pytest.mark.parametrize(
-        "headers",
-        [
+    def test_the_server_says_how_long(self) -> None:
+        for headers in (
             {"retry-after": "7"},
             {"retry-after-ms": "7000", "retry-after": "20"},
             {"retry-after-ms": "soon", "retry-after": "7"},
             {"retry-after": "Sun, 15 Jun 2025 15:06:47 GMT"},
-        ],
-    )
-    def test_the_server_says_how_long(self, headers: dict[str, str]) -> None:
-        assert retry_after_of(headers, NOW) == 7.0
-        assert decided(status=429, headers=headers, random=0.9) == Retry(7.0, "status 429")
-
-    @pytest.mark.parametrize(
-        "text", ["", "soon", "-1", "nan", "inf", "1e400", "Sun, 99 Jun 2025 15:06:47 GMT", "é", "0x7"]
-    )
-    def test_what_cannot_be_read_is_passed_over(self, text: str) -> None:
-        assert retry_after_of({"retry-after": text}, NOW) is None
-        assert decided(status=503, headers={"retry-after": text}) == Retry(0.5, "status 503")
+        ):
+            assert retry_after_of(headers, NOW) == 7.0
+            assert decided(status=429, headers=headers, random=0.9) == Retry(7.0, "status 429")
+        for text in ("", "soon", "-1", "nan", "inf", "1e400", "Sun, 99 Jun 2025 15:06:47 GMT", "é", "0x7"):
+            assert retry_after_of({"retry-after": text}, NOW) is None  # what cannot be read is passed over
+            assert decided(status=503, headers={"retry-after": text}) == Retry(0.5, "status 503")
+        decision = decided(status=429, headers={"retry-after": "3600"})  # too long: that is left to the caller
+        assert decision == GiveUp("status 429; the server asks to wait 3600 s, more than 60 s")
 
     def test_limits_that_are_used_up_say_when_they_are_whole_again(self) -> None:
         headers = {
@@ -105,10 +100,6 @@ class TestWaiting:
         assert decided(status=429, headers=headers) == Retry(6.0, "status 429")
         assert decided(status=503, headers=headers) == Retry(0.5, "status 503")
         assert decided(status=429, headers=headers | {"retry-after": "2"}) == Retry(2.0, "status 429")
-
-    def test_too_long_a_wait_is_left_to_the_caller(self) -> None:
-        decision = decided(status=429, headers={"retry-after": "3600"})
-        assert decision == GiveUp("status 429; the server asks to wait 3600 s, more than 60 s")
 
 
 def test_the_budget() -> None:

@@ -114,11 +114,15 @@ def by_its_deadline(stop: Stop) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("how", [from_a_thread, from_a_signal_handler, by_its_deadline])
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(
+    ("phase", "with_httpx"),
+    [*((phase, False) for phase in PHASES), *((phase, True) for phase in ("connect", "head", "body"))],
+)
 def test_a_plain_request_ends_at_once(
-    phase: str, how: Callable[[Stop], Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+    phase: str, with_httpx: bool, how: Callable[[Stop], Callable[[], object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Place(phase, monkeypatch) as there, SocketTransport(**there.options) as transport:
+    """With httpx for the caller; the connection goes with the thread that was left behind."""
+    with Place(phase, monkeypatch) as there, transport_of(there, with_httpx=with_httpx) as transport:
         others = [step(transport.open(HttpRequest(url=f"{there.server.url}/half")))] if phase == "pool" else []
         before = descriptors()
         stop = Stop()
@@ -132,7 +136,8 @@ def test_a_plain_request_ends_at_once(
         assert caught.value.reason == ("deadline" if how is by_its_deadline else "cancelled")
         assert not stop.wakers
         del caught
-        wait_for_descriptors(before)
+        if not with_httpx:
+            wait_for_descriptors(before)
         for other in others:
             step(other.aclose())
         there.server.wait_for_open(0)
@@ -144,21 +149,14 @@ def test_a_plain_request_ends_at_once(
             assert len(there.server.requests) == asked
 
 
+def transport_of(there: Place, *, with_httpx: bool) -> SocketTransport | HttpxTransport:
+    if not with_httpx:
+        return SocketTransport(**there.options)
+    there.request = msgspec.structs.replace(there.request, timeout=Timeouts(connect=6.0, read=6.0))
+    return HttpxTransport(httpx2.Client(trust_env=False))
+
+
 def test_a_stopped_reply_does_not_come_back_and_others_go_on() -> None:
-    """What was cancelled while its reply was complete is cut too: somebody may be about to wake it."""
-    with Server({"*": echo}) as server, SocketTransport() as transport:
-        stop = Stop()
-        with stopping(stop):
-            response = step(transport.open(HttpRequest(url=server.url, body=b"x")))
-        stop.wakers.clear()  # cancelled in the very moment between the two
-        stop.cancelled = True
-        assert step(response.read()) == b"x"
-        server.wait_for_open(0)
-        assert step(step(transport.open(HttpRequest(url=server.url, body=b"y"))).read()) == b"y"
-        assert server.connections == 2
-
-
-def test_a_reply_that_was_not_stopped_gives_its_connection_back() -> None:
     with Server({"*": echo}) as server, SocketTransport() as transport:
         stop = Stop(deadline=time.monotonic() + 60)
         with stopping(stop):
@@ -169,27 +167,16 @@ def test_a_reply_that_was_not_stopped_gives_its_connection_back() -> None:
         stop.cancel()  # which is nobody's any more
         assert step(response.read()) == b"y"
         assert server.connections == 1
-
-
-@pytest.mark.parametrize("how", [from_a_thread, from_a_signal_handler, by_its_deadline])
-@pytest.mark.parametrize("phase", ["connect", "head", "body"])
-def test_a_plain_request_of_httpx_ends_at_once(
-    phase: str, how: Callable[[Stop], Callable[[], object]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For the caller. The connection goes with the thread that was left behind: at once where a body is read."""
-    with Place(phase, monkeypatch) as there, HttpxTransport(httpx2.Client(trust_env=False)) as transport:
-        there.request = msgspec.structs.replace(there.request, timeout=Timeouts(connect=6.0, read=6.0))
+        # What was cancelled while its reply was complete is cut: somebody may be about to wake it.
         stop = Stop()
         with stopping(stop):
-            began = time.monotonic()
-            settle = how(stop)
-            with pytest.raises(StoppedError):
-                step(there.go(transport))
-            assert time.monotonic() - began < AT_ONCE
-            settle()
-        assert not stop.wakers
-        there.server.wait_for_open(0)
-        assert step(step(transport.open(HttpRequest(url=there.server.url, body=b"on"))).read()) == b"on"
+            response = step(transport.open(HttpRequest(url=server.url, body=b"x")))
+        stop.wakers.clear()  # cancelled in the very moment between the two
+        stop.cancelled = True
+        assert step(response.read()) == b"x"
+        server.wait_for_open(0)
+        assert step(step(transport.open(HttpRequest(url=server.url, body=b"y"))).read()) == b"y"
+        assert server.connections == 2
 
 
 def test_a_response_that_nobody_closed_is_freed_while_the_run_goes_on() -> None:

@@ -88,21 +88,19 @@ class TestRoundTrip:
             assert reply.piece() is None
         assert tape.unplayed == ()
 
-    def test_the_file_is_for_people(self, play: Play, path: Path) -> None:
-        with Server({"*": count}) as server, play(Tape(path)) as client:
-            client.open(f"{server.url}/v1/m?a=b", body=b'{"model": "m"}', headers={"Accept": "a", "x-mine": "1"}).read()
-        request = {"method": "POST", "host": "127.0.0.1", "path": "/v1/m?a=b", "headers": {"accept": "a"}}
-        assert lines(path) == [{**request, "body": '{"model": "m"}', "status": 200, "pieces": ["1"]}]
-
-    def test_equal_requests_are_answered_in_their_order(self, play: Play, path: Path) -> None:
+    def test_the_file_is_for_people_and_answers_equal_requests_in_their_order(self, play: Play, path: Path) -> None:
+        given = {"body": b'{"model": "m"}', "headers": {"Accept": "a", "x-mine": "1"}}
         with Server({"*": count}) as server, play(Tape(path)) as client:
             for number in (b"1", b"2", b"3"):
-                assert client.open(f"{server.url}/x").read() == number
+                assert client.open(f"{server.url}/v1/m?a=b", **given).read() == number
+        request = {"method": "POST", "host": "127.0.0.1", "path": "/v1/m?a=b", "headers": {"accept": "a"}}
+        said = {**request, "body": '{"model": "m"}', "status": 200}
+        assert lines(path) == [{**said, "pieces": [number]} for number in "123"]
         with play(Tape(path)) as client:
             for number in (b"1", b"2", b"3"):
-                assert client.open("http://h/x").read() == number
+                assert client.open("http://h/v1/m?a=b", **given).read() == number
             with pytest.raises(NotOnTapeError, match="test.jsonl. It is there 3 times, and was asked for once more"):
-                client.open("http://h/x")
+                client.open("http://h/v1/m?a=b", **given)
 
     @pytest.mark.parametrize("broken", [False, True])
     def test_a_reply_that_was_closed_early_or_broke(self, play: Play, path: Path, broken: bool) -> None:
@@ -136,12 +134,10 @@ class TestModes:
             assert len(server.requests) == 2
             assert len(lines(path)) == 1
 
-    def test_what_is_said_wrongly_is_refused(self, path: Path) -> None:
+    def test_what_is_said_wrongly_and_other_files_are_refused(self, path: Path, tmp_path: Path) -> None:
         for wrong in ({"mode": "recrod"}, {"secrets": KEY}, {"ignore": "id"}):
             with pytest.raises(ConfigurationError, match=next(iter(wrong))):
                 Tape(path, **wrong)  # type: ignore[arg-type]
-
-    def test_other_files_are_not_tapes(self, tmp_path: Path) -> None:
         for content in (b"", b"{}\n", b'{"dragoman_tape":2}\n', b'{"dragoman_tape":1}\n{"request"'):
             (tmp_path / "file").write_bytes(content)
             with pytest.raises(ConfigurationError):

@@ -12,7 +12,7 @@ import pytest
 from dragoman.errors import ConfigurationError, ConnectionFailedError, ProtocolError
 from dragoman.transport import USER_AGENT, PoolLimits, RetryPolicy, Timeouts
 from dragoman.transport.httpx_adapter import HttpxTransport
-from tests.transport.colours import QUICK, Client, Kind, failing
+from tests.transport.colours import Client, Kind, failing
 from tests.transport.server import Exchange, Server, echo, half, raw
 
 
@@ -85,8 +85,15 @@ class TestPieces:
             assert reply.piece() is None
             assert reply.piece() is None
 
-    def test_a_body_without_a_length_ends_with_the_connection(self, client: Client) -> None:
-        with Server({"*": raw(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello")}) as server:
+    def test_no_body_and_one_that_ends_with_the_connection(self, client: Client) -> None:
+        async def empty(exchange: Exchange) -> None:
+            await exchange.send(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+        until_close = raw(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello")
+        with Server({"/empty": empty, "*": until_close}) as server:
+            assert client.open(f"{server.url}/empty").pieces() == []
+            assert client.open(f"{server.url}/empty").read() == b""
+            assert server.connections == 1 or not client.reuses
             assert client.open(server.url).read() == b"hello"
 
     def test_read_takes_the_rest_and_stops_at_its_limit(self, client: Client) -> None:
@@ -104,15 +111,6 @@ class TestPieces:
             ):
                 reply.read(10)
             assert caught.value.code == "too_large"
-
-    def test_no_body(self, client: Client) -> None:
-        async def script(exchange: Exchange) -> None:
-            await exchange.send(b"HTTP/1.1 204 No Content\r\n\r\n")
-
-        with Server({"*": script}) as server:
-            assert client.open(server.url).pieces() == []
-            assert client.open(server.url).read() == b""
-            assert server.connections == 1 or not client.reuses
 
 
 class TestConnections:
@@ -169,12 +167,8 @@ class TestConnections:
             server.wait_for_open(1)
             assert client.open(server.url, body=b"now").read() == b"now"
             two.close()
-
-    def test_a_response_that_nobody_closed_does_not_keep_its_turn(self, own: Kind) -> None:
-        limits = PoolLimits(connections=1, wait=QUICK.read)
-        with Server({"/half": half, "*": echo}) as server, own.client(limits=limits) as client:
-            for _ in range(3):
-                client.open(f"{server.url}/half").piece()
+            for _ in range(5):
+                client.open(f"{server.url}/half").piece()  # what nobody closed does not keep its turn
             assert client.open(server.url, body=b"now").read() == b"now"
 
 

@@ -1,4 +1,4 @@
-"""Nobody gets anybody else's answer; see users.py for a long run."""
+"""Nobody gets anybody else's answer."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from dragoman.toolkit import (
-    CallbackResponder,
     PermissionAnswer,
     PermissionChecker,
     PermissionPolicy,
@@ -20,7 +19,7 @@ from dragoman.toolkit import (
     Rule,
 )
 from dragoman.tools import ToolExecutor, ToolRun
-from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, deny, ran, remote
+from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, deny, ran
 from tests.tools.cases import Runner, both_colours, one
 
 YES = PermissionAnswer(allowed=True)
@@ -204,53 +203,19 @@ def test_a_plain_responder_is_asked_in_the_callers_thread_or_beside_the_loop() -
     assert somebody.threads[1] is not threading.current_thread()
 
 
-def test_an_event_loop_goes_on_while_a_person_thinks() -> None:
-    asked, release = threading.Event(), threading.Event()
-
-    def think(request: PermissionRequest) -> PermissionAnswer:
-        asked.set()
-        assert release.wait(30)
-        return YES
-
-    async def main() -> str:
-        checker = PermissionChecker(responder=CallbackResponder(ask_permission=think))
-        async with ToolExecutor(TOOLS, permission=checker) as executor:
-            running = asyncio.ensure_future(executor.aexecute(call("Bash", command="ls")))
-            await asyncio.to_thread(asked.wait, 30)
-            release.set()
-            return (await running).text
-
-    assert asyncio.run(main()) == "done"
-
-
-def test_a_run_without_time_leaves_no_question_behind() -> None:
-    somebody = AsyncPerson(YES)
-    _, executor = checked(responder=somebody)
+def test_a_run_without_time_and_ctrl_c_leave_no_question_behind() -> None:
+    _, executor = checked(responder=AsyncPerson(YES))
     with executor() as running:
-        late = ToolRun(deadline=time.monotonic() - 1)
-        result = running.execute(call("Bash", command="ls"), late)
+        result = running.execute(call("Bash", command="ls"), ToolRun(deadline=time.monotonic() - 1))
         assert result.error_type == "denied"
         assert "took too long" in result.text
         gc.collect()
         assert running.execute(call("Bash", command="ls")).text == "done", "the next one has its turn"
-
-
-def test_ctrl_c_at_a_question_reaches_the_program() -> None:
-    somebody = PlainPerson(KeyboardInterrupt(), YES)
-    _, executor = checked(responder=somebody)
+    _, executor = checked(responder=PlainPerson(KeyboardInterrupt(), YES))
     with executor() as running:
         with pytest.raises(KeyboardInterrupt):
             running.execute(call("Bash", command="ls"))
         assert running.execute(call("Bash", command="ls")).text == "done", "the next one has its turn"
-
-
-def test_a_tool_that_has_changed_is_asked_about_again() -> None:
-    somebody = PlainPerson(ALWAYS, NO)
-    checker = PermissionChecker(responder=somebody)
-    for tool, expected in [(remote(), None), (remote(), None), (remote("Sends your mail away."), "denied")]:
-        with ToolExecutor([tool], permission=checker) as executor:
-            assert executor.execute(call("db.run", query=1)).error_type == expected
-    assert len(somebody.asked) == 2
 
 
 def test_many_threads_and_loops_share_one_checker() -> None:

@@ -95,27 +95,19 @@ DIFFERENT: dict[str, tuple[str, bool]] = {
 }
 
 
-@pytest.mark.parametrize("case", GOOD)
-def test_good_skills_are_good_to_both(case: str, tmp_path: Path) -> None:
-    directory = made(tmp_path, *GOOD[case])
-    assert skills_ref.validate(directory) == []
-    assert validate_skill(directory) == ()
-    assert validate_skill(directory / "SKILL.md") == ()
+CASES = {
+    **{case: (*skill, True, True) for case, skill in GOOD.items()},
+    **{case: (*skill, False, False) for case, skill in BAD.items()},
+    **{case: ("a", text, good, not good) for case, (text, good) in DIFFERENT.items()},
+}
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_skills_are_bad_to_both(case: str, tmp_path: Path) -> None:
-    directory = made(tmp_path, *BAD[case])
-    assert skills_ref.validate(directory) != []
-    assert validate_skill(directory) != ()
-
-
-@pytest.mark.parametrize("case", DIFFERENT)
-def test_where_we_differ_there_is_a_reason(case: str, tmp_path: Path) -> None:
-    text, good = DIFFERENT[case]
-    directory = made(tmp_path, "a", text)
-    assert (validate_skill(directory) == ()) is good
-    assert (skills_ref.validate(directory) == []) is not good, "no longer different"
+@pytest.mark.parametrize("case", CASES)
+def test_we_agree_with_the_reference_or_have_a_reason(case: str, tmp_path: Path) -> None:
+    folder, text, ours, theirs = CASES[case]
+    directory = made(tmp_path, folder, text)
+    assert (skills_ref.validate(directory) == []) is theirs
+    assert (validate_skill(directory) == ()) is (validate_skill(directory / "SKILL.md") == ()) is ours
 
 
 def test_what_is_no_skill_at_all(tmp_path: Path) -> None:

@@ -44,7 +44,6 @@ CASES: list[tuple[dict[str, object], object, str]] = [
             "c: expected a value, but it is missing"
         ),
     ),
-    ({"required": ["a"]}, {}, "a: expected a value, but it is missing"),
     ({"properties": {"a": True}, "required": ["a"]}, {}, "a: expected a value, but it is missing"),
     (
         {"dependentRequired": {"a": ["b"]}, "properties": {"b": {"type": "integer"}}},

@@ -221,29 +221,21 @@ kinds = st.sampled_from(
     ["dict", "float", "String", "tuple", "any", "list[int]", "int", "array", "Foo", "", None, 3, ["str"]]
 )
 property_schemas = st.recursive(
-    st.fixed_dictionaries(
+    st.just(True),
+    lambda inner: st.fixed_dictionaries(
         {},
         optional={
             "type": kinds,
             "optional": st.booleans() | st.sampled_from(["true", "no"]),
-            "required": st.booleans(),
+            "required": st.booleans() | st.lists(st.sampled_from("abcd"), max_size=2),
             "nullable": st.booleans(),
             "enum": st.lists(st.integers() | st.text(max_size=2), min_size=1, max_size=2),
             "default": st.none() | st.integers(),
             "minimum": st.integers(),
             "exclusiveMinimum": st.booleans(),
-            "description": st.text(max_size=3),
-        },
-    )
-    | st.just(True),
-    lambda inner: st.fixed_dictionaries(
-        {},
-        optional={
-            "type": kinds,
             "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
             "items": inner | st.lists(inner, max_size=2),
             "anyOf": st.lists(inner, min_size=1, max_size=2),
-            "required": st.lists(st.sampled_from("abcd"), max_size=2) | st.booleans(),
         },
     ),
     max_leaves=5,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools import InvalidArguments, schema_of_type
+from dragoman.tools import InvalidArguments
 from dragoman.tools.arguments.reader import Arguments, arguments_of_function, arguments_of_schema
 from tests.tools.cases import values_of
 
@@ -36,29 +36,62 @@ def problem(arguments: Arguments, text: str) -> str:
 # --- from a function -------------------------------------------------------------------------------------------------
 
 
+SCHEMA = {
+    "type": "dict",
+    "properties": {
+        "city": {"type": "string", "description": "Which city."},
+        "days": {"type": "int", "minimum": 1},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["city"],
+}
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("arguments", "text", "message"),
     [
-        ('{"city": 1, "days": "x"}', 'city: expected string, got integer 1; days: expected integer, got string "x"'),
-        ('{"city": "a", "day": 1}', "day: unknown argument; did you mean days?"),
-        ('{"city": "a", "CITY": 1}', "CITY: unknown argument; known are: city, days, units"),
-        ("[1]", "expected object, got array [1]"),
-        ("null", "expected object, got null"),
-        ('"{}"', 'expected object, got string "{}"'),
-        ('{"city": ', 'not valid JSON (Input data was truncated): {"city": '),
-        ("{'city': 1}", "not valid JSON (JSON is malformed: object keys must be strings (byte 1)): {'city': 1}"),
-        ('{"city": "a"} x', 'not valid JSON (JSON is malformed: trailing characters (byte 15)): {"city": "a"} x'),
+        *(
+            (arguments_of_function(forecast), text, message)
+            for text, message in (
+                (
+                    '{"city": 1, "days": "x"}',
+                    'city: expected string, got integer 1; days: expected integer, got string "x"',
+                ),
+                ('{"city": "a", "day": 1}', "day: unknown argument; did you mean days?"),
+                ('{"city": "a", "CITY": 1}', "CITY: unknown argument; known are: city, days, units"),
+                ("null", "expected object, got null"),
+                ('"{}"', 'expected object, got string "{}"'),
+                (
+                    "{'city': 1}",
+                    "not valid JSON (JSON is malformed: object keys must be strings (byte 1)): {'city': 1}",
+                ),
+                (
+                    '{"city": "a"} x',
+                    'not valid JSON (JSON is malformed: trailing characters (byte 15)): {"city": "a"} x',
+                ),
+                ('{"city": ' + "[" * 100_000, "not usable: the JSON is nested too deeply"),
+            )
+        ),
+        *(
+            (arguments_of_schema(SCHEMA), text, message)
+            for text, message in (
+                ("", "city: expected string, but it is missing"),
+                ('{"city": "a", "days": 0}', "days: expected integer >= 1, got integer 0"),
+                ('{"city": "a", "tags": ["a", 1]}', "tags[1]: expected string, got integer 1"),
+            )
+        ),
+        *(
+            (made, text, message)
+            for made in (arguments_of_function(forecast), arguments_of_schema(SCHEMA))
+            for text, message in (
+                ("[1]", "expected object, got array [1]"),
+                ("{", "not valid JSON (Input data was truncated): {"),
+            )
+        ),
     ],
 )
-def test_what_is_said_of_wrong_arguments(text: str, message: str) -> None:
-    assert problem(arguments_of_function(forecast), text) == message
-
-
-def test_json_that_is_nested_too_deeply() -> None:
-    def tool(value: Any) -> None: ...
-
-    deep = '{"value": ' + "[" * 100_000
-    assert problem(arguments_of_function(tool), deep) == "not usable: the JSON is nested too deeply"
+def test_what_is_said_of_wrong_arguments(arguments: Arguments, text: str, message: str) -> None:
+    assert problem(arguments, text) == message
 
 
 def test_a_mutable_default_is_the_very_object() -> None:
@@ -75,16 +108,6 @@ def test_a_mutable_default_is_the_very_object() -> None:
 
 # --- from a schema ---------------------------------------------------------------------------------------------------
 
-SCHEMA = {
-    "type": "dict",
-    "properties": {
-        "city": {"type": "string", "description": "Which city."},
-        "days": {"type": "int", "minimum": 1},
-        "tags": {"type": "array", "items": {"type": "string"}},
-    },
-    "required": ["city"],
-}
-
 
 def test_a_schema_is_normalised_and_the_call_gets_keywords() -> None:
     arguments = arguments_of_schema(SCHEMA)
@@ -98,22 +121,6 @@ def test_a_schema_is_normalised_and_the_call_gets_keywords() -> None:
     assert called(tool, arguments, '{"city": "Rome", "days": 2}') == {"city": "Rome", "days": 2}
     assert called(tool, arguments, '{"city": "Rome", "days": 2.0}') == {"city": "Rome", "days": 2.0}
     assert called(tool, arguments_of_schema({}), "") == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{}", "city: expected string, but it is missing"),
-        ("", "city: expected string, but it is missing"),
-        ('{"city": 1}', "city: expected string, got integer 1"),
-        ('{"city": "a", "days": 0}', "days: expected integer >= 1, got integer 0"),
-        ('{"city": "a", "tags": ["a", 1]}', "tags[1]: expected string, got integer 1"),
-        ("[1]", "expected object, got array [1]"),
-        ("{", "not valid JSON (Input data was truncated): {"),
-    ],
-)
-def test_what_is_said_of_arguments_that_do_not_fit_a_schema(text: str, message: str) -> None:
-    assert problem(arguments_of_schema(SCHEMA), text) == message
 
 
 def test_deep_values_for_a_schema() -> None:
@@ -268,9 +275,3 @@ def test_odd_annotations_are_understood_or_refused_by_a_typed_error(annotation: 
     tool.__globals__.update(vars(typing))
     with suppress(ToolDefinitionError):
         arguments_of_function(tool)
-
-
-@pytest.mark.parametrize("hint", [dict[str], list[int, str], 5, object(), [int], {"a": int}, ..., NotImplemented])  # type: ignore[misc, type-arg]
-def test_odd_hints_are_refused_by_a_typed_error(hint: object) -> None:
-    with pytest.raises(ToolDefinitionError):
-        schema_of_type(hint)
