@@ -92,7 +92,9 @@ def test_a_copy_is_the_secret_itself() -> None:
     secret = Secret(KEY, hosts=["a.test"])
     assert copy.copy(secret) is secret
     assert copy.deepcopy([secret])[0] is secret
-    assert secret.masked == "…9Kc8"
+    assert (secret.masked, secret.reveal()) == ("…9Kc8", KEY)
+    assert Secret(KEY) == Secret(KEY) != Secret("other")
+    assert len({Secret(KEY), Secret(KEY)}) == 1
     assert Secret("short-key").masked == "…"
     assert not Secret("")
 

@@ -122,13 +122,6 @@ def test_a_pause_for_approval_is_kept_and_resumed_elsewhere(kept: Kept, colour: 
     kept.close(other)
 
 
-def test_answers_are_kept_too(kept: Kept, colour: str) -> None:
-    talk = kept.talk(colour, ["42"])
-    assert talk.do("ask", "How many?", int) == 42
-    assert kept.conversation(talk).text == "42"
-    kept.close(talk)
-
-
 def test_two_clients_on_one_conversation_conflict_and_nothing_is_overwritten(kept: Kept, colour: str) -> None:
     one = kept.talk(colour, ["One.", "Two."])
     one.chat("a")

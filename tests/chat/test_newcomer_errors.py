@@ -112,22 +112,6 @@ def test_proxy_that_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "http://host:port" in error.hint
 
 
-@pytest.mark.parametrize(
-    ("base_url", "says", "hint"),
-    [
-        ("api.openai.com/v1", "must start with https://", "Write https:// before the host name"),
-        ("http://api.openai.com/v1", "http:// is only for this machine", "Write https://"),
-        ("http://localhots:11434/v1", "http:// is only for this machine (localhost", "Write https://"),
-        ("https://example.com/v1", "placeholder", "real host name"),
-    ],
-)
-def test_base_url_with_a_typo(base_url: str, says: str, hint: str) -> None:
-    error = ask("openai-compatible:m", base_url=base_url)
-    assert isinstance(error, errors.InvalidBaseURLError)
-    assert says in error.message
-    assert hint in error.hint
-
-
 @pytest.mark.parametrize("body", [b"<html>Not Found</html>", b'{"detail": "Not Found"}', b""])
 def test_base_url_with_a_wrong_path(body: bytes) -> None:
     with Simulator([Body(404, body)]) as simulator:

@@ -18,7 +18,6 @@ from dragoman.conversation import Conversation, Message, Text, TextDelta, ToolCa
 from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import (
     ConfigurationError,
-    InvalidSnapshotIDError,
     OverloadedError,
     StoreConflictError,
     StoreUnavailableError,
@@ -449,12 +448,6 @@ def test_what_is_uncertain_stays_so_for_the_next_program_too(store: Conversation
     assert tools.ran["a"] == 2
 
 
-def test_nothing_was_said_and_nothing_is_known(tmp_path: Path) -> None:
-    with SqliteStore(tmp_path / "talks.db") as store, ChatClient(ScriptedEngine([]), store=store) as client:
-        assert client.id is None
-        assert client.save().conversation == Conversation()
-
-
 # --- an id that was chosen -------------------------------------------------------------------------------------------
 
 CHOSEN = conversation_id("telegram:42")
@@ -462,18 +455,6 @@ CHOSEN = conversation_id("telegram:42")
 
 def _ledger(store: ConversationStore, model: str = "m") -> Ledger:
     return Ledger(lambda: ("p", model, ()), id=CHOSEN, store=BlockingStore(store))
-
-
-def test_a_conversation_can_have_an_id_before_it_begins() -> None:
-    with MemoryStore() as store:
-        ledger, said = _ledger(store), Conversation().plus(Message.user("Hi."))
-        assert ledger.id == CHOSEN
-        step(ledger.write(ledger.step, said))
-        step(ledger.write(ledger.step, said.plus(Message.assistant("Hello."))))
-        assert ledger.id == CHOSEN == store.latest(CHOSEN).root
-        assert len(resume(store, CHOSEN).conversation.messages) == 2
-    with pytest.raises(InvalidSnapshotIDError):
-        Ledger(lambda: ("p", "m", ()), id="telegram:42")
 
 
 def test_who_chose_the_same_id_is_not_taken_for_oneself() -> None:
