@@ -65,23 +65,29 @@ class Tools:
     def __init__(self) -> None:
         self.ran: Counter[str] = Counter()
 
+    def run(self, what: str) -> str:
+        self.ran[what] += 1
+        return f"done {what}"
+
     def all(self) -> list[Tool[..., Any]]:
         @tool
         def note(what: str) -> str:
             """Note it."""
-            self.ran[what] += 1
-            return f"noted {what}"
+            return self.run(what)
+
+        @tool
+        async def anote(what: str) -> str:
+            """Note it."""
+            return self.run(what)
 
         @tool(requires_approval=True)
         def delete(what: str) -> str:
-            """Delete it."""
-            self.ran[what] += 1
-            return f"deleted {what}"
+            """Delete it, if somebody says yes."""
+            return self.run(what)
 
-        @tool(idempotent=True)
-        def look(what: str) -> str:
-            """Look at it."""
-            self.ran[what] += 1
-            return f"seen {what}"
+        @tool
+        def fail(what: str) -> str:
+            """Fails."""
+            raise ValueError(self.run(what))
 
-        return [note, delete, look]
+        return [note, anote, delete, fail]

@@ -21,7 +21,6 @@ from dragoman import (
     ScriptedEngine,
     SqliteStore,
     ToolCall,
-    approve,
     arun_tool_calling_loop,
     run_tool_calling_loop,
     tool,
@@ -133,16 +132,6 @@ def test_the_system_prompt_can_be_changed(start: Start) -> None:
     talk.client.system = "Be long."
     talk.chat("Hi")
     assert [call.conversation.system for call in talk.client.engine.calls] == ["Be brief.", "Be long."]
-
-
-def test_an_answer_about_a_call_that_does_not_wait_is_an_error(start: Start) -> None:
-    waiting = Message.assistant(ToolCall("1", "guarded", '{"a": 1}'))
-    talk = start([waiting, "Done."], [guarded])
-    (pending,) = talk.chat("Go").pending
-    talk.chat(None, approve(pending.call))
-    with pytest.raises(ConfigurationError, match="does not wait for an answer"):
-        talk.chat(None, approve(pending.call))
-    assert str(talk.client.conversation.text) == "Done."
 
 
 def test_the_id_of_a_conversation_can_be_chosen(tmp_path: Path) -> None:
