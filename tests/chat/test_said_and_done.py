@@ -78,24 +78,20 @@ def test_an_unknown_name_of_a_turn_is_refused(start: Start) -> None:
             talk.do("ask", "Hello", int, **unused)
 
 
-@pytest.mark.parametrize("model", [None, ["openai:gpt-4o"], 3, object()])
-def test_what_is_no_model_is_named(model: Any) -> None:
-    for make in (ChatClient, AsyncChatClient):
-        with pytest.raises(ConfigurationError, match="A model is given by its name, or as an engine, not as"):
-            make(model)
-
-
-@pytest.mark.parametrize("store", ["talks.db", Path("talks.db"), ["talks.db"]])
-def test_what_is_no_store_is_named(store: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"A store is not a .*SqliteStore\('talks.db'\)"):
-        ChatClient(ScriptedEngine([]), store=store)
-
-
-def test_an_engine_of_the_other_colour_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="is for an event loop.*AsyncChatClient"):
-        ChatClient(AsyncScriptedEngine([]))  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="is for plain programs.*ChatClient"):
-        AsyncChatClient(ScriptedEngine([]))  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("make", "model", "store", "says"),
+    [
+        *[(ChatClient, model, None, "by its name, or as an engine, not as") for model in (None, ["openai:gpt-4o"], 3)],
+        (AsyncChatClient, object(), None, "A model is given by its name, or as an engine, not as"),
+        (ChatClient, AsyncScriptedEngine([]), None, "is for an event loop.*AsyncChatClient"),
+        (AsyncChatClient, ScriptedEngine([]), None, "is for plain programs.*ChatClient"),
+        (ChatClient, ScriptedEngine([]), "talks.db", r"A store is not a .*SqliteStore\('talks.db'\)"),
+        (ChatClient, ScriptedEngine([]), Path("talks.db"), r"A store is not a .*SqliteStore\('talks.db'\)"),
+    ],
+)
+def test_what_is_no_model_or_no_store_is_named(make: Any, model: Any, store: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        make(model, store=store)
 
 
 # --- one turn --------------------------------------------------------------------------------------------------------
