@@ -33,23 +33,6 @@ def test_what_means_the_same_is_taken() -> None:
     assert msgspec.json.decode(b'{"colour":"blue"}', type=Settings) == Settings(colour=Colour.BLUE)
 
 
-@pytest.mark.parametrize(
-    ("keywords", "message"),
-    [
-        ({"color": 1}, "Settings has no setting 'color'. Did you mean colour?"),
-        ({"zzz": 1}, "Settings has no setting 'zzz'. There are: colour, names, seconds, inner."),
-        ({"colour": "green"}, "colour of Settings does not fit.*It is one of 'red', 'blue'."),
-        ({"names": "abc"}, "names of Settings does not fit: expected array, got str."),
-        ({"seconds": "3"}, "seconds of Settings does not fit"),
-        ({"seconds": True}, "seconds of Settings does not fit"),
-        ({"inner": 3}, "inner of Settings does not fit"),
-    ],
-)
-def test_what_is_wrong_is_refused(keywords: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        Settings(**keywords)  # type: ignore[arg-type]
-
-
 def test_names() -> None:
     assert nearest("Time-Out", ["timeout", "time"]) == "timeout"
     assert nearest("xyz", ["timeout"]) == ""

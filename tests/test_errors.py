@@ -8,7 +8,7 @@ import pytest
 
 from dragoman import errors
 from dragoman.conversation import Conversation, Message, ToolResult
-from dragoman.errors import DragomanError, LimitReachedError, ToolError
+from dragoman.errors import DragomanError, ToolError
 
 CLASSES = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, DragomanError)]
 NEEDED: dict[type[DragomanError], dict[str, object]] = {
@@ -51,14 +51,3 @@ def test_the_tree_is_drawn_in_the_docstring() -> None:
         parent = cls.__mro__[1]
         if cls is not DragomanError:
             assert len(depth[parent.__name__]) < len(depth[cls.__name__])
-
-
-def test_a_limit_hands_the_work_back() -> None:
-    conversation = Conversation().plus(Message.user("hi"))
-    error = LimitReachedError("max iterations (3) reached.", conversation=conversation, limit="steps")
-    assert error.conversation is conversation
-
-
-def test_provider_errors_carry_what_programs_decide_on() -> None:
-    error = errors.RateLimitError("Slow down.", provider="openai", status=429, retry_after=1.5, request_id="r")
-    assert (error.provider, error.status, error.retry_after, error.request_id) == ("openai", 429, 1.5, "r")

@@ -19,15 +19,16 @@ async def nested(number: int) -> int:
     return await double(await double(number))
 
 
-def test_a_coroutine_that_never_suspends_is_run_to_its_end() -> None:
-    assert step(nested(3)) == 12
+def test_a_coroutine_that_never_suspends_is_run_to_its_end_or_its_error() -> None:
+    async def notebook_cell() -> int:
+        return step(nested(1))
 
-
-def test_its_error_is_the_callers() -> None:
     async def fails() -> None:
         await double(1)
         raise LookupError("gone")
 
+    assert step(nested(3)) == 12
+    assert asyncio.run(notebook_cell()) == 4, "also where an event loop runs"
     with pytest.raises(LookupError, match="gone"):
         step(fails())
 
@@ -44,13 +45,6 @@ def test_a_coroutine_that_suspends_is_refused_and_closed() -> None:
     with pytest.raises(RuntimeError, match="event loop"):
         step(waits())
     assert closed == [True]
-
-
-def test_it_works_inside_a_running_event_loop() -> None:
-    async def notebook_cell() -> int:
-        return step(nested(1))
-
-    assert asyncio.run(notebook_cell()) == 4
 
 
 async def count(closed: list[str], until: int = 3) -> AsyncGenerator[int, None]:

@@ -28,29 +28,16 @@ POLICY = PermissionPolicy(
 COMMAND = '{"command": "ls && rm -rf precious"}'
 
 
-def _refused(client: ChatClient) -> str:
-    client.chat("Tidy up.")
-    (result,) = client.history[2].tool_results
+def _chat(checker: PermissionChecker, workspace: Path, door: str) -> str:
+    model = "claude-local:claude-sonnet-4-5" if door == "claude" else "anthropic:claude-sonnet-4-5"
+    said = [Reply(ToolCall("c1", "Bash", COMMAND)), "I may not."]
+    with Simulator(claude_script(said) if door == "claude" else said) as simulator:
+        options = {"key": "k", "base_url": simulator.base_url("anthropic"), "permission": checker.at(door)}
+        with ChatClient(model, toolkit(workspace), **options) as client:  # type: ignore[arg-type]
+            client.chat("Tidy up.")
+            (result,) = client.history[2].tool_results
     assert result.error_type == "denied"
     return result.text
-
-
-def _api(checker: PermissionChecker, workspace: Path) -> str:
-    with Simulator([Reply(ToolCall("c1", "Bash", COMMAND)), "I may not."]) as simulator:
-        options = {"key": "k", "base_url": simulator.base_url("anthropic")}
-        tools, check = toolkit(workspace), checker.at("api")
-        with ChatClient("anthropic:claude-sonnet-4-5", tools, permission=check, **options) as client:  # type: ignore[arg-type]
-            return _refused(client)
-
-
-def _claude(checker: PermissionChecker, workspace: Path, monkeypatch: pytest.MonkeyPatch, programs: Path) -> str:
-    monkeypatch.setenv("PATH", f"{install_stand_in(programs).parent}:/usr/bin:/bin")
-    script = claude_script([Reply(ToolCall("c1", "Bash", COMMAND)), "I may not."])
-    with Simulator(script) as simulator:
-        options = {"key": "k", "base_url": simulator.base_url("anthropic")}
-        tools, check = toolkit(workspace), checker.at("claude")
-        with ChatClient("claude-local:claude-sonnet-4-5", tools, permission=check, **options) as client:  # type: ignore[arg-type]
-            return _refused(client)
 
 
 def _mcp(checker: PermissionChecker, workspace: Path) -> str:
@@ -72,11 +59,8 @@ def test_the_same_command_is_denied_at_every_door_with_the_same_reason_and_audit
     workspace = tmp_path / "work"
     (workspace / "precious").mkdir(parents=True)
     checker = PermissionChecker(POLICY, workspace=workspace)
-    texts = [
-        _api(checker, workspace),
-        _mcp(checker, workspace),
-        _claude(checker, workspace, monkeypatch, tmp_path / "programs"),
-    ]
+    monkeypatch.setenv("PATH", f"{install_stand_in(tmp_path / 'programs').parent}:/usr/bin:/bin")
+    texts = [_chat(checker, workspace, "api"), _mcp(checker, workspace), _chat(checker, workspace, "claude")]
     assert (workspace / "precious").exists()
     assert all(REASON in text for text in texts)
     assert len(set(texts)) == 1

@@ -34,32 +34,25 @@ def _module(name: str) -> Any:
 
 @pytest.mark.parametrize("name", [FLOOR, OURS])
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_server_and_a_plain_client_understand_each_other(name: str, dialect: str) -> None:
-    with serving() as port:
-        root = f"http://127.0.0.1:{port}"
-        with closing(_module(name).Plain(root, dialect)) as client:
-            assert client.turn() == ANSWER
-            assert client.stream().characters == len(STREAMED)
-            assert client.history(7)() == ANSWER
-            assert client.many_tools(functions(3))() == ANSWER
-        with closing(_module(name).Plain(f"{root}/tools", dialect)) as client:
-            assert client.tool_loop() == TOOL_ANSWER
+def test_the_server_and_a_client_of_each_colour_understand_each_other(name: str, dialect: str) -> None:
+    plain, on_loop = _module(name).Plain, _module(name).OnLoop
 
-
-@pytest.mark.parametrize("name", [FLOOR, OURS])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_server_and_an_async_client_understand_each_other(name: str, dialect: str) -> None:
     async def talk(root: str) -> None:
-        async with aclosing(_module(name).OnLoop(root, dialect)) as client:
+        async with aclosing(on_loop(root, dialect)) as client:
             assert await client.turn() == ANSWER
             assert (await client.stream()).characters == len(STREAMED)
-            assert await client.history(7)() == ANSWER
-            assert await client.many_tools(functions(3))() == ANSWER
-        async with aclosing(_module(name).OnLoop(f"{root}/tools", dialect)) as client:
+            assert await client.history(7)() == await client.many_tools(functions(3))() == ANSWER
+        async with aclosing(on_loop(f"{root}/tools", dialect)) as client:
             assert await client.tool_loop() == TOOL_ANSWER
 
     with serving() as port:
-        asyncio.run(talk(f"http://127.0.0.1:{port}"))
+        root = f"http://127.0.0.1:{port}"
+        with closing(plain(root, dialect)) as client:
+            assert client.turn() == client.history(7)() == client.many_tools(functions(3))() == ANSWER
+            assert client.stream().characters == len(STREAMED)
+        with closing(plain(f"{root}/tools", dialect)) as client:
+            assert client.tool_loop() == TOOL_ANSWER
+        asyncio.run(talk(root))
 
 
 def test_a_paced_stream_is_complete() -> None:
@@ -70,9 +63,6 @@ def test_a_paced_stream_is_complete() -> None:
     with serving() as port:
         found = asyncio.run(talk(f"http://127.0.0.1:{port}/paced"))
     assert {each.characters for each in found} == {PACED_CHUNKS * len(PIECES[0])}
-
-
-def test_streams_hold_as_many_chunks_as_they_say() -> None:
     for wire in WIRES.values():
         assert sum(wire.stream.count(piece) for piece in set(wire.pieces)) == CHUNKS
 
@@ -168,12 +158,6 @@ def test_ratios_are_those_of_each_round() -> None:
     assert cells["openai"]["cpu_to_floor"] == 30.0
     assert cells["openai"]["cpu_to_ours"] == 10.0, "in the round in which both took part"
     assert measure.ratio(cells) == pytest.approx(3.0 / 24), "to the best of them"
-
-
-def test_figures_without_rounds_are_compared_as_they_are() -> None:
-    cells = {OURS: {"cpu": 2.0}, "openai": {"cpu": 20.0}, "llm": {"error": "no"}, FLOOR: {"cpu": 1.0}}
-    assert measure.ratio(cells) == pytest.approx(0.1)
-    assert measure.ratio({OURS: {"cpu": 2.0}}) is None
 
 
 def test_who_fails_is_named_and_the_others_go_on() -> None:

@@ -16,13 +16,16 @@ class Died(BaseException):
 
 
 class FailingStore:
-    """A store whose n-th write fails; `after`: it has been carried out all the same."""
+    """A store whose n-th write fails, or with `last` each from that one on; `after`: it has been carried out."""
 
-    def __init__(self, store: ConversationStore, at: int, *, after: bool = False, dies: bool = False) -> None:
+    def __init__(
+        self, store: ConversationStore, at: int, *, after: bool = False, dies: bool = False, last: bool = False
+    ) -> None:
         self.store = store
         self.at = at
         self.after = after
         self.dies = dies
+        self.last = last
         self.writes = 0
         self.dead = False
 
@@ -30,16 +33,17 @@ class FailingStore:
         if self.dies:
             self.dead = True
             return Died()
-        return StoreUnavailableError("The disk is full.", hint="")
+        return StoreUnavailableError(f"The disk is full at write {self.writes}.", hint="")
 
     def _write(self, work: Any) -> Any:
         if self.dead:
             raise Died
         number, self.writes = self.writes, self.writes + 1
-        if number == self.at and not self.after:
+        fails = number == self.at or (self.last and number > self.at)
+        if fails and not self.after:
             raise self._failure()
         done = work()
-        if number == self.at:
+        if fails:
             raise self._failure()
         return done
 
@@ -61,23 +65,29 @@ class Tools:
     def __init__(self) -> None:
         self.ran: Counter[str] = Counter()
 
+    def run(self, what: str) -> str:
+        self.ran[what] += 1
+        return f"done {what}"
+
     def all(self) -> list[Tool[..., Any]]:
         @tool
         def note(what: str) -> str:
             """Note it."""
-            self.ran[what] += 1
-            return f"noted {what}"
+            return self.run(what)
+
+        @tool
+        async def anote(what: str) -> str:
+            """Note it."""
+            return self.run(what)
 
         @tool(requires_approval=True)
         def delete(what: str) -> str:
-            """Delete it."""
-            self.ran[what] += 1
-            return f"deleted {what}"
+            """Delete it, if somebody says yes."""
+            return self.run(what)
 
-        @tool(idempotent=True)
-        def look(what: str) -> str:
-            """Look at it."""
-            self.ran[what] += 1
-            return f"seen {what}"
+        @tool
+        def fail(what: str) -> str:
+            """Fails."""
+            raise ValueError(self.run(what))
 
-        return [note, delete, look]
+        return [note, anote, delete, fail]

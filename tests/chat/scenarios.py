@@ -72,6 +72,17 @@ def _call(name: str, arguments: str, number: int = 1) -> ToolCall:
 # --- scenarios -------------------------------------------------------------------------------------------------------
 
 
+def _say(prompt: str, *tools: Any) -> Callable[[Stage], Conversation]:
+    """One turn with these tools."""
+
+    def play(stage: Stage) -> Conversation:
+        with stage.client(tools) as talk:
+            talk.chat(prompt)
+            return talk.client.conversation
+
+    return play
+
+
 def plain(stage: Stage) -> Conversation:
     with stage.client(system="Be brief.") as talk:
         assert str(talk.chat("Hello")) == "Hi there."
@@ -97,30 +108,12 @@ def one_tool(stage: Stage) -> Conversation:
         return talk.client.conversation
 
 
-def parallel_tools(stage: Stage) -> Conversation:
-    with stage.client([weather, capital]) as talk:
-        talk.chat("Weather in Lyon, and the capitals?")
-        return talk.client.conversation
-
-
 def failing_tool(stage: Stage) -> Conversation:
     with stage.client([broken]) as talk:
         assert "out of order" in talk.chat("Try it.").conversation.messages[2].tool_results[0].text
         (result,) = stage.simulator.requests[-1].tool_results
         assert "out of order" in result.text
         assert result.is_error or talk.client.engine.profile.dialect.startswith("openai")
-        return talk.client.conversation
-
-
-def unknown_tool(stage: Stage) -> Conversation:
-    with stage.client([weather]) as talk:
-        talk.chat("Do magic.")
-        return talk.client.conversation
-
-
-def invalid_arguments(stage: Stage) -> Conversation:
-    with stage.client([add]) as talk:
-        talk.chat("Add them.")
         return talk.client.conversation
 
 
@@ -235,7 +228,7 @@ SCENARIOS: dict[str, Scenario] = {
             ),
             "There.",
         ],
-        parallel_tools,
+        _say("Weather in Lyon, and the capitals?", weather, capital),
         [
             ("user", "Weather in Lyon, and the capitals?"),
             (
@@ -265,7 +258,7 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "unknown tool": Scenario(
         [Reply(_call("magic", "{}")), "I cannot."],
-        unknown_tool,
+        _say("Do magic.", weather),
         [
             ("user", "Do magic."),
             ("assistant", ("call", "magic", {})),
@@ -275,7 +268,7 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "invalid arguments": Scenario(
         [Reply(_call("add", '{"a": "one"}')), Reply(_call("add", '{"a": 1, "b": 2}', 2)), "Three."],
-        invalid_arguments,
+        _say("Add them.", add),
         [
             ("user", "Add them."),
             ("assistant", ("call", "add", {"a": "one"})),

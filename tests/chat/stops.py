@@ -26,7 +26,7 @@ from dragoman.simulator import Reply, Stall
 from dragoman.transport import RetryPolicy, Timeouts
 from tests.chat.talking import WAYS, AsyncTalk, PlainTalk
 from tests.engines.claude_cli.programs import CALM, HANGS, REPLY, Programs
-from tests.engines.local.running import scripted
+from tests.engines.local.running import Stand
 from tests.transport.server import Exchange, Server, deaf_server, full_server
 
 PHASES = ("connecting", "TLS", "sending", "head", "stream", "between attempts", "claude program", "local model")
@@ -93,8 +93,9 @@ class _Provider:
                 folder, patch = Path(stack.enter_context(TemporaryDirectory())), pytest.MonkeyPatch()
                 stack.callback(patch.undo)
                 story = Reply("Once upon a time. " * 50, faults=[Stall(after=4000)])
-                stand = stack.enter_context(scripted([story, "Hi."], folder, patch))
-                self.model, self.requests = stand.model, lambda: len(stand.simulator.requests)
+                stand = Stand(folder, patch)
+                stack.callback(stand.close)
+                self.model, self.requests = stand.play([story, "Hi."]), lambda: len(stand.simulator.requests)
                 return
             case _:
                 pass

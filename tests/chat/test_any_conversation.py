@@ -23,10 +23,11 @@ from dragoman.errors import (
 )
 from dragoman.loop import Cancelled, DropToolResults, Limits, LoopHooks, Summarise
 from dragoman.stores import AsyncStore, JournalEntry, SqliteStore, ToolCallBegun, resume
-from dragoman.tools import Tool, ToolConfig, ToolErrorHandling, approve, deny, tool
+from dragoman.tools import ToolConfig, ToolErrorHandling, approve, deny
+from tests.chat.failing import Tools
 from tests.chat.talking import WAYS, AsyncTalk, Talk
 
-NAMES = ["note", "anote", "ask_first", "fail", "nowhere"]
+NAMES = ["note", "anote", "delete", "fail", "nowhere"]
 
 
 class Noting(SqliteStore):
@@ -43,42 +44,16 @@ class Noting(SqliteStore):
         return done
 
 
-class Tools:
-    """Tools that check, when they run, that the store knows."""
+class NotingTools(Tools):
+    """Check, when they run, that the store knows."""
 
     def __init__(self, store: Noting) -> None:
+        super().__init__()
         self.store = store
-        self.ran: Counter[int] = Counter()
 
-    def _note(self, number: int) -> str:
-        assert f'{{"number": {number}}}' in self.store.begun
-        self.ran[number] += 1
-        return f"noted {number}"
-
-    def all(self) -> list[Tool[..., Any]]:
-        @tool
-        def note(number: int) -> str:
-            """Note it."""
-            return self._note(number)
-
-        @tool
-        async def anote(number: int) -> str:
-            """Note it."""
-            return self._note(number)
-
-        @tool(requires_approval=True)
-        def ask_first(number: int) -> str:
-            """Note it, if somebody says yes."""
-            return self._note(number)
-
-        @tool
-        def fail(number: int) -> str:
-            """Fails."""
-            self._note(number)
-            message = "it does not work"
-            raise ValueError(message)
-
-        return [note, anote, ask_first, fail]
+    def run(self, what: str) -> str:
+        assert f'{{"what": "{what}"}}' in self.store.begun
+        return super().run(what)
 
 
 class Moody(LoopHooks):
@@ -130,7 +105,7 @@ def _reply(plan: Any) -> Any:
     spoken, calls, reason, tokens = plan
     blocks: list[Any] = [Thinking("hm", "scripted"), Text("So.")] if spoken else []
     for id, name, kind in calls:
-        arguments = f'{{"number": {next(_numbers)}}}'
+        arguments = f'{{"what": "{next(_numbers)}"}}'
         arguments = {"good": arguments, "bad": '{"x": 1}', "cut": arguments[:6]}[kind]
         blocks.append(ToolCall(id, name, arguments, partial=kind == "cut"))
     usage = None if tokens is None else Usage(input=tokens, output=1)
@@ -193,7 +168,7 @@ class Story:
     def __init__(self, way: str, path: Path, script: list[Any], setup: dict[str, Any]) -> None:
         self.way = way
         self.store = Noting(path)
-        self.tools = Tools(self.store)
+        self.tools = NotingTools(self.store)
         self.on_loop = WAYS[way][0] is AsyncTalk
         self.replies = itertools.chain([_reply(plan) for plan in script], itertools.repeat("12"))
         self.setup = setup

@@ -20,7 +20,6 @@ from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Message, ToolCall
 from dragoman.engines import ScriptedEngine
 from dragoman.errors import ConcurrentUseError, LimitReachedError, OverloadedError, StoppedError
-from dragoman.loop import Cancelled
 from dragoman.simulator import Reply, Request, Simulator
 from dragoman.stores import SqliteStore, resume
 from dragoman.tools import approve, tool
@@ -160,18 +159,6 @@ def test_threads_may_do_anything_at_any_moment(rounds: int, tmp_path: Path) -> N
                 if store is not None:
                     assert resume(store, client.id or "").conversation == client.conversation
     assert not threads_left()
-
-
-def test_a_turn_is_cancelled_from_elsewhere() -> None:
-    def slow(_call: Any) -> Message:
-        client.cancel()
-        return Message.assistant(ToolCall("1", "note", '{"number": 1}'))
-
-    with ChatClient(ScriptedEngine([slow, "never"]), TOOLS) as client:
-        client.cancel()  # nothing is under way
-        result = client.chat("Go.")
-        assert isinstance(result.ending, Cancelled)
-        assert client.conversation.is_valid
 
 
 def _said(request: Request) -> Reply | str:

@@ -15,7 +15,7 @@ import pytest
 
 from dragoman import engine
 from dragoman.chat import Config, ConfigWarning, KeyReference, delete_key, find_key, keys_file, list_keys, store_key
-from dragoman.engines import HttpEngine, Secret
+from dragoman.engines import Secret
 from dragoman.engines.keys import child_environment, may_go
 from dragoman.errors import ConfigFileError, ConfigurationError, KeychainError, MissingKeyError
 
@@ -367,15 +367,6 @@ def test_a_found_key_does_not_go_elsewhere(environ: dict[str, str], keychain: In
     assert KEY not in str(caught.value)
     own = Config(provider="openai", keys=keys)
     engine(own.model_name, **own.for_engine(environ)).close()
-
-
-def test_a_given_key_goes_where_it_is_told() -> None:
-    config = Config(provider="openai", token=KEY, base_url="https://proxy.test/v1")
-    with engine(config.model_name, **config.for_engine({})) as made:
-        assert isinstance(made, HttpEngine)
-        assert made.connection.base_url == "https://proxy.test/v1"
-        assert made.connection.key is not None
-        assert made.connection.key.reveal() == KEY
 
 
 def test_a_child_does_not_inherit_keys() -> None:

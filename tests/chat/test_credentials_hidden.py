@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
 import logging
 import pickle
@@ -16,13 +15,13 @@ import msgspec
 import pytest
 from rich.pretty import pretty_repr
 
-from dragoman import Conversation, Message, conversation_to_json, engine, errors
+from dragoman import engine, errors
 from dragoman.chat import Config, KeyReference, find_key, load_config
 from dragoman.engines import Secret
 from dragoman.engines.keys import without_keys
 from dragoman.providers import ModelOptions
 from dragoman.simulator import ErrorEvent, Reply, Simulator, Status
-from dragoman.transport import HttpRequest, RetryPolicy, SocketTransport, Tape
+from dragoman.transport import RetryPolicy, SocketTransport, Tape
 from dragoman.transport.tape import SecretFoundError
 from tests.chat.test_newcomer_errors import ASKED, MODELS, Body
 
@@ -92,7 +91,9 @@ def test_a_copy_is_the_secret_itself() -> None:
     secret = Secret(KEY, hosts=["a.test"])
     assert copy.copy(secret) is secret
     assert copy.deepcopy([secret])[0] is secret
-    assert secret.masked == "…9Kc8"
+    assert (secret.masked, secret.reveal()) == ("…9Kc8", KEY)
+    assert Secret(KEY) == Secret(KEY) != Secret("other")
+    assert len({Secret(KEY), Secret(KEY)}) == 1
     assert Secret("short-key").masked == "…"
     assert not Secret("")
 
@@ -176,19 +177,3 @@ def test_a_tape_does_not_hold_it(tmp_path: Path) -> None:
     assert KEY not in str(caught.value)
     assert len(tape.exchanges) == 2
     assert KEY not in tape.path.read_text()
-
-
-def test_a_saved_conversation_does_not_hold_it() -> None:
-    with Simulator(["Hello."]) as simulator:
-        with engine("openai:gpt-4o", key=KEY, base_url=simulator.base_url("openai")) as asked:
-            talk = asked.run_inference(Conversation().plus(Message.user("Hi")))
-        assert simulator.requests[0].headers["authorization"] == f"Bearer {KEY}", "it was in use"
-    assert KEY not in str(conversation_to_json(talk))
-    assert KEY not in repr(talk)
-
-
-def test_a_request_does_not_print_it() -> None:
-    request = HttpRequest(url=f"https://api.test/v1?key={KEY}", headers={"authorization": KEY}, body=KEY.encode())
-    out = io.StringIO()
-    print(request, repr(request), file=out)
-    assert KEY not in out.getvalue()

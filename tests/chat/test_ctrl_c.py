@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -84,22 +85,10 @@ def _check(client: ChatClient, tools: Tools, where: str) -> None:
         assert any(what in result.text or result.is_error for result in results), where
 
 
-def _every_moment(scenario: Callable[[ChatClient], None]) -> None:
+def _every_moment(scenario: Callable[[ChatClient], None], directory: Path | None) -> None:
+    """Or every eleventh, with a store in this directory, which then holds what the client has."""
     at = 0
-    while True:
-        tools = Tools()
-        with ChatClient(ScriptedEngine([_reply] * 20, piece=4), tools.all()) as client:
-            came, where = _interrupted(at, scenario, client)
-            if not came:
-                break
-            _check(client, tools, where)
-        at += 1
-    assert at > 100
-
-
-def _every_eleventh_moment(scenario: Callable[[ChatClient], None], directory: Path) -> None:
-    with SqliteStore(directory / "talks.db") as store:
-        at = 0
+    with nullcontext() if directory is None else SqliteStore(directory / "talks.db") as store:
         while True:
             tools = Tools()
             with ChatClient(ScriptedEngine([_reply] * 20, piece=4), tools.all(), store=store) as client:
@@ -107,19 +96,15 @@ def _every_eleventh_moment(scenario: Callable[[ChatClient], None], directory: Pa
                 if not came:
                     break
                 _check(client, tools, where)
-                assert resume(store, client.id or "").conversation == client.conversation, where
-            at += 11
-        assert at > 100
+                if store is not None:
+                    assert resume(store, client.id or "").conversation == client.conversation, where
+            at += 1 if store is None else 11
+    assert at > 100
 
 
+@pytest.mark.parametrize("kept", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "with a store"])
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
-def test_ctrl_c_at_any_moment_leaves_a_client_that_goes_on(scenario: Callable[[ChatClient], None]) -> None:
-    in_a_thread_of_its_own(lambda: _every_moment(scenario))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
-def test_ctrl_c_with_a_store_leaves_the_store_as_the_client_is(
-    tmp_path: Path, scenario: Callable[[ChatClient], None]
+def test_ctrl_c_at_any_moment_leaves_a_client_that_goes_on(
+    scenario: Callable[[ChatClient], None], kept: bool, tmp_path: Path
 ) -> None:
-    in_a_thread_of_its_own(lambda: _every_eleventh_moment(scenario, tmp_path))
+    in_a_thread_of_its_own(lambda: _every_moment(scenario, tmp_path if kept else None))

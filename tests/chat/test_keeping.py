@@ -18,7 +18,7 @@ from dragoman.loop import DropToolResults
 from dragoman.stores import AsyncStore, MessageAdded, SqliteStore, ToolCallBegun, ToolCallDone, resume
 from dragoman.tools import approve, deny, tool
 from tests.chat.scenarios import add, delete
-from tests.chat.talking import ROOT, AsyncTalk, PlainTalk, Talk
+from tests.chat.talking import ROOT, AsyncTalk, PlainTalk, Start, Talk
 
 ADDING = Message.assistant(ToolCall("c1", "add", '{"a": 1, "b": 2}'))
 BOTH = Message.assistant(ToolCall("c1", "add", '{"a": 1, "b": 2}'), ToolCall("c2", "delete", '{"path": "a"}'))
@@ -122,13 +122,6 @@ def test_a_pause_for_approval_is_kept_and_resumed_elsewhere(kept: Kept, colour: 
     kept.close(other)
 
 
-def test_answers_are_kept_too(kept: Kept, colour: str) -> None:
-    talk = kept.talk(colour, ["42"])
-    assert talk.do("ask", "How many?", int) == 42
-    assert kept.conversation(talk).text == "42"
-    kept.close(talk)
-
-
 def test_two_clients_on_one_conversation_conflict_and_nothing_is_overwritten(kept: Kept, colour: str) -> None:
     one = kept.talk(colour, ["One.", "Two."])
     one.chat("a")
@@ -176,15 +169,9 @@ def long(a: int, b: int) -> str:
     return "x" * 1000
 
 
-def test_without_a_store_an_id_cannot_be_restored(colour: str) -> None:
-    engine: Any = ScriptedEngine([]) if colour == "plain" else AsyncScriptedEngine([])
-    talk = PlainTalk(engine, streamed=False) if colour == "plain" else AsyncTalk(engine, streamed=False)
+def test_what_needs_a_store_or_cannot_have_one_is_refused(start: Start, kept: Kept) -> None:
     with pytest.raises(ConfigurationError, match="no store"):
-        talk.do("restore", "0190163d-8694-739b-aea5-966c26f8ad91")
-    talk.close()
-
-
-def test_a_stateless_client_takes_no_store(kept: Kept) -> None:
+        start([]).do("restore", "0190163d-8694-739b-aea5-966c26f8ad91")
     with pytest.raises(ConfigurationError, match="stateless"):
         ChatClient(ScriptedEngine([]), store=kept.outside, stateless=True)
 

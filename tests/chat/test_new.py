@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.chat import Config, load_config, new, new_async
+from dragoman.chat import Config, new, new_async
 from dragoman.conversation import ToolCall
-from dragoman.errors import ConfigurationError, MissingKeyError, StepLimitError
+from dragoman.errors import MissingKeyError, StepLimitError
 from dragoman.loop import Limits
 from dragoman.providers import ModelOptions
 from dragoman.simulator import Reply, Simulator
@@ -50,12 +50,6 @@ def test_everything_that_a_config_says_holds() -> None:
         assert first.system == "Be brief."
         assert 7 in first.body.values()
         assert b"a_place" in asked.raw
-
-
-def test_arguments_win_over_the_config() -> None:
-    with Simulator(["Hi."]) as simulator, new(_config(simulator, system_prompt="a"), system="b") as client:
-        client.chat("Hello")
-        assert simulator.requests[0].system == "b"
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -129,12 +123,3 @@ def test_without_a_config_files_and_environment_say(tmp_path: Path, monkeypatch:
         with new() as client:
             assert str(client.chat("Hello")) == "Hi."
         assert simulator.requests[0].system == "Short."
-
-
-def test_no_key_is_an_error_that_names_every_place(tmp_path: Path) -> None:
-    config = load_config(provider="anthropic", environment={"HOME": str(tmp_path)}, directory=tmp_path).config
-    with pytest.raises(MissingKeyError) as caught:
-        new(config)
-    assert "ANTHROPIC_API_KEY" in str(caught.value)
-    assert "local" in str(caught.value)
-    assert isinstance(caught.value, ConfigurationError)

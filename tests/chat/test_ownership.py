@@ -113,24 +113,6 @@ def test_many_threads_may_close_a_client_at_once(making: Making) -> None:
         assert making.made[-1].closed == 1
 
 
-def test_a_branch_outlives_its_origin(colour: str, making: Making) -> None:
-    talk = _talk(colour)
-    branch = talk.do("fork")
-    grandchild = None
-    talk.chat("a")
-    _closed(talk)
-    assert making.made[0].closed == 0
-    talk.client = branch
-    talk.chat("b")
-    grandchild = talk.do("fork")
-    _closed(talk)
-    assert making.made[0].closed == 0
-    talk.client = grandchild
-    talk.chat("c")
-    talk.close()
-    assert making.made[0].closed == 1
-
-
 def test_a_switch_closes_what_it_leaves(colour: str, making: Making) -> None:
     talk = _talk(colour)
     talk.chat("a")
@@ -145,15 +127,19 @@ def test_a_switch_closes_what_it_leaves(colour: str, making: Making) -> None:
     assert [engine.closed for engine in making.made] == [1, 1, 1]
 
 
-def test_a_branch_keeps_the_model_that_its_origin_has_left(colour: str, making: Making) -> None:
+def test_branches_outlive_their_origin_and_keep_the_model_that_it_has_left(colour: str, making: Making) -> None:
     talk = _talk(colour)
-    branch = talk.do("fork")
+    origin, branch = talk.client, talk.do("fork")
     talk.do("switch", "counted:two")
-    assert making.made[0].closed == 0
-    first, talk.client = talk.client, branch
-    talk.chat("a")
-    _closed(talk)
-    talk.client = first
+    talk.client = branch
+    grandchild = talk.do("fork")
+    for client, closed in ((branch, [0, 0]), (origin, [0, 1])):
+        talk.client = client
+        talk.chat("a")
+        _closed(talk)
+        assert [engine.closed for engine in making.made] == closed
+    talk.client = grandchild
+    talk.chat("b")
     talk.close()
     assert [engine.closed for engine in making.made] == [1, 1]
 

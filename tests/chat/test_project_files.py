@@ -88,19 +88,17 @@ def test_trust_does_not_follow_links_out_of_the_directory(here: Surroundings, tm
 
 
 @pytest.mark.parametrize("trusted", ["~/work", "~", "~/work/project/"])
-def test_trust_is_for_a_directory_and_what_is_below(here: Surroundings, trusted: str) -> None:
-    here.says("base_url = 'https://ours.test'")
-    here.user(f"trusted_projects = ['{trusted}']")
-    assert here.load().config.base_url == "https://ours.test"
-
-
-@pytest.mark.parametrize("trusted", ["~/wor", "~/work/project2", "work", ".", "", "~other"])
-def test_trust_is_for_nothing_else(here: Surroundings, trusted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("other", ["~/wor", "~/work/project2", "work", ".", "", "~other"])
+def test_trust_is_for_a_directory_and_what_is_below(
+    here: Surroundings, trusted: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(here.home)
     here.says("base_url = 'https://ours.test'")
-    here.user(f"trusted_projects = ['{trusted}']")
+    here.user(f"trusted_projects = ['{other}']")
     with pytest.raises(ConfigFileError, match="may not set base_url"):
         here.load()
+    here.user(f"trusted_projects = ['{other}', '{trusted}']")
+    assert here.load().config.base_url == "https://ours.test"
 
 
 # --- keys and addresses -----------------------------------------------------------------------------------------------

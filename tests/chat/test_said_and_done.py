@@ -21,7 +21,6 @@ from dragoman import (
     ScriptedEngine,
     SqliteStore,
     ToolCall,
-    approve,
     arun_tool_calling_loop,
     run_tool_calling_loop,
     tool,
@@ -79,24 +78,20 @@ def test_an_unknown_name_of_a_turn_is_refused(start: Start) -> None:
             talk.do("ask", "Hello", int, **unused)
 
 
-@pytest.mark.parametrize("model", [None, ["openai:gpt-4o"], 3, object()])
-def test_what_is_no_model_is_named(model: Any) -> None:
-    for make in (ChatClient, AsyncChatClient):
-        with pytest.raises(ConfigurationError, match="A model is given by its name, or as an engine, not as"):
-            make(model)
-
-
-@pytest.mark.parametrize("store", ["talks.db", Path("talks.db"), ["talks.db"]])
-def test_what_is_no_store_is_named(store: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"A store is not a .*SqliteStore\('talks.db'\)"):
-        ChatClient(ScriptedEngine([]), store=store)
-
-
-def test_an_engine_of_the_other_colour_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="is for an event loop.*AsyncChatClient"):
-        ChatClient(AsyncScriptedEngine([]))  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="is for plain programs.*ChatClient"):
-        AsyncChatClient(ScriptedEngine([]))  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("make", "model", "store", "says"),
+    [
+        *[(ChatClient, model, None, "by its name, or as an engine, not as") for model in (None, ["openai:gpt-4o"], 3)],
+        (AsyncChatClient, object(), None, "A model is given by its name, or as an engine, not as"),
+        (ChatClient, AsyncScriptedEngine([]), None, "is for an event loop.*AsyncChatClient"),
+        (AsyncChatClient, ScriptedEngine([]), None, "is for plain programs.*ChatClient"),
+        (ChatClient, ScriptedEngine([]), "talks.db", r"A store is not a .*SqliteStore\('talks.db'\)"),
+        (ChatClient, ScriptedEngine([]), Path("talks.db"), r"A store is not a .*SqliteStore\('talks.db'\)"),
+    ],
+)
+def test_what_is_no_model_or_no_store_is_named(make: Any, model: Any, store: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        make(model, store=store)
 
 
 # --- one turn --------------------------------------------------------------------------------------------------------
@@ -133,16 +128,6 @@ def test_the_system_prompt_can_be_changed(start: Start) -> None:
     talk.client.system = "Be long."
     talk.chat("Hi")
     assert [call.conversation.system for call in talk.client.engine.calls] == ["Be brief.", "Be long."]
-
-
-def test_an_answer_about_a_call_that_does_not_wait_is_an_error(start: Start) -> None:
-    waiting = Message.assistant(ToolCall("1", "guarded", '{"a": 1}'))
-    talk = start([waiting, "Done."], [guarded])
-    (pending,) = talk.chat("Go").pending
-    talk.chat(None, approve(pending.call))
-    with pytest.raises(ConfigurationError, match="does not wait for an answer"):
-        talk.chat(None, approve(pending.call))
-    assert str(talk.client.conversation.text) == "Done."
 
 
 def test_the_id_of_a_conversation_can_be_chosen(tmp_path: Path) -> None:

@@ -84,20 +84,6 @@ def test_an_answer_of_each_kind(target: Any, text: str, value: object) -> None:
     assert "changed" not in generate_schema(target)
 
 
-def test_the_schema_of_a_dataclass() -> None:
-    assert generate_schema(Line) == {
-        "type": "object",
-        "description": "One line of an invoice.",
-        "properties": {
-            "what": {"type": "string"},
-            "price": {"type": "number"},
-            "count": {"type": "integer", "default": 1},
-        },
-        "required": ["what", "price"],
-        "additionalProperties": False,
-    }
-
-
 def test_names() -> None:
     assert answer_type(Invoice).name == "Invoice"
     assert answer_type(list[int]).name == "answer"

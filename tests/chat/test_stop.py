@@ -43,7 +43,7 @@ def test_a_turn_that_is_stopped_ends_at_once(phase: str, way: str, how: str) -> 
     assert threads_left() == []
 
 
-def test_a_question_that_is_cancelled_says_so() -> None:
+def test_a_question_that_is_cancelled_says_so_and_a_deadline_is_an_error() -> None:
     def cancel() -> None:
         if len(server.requests) == 1:
             client.cancel()
@@ -54,7 +54,10 @@ def test_a_question_that_is_cancelled_says_so() -> None:
             client.ask("How many?", int)
         with pytest.raises(LimitReachedError, match="0.2 seconds"):
             client.ask("How many?", int, limits=Limits(seconds=0.2))
-        assert client.history == ()
+        with pytest.raises(LimitReachedError, match="0.2 seconds") as caught:
+            client.chat("Hello", limits=Limits(seconds=0.2))
+        assert [message.text for message in caught.value.conversation.messages] == ["Hello"]
+        assert client.history == (), "nothing was done, so that it can be said again"
 
 
 def test_a_signal_handler_may_cancel_what_its_own_thread_waits_for() -> None:
@@ -82,15 +85,3 @@ def test_the_total_limit_holds_for_all_attempts_together() -> None:
         with pytest.raises(RequestTimeoutError):
             client.chat("Hello")
         assert len(server.requests) == 1
-
-
-def test_a_deadline_is_an_error_unless_it_is_to_be_returned() -> None:
-    limits = {"limits": Limits(seconds=0.2)}
-    with (
-        Server({"*": _silent}) as server,
-        ChatClient("openai:gpt-4o", key="k", base_url=server.url, **limits) as client,
-    ):
-        with pytest.raises(LimitReachedError, match="0.2 seconds") as caught:
-            client.chat("Hello")
-        assert [message.text for message in caught.value.conversation.messages] == ["Hello"]
-        assert client.history == (), "nothing was done, so that the prompt can be said again"

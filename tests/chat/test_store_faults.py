@@ -18,7 +18,6 @@ from dragoman.conversation import Conversation, Message, Text, TextDelta, ToolCa
 from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import (
     ConfigurationError,
-    InvalidSnapshotIDError,
     OverloadedError,
     StoreConflictError,
     StoreUnavailableError,
@@ -269,42 +268,19 @@ def test_a_task_that_is_cancelled_while_it_writes_leaves_a_client_that_goes_on(
 # --- two errors at once ----------------------------------------------------------------------------------------------
 
 
-def _failing_for_good(store: ConversationStore, since: int) -> FailingStore:
-    failing = FailingStore(store, since)
-    failing._write = _then_never(failing, failing._write)  # type: ignore[method-assign]
-    return failing
-
-
-def _then_never(failing: FailingStore, write: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def refusing(work: Any) -> Any:
-        if failing.writes >= failing.at:
-            failing.writes += 1
-            raise StoreUnavailableError(f"No disk, write {failing.writes}.")
-        return write(work)
-
-    return refusing
-
-
-def test_the_error_of_the_model_is_not_hidden_by_the_stores(tmp_path: Path, way: str) -> None:
+def test_the_first_error_is_raised_whoever_leaves(tmp_path: Path, way: str) -> None:
+    """The model's is not hidden by the store's, nor the store's first by its second; nor is one lost by leaving."""
     with SqliteStore(tmp_path / "talks.db") as store:
-        talk = _talk(way, [OverloadedError("busy")], _failing_for_good(store, 1), Tools())
+        talk = _talk(way, [OverloadedError("busy"), "A long story."], FailingStore(store, 1, last=True), Tools())
         with pytest.raises(OverloadedError, match="busy") as caught:
             talk.chat("One.")
-        assert "No disk" in "".join(caught.value.__notes__)
+        assert "disk is full" in "".join(caught.value.__notes__)
         talk.close()
-
-
-def test_of_two_errors_of_the_store_the_first_is_raised(tmp_path: Path, way: str) -> None:
-    with SqliteStore(tmp_path / "talks.db") as store:
-        talk = _talk(way, ["x"], _failing_for_good(store, 1), Tools())
-        with pytest.raises(StoreUnavailableError, match=r"No disk, write 2\."):
+        talk = _talk(way, ["x"], FailingStore(store, 1, last=True), Tools())
+        with pytest.raises(StoreUnavailableError, match=r"full at write 2\."):
             talk.chat("One.")
         talk.close()
-
-
-def test_who_leaves_a_stream_hears_that_it_could_not_be_saved(tmp_path: Path) -> None:
-    with SqliteStore(tmp_path / "talks.db") as store:
-        client = ChatClient(ScriptedEngine(["A long story."], piece=2), store=_failing_for_good(store, 1))
+        client = ChatClient(ScriptedEngine(["A long story."], piece=2), store=FailingStore(store, 1, last=True))
         stream = client.stream_chat("Tell.")
         for event in stream:
             if isinstance(event, TextDelta):
@@ -386,10 +362,11 @@ def test_what_the_model_broke_off_in_a_program_that_died_can_be_continued(tmp_pa
             assert str(other.chat("Go on.")) == "Fine."
 
 
-def _uncertain(store: ConversationStore, tools: Tools) -> str:
-    """A program that died while a tool ran."""
+def _dies_in_a_tool(store: ConversationStore, tools: Tools, *calls: ToolCall) -> str:
+    """The id of a conversation of a program that died while its first tool ran."""
     dying = FailingStore(store, 3, dies=True)  # saved, the reply and the beginning recorded; then the result
-    client = ChatClient(ScriptedEngine([Message.assistant(call("a"))]), tools.all(), store=dying)
+    one_by_one = ToolConfig(max_parallel_tools=1)
+    client = ChatClient(ScriptedEngine([Message.assistant(*calls)]), tools.all(), store=dying, tool_config=one_by_one)
     with pytest.raises(Died):
         client.chat("Go.")
     client.close()
@@ -399,7 +376,7 @@ def _uncertain(store: ConversationStore, tools: Tools) -> str:
 def test_an_uncertain_call_waits_until_somebody_answers_or_speaks(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "talks.db") as store:
         tools = Tools()
-        id = _uncertain(store, tools)
+        id = _dies_in_a_tool(store, tools, call("a"))
         again = Message.assistant(call("a"))  # the model tries the very same, under the same id
         with ChatClient(ScriptedEngine([again, "Done."]), tools.all(), store=store) as client:
             client.restore(id)
@@ -417,13 +394,7 @@ def test_what_is_uncertain_stays_so_for_the_next_program_too(store: Conversation
     tools = Tools()
     beside = how == "beside another call"
     calls = [call("a"), call("d", "delete"), call("n")] if beside else [call("a")]
-    dying = FailingStore(store, 3, dies=True)
-    one_by_one = ToolConfig(max_parallel_tools=1)
-    client = ChatClient(ScriptedEngine([Message.assistant(*calls)]), tools.all(), store=dying, tool_config=one_by_one)
-    with pytest.raises(Died):
-        client.chat("Go.")
-    client.close()
-    id = store.list().items[0].id
+    id = _dies_in_a_tool(store, tools, *calls)
     for _ in range(3):  # one program after the other looks at it and leaves it as it is
         with ChatClient(ScriptedEngine([OverloadedError("busy")]), tools.all(), store=store) as other:
             other.restore(id)
@@ -449,12 +420,6 @@ def test_what_is_uncertain_stays_so_for_the_next_program_too(store: Conversation
     assert tools.ran["a"] == 2
 
 
-def test_nothing_was_said_and_nothing_is_known(tmp_path: Path) -> None:
-    with SqliteStore(tmp_path / "talks.db") as store, ChatClient(ScriptedEngine([]), store=store) as client:
-        assert client.id is None
-        assert client.save().conversation == Conversation()
-
-
 # --- an id that was chosen -------------------------------------------------------------------------------------------
 
 CHOSEN = conversation_id("telegram:42")
@@ -462,18 +427,6 @@ CHOSEN = conversation_id("telegram:42")
 
 def _ledger(store: ConversationStore, model: str = "m") -> Ledger:
     return Ledger(lambda: ("p", model, ()), id=CHOSEN, store=BlockingStore(store))
-
-
-def test_a_conversation_can_have_an_id_before_it_begins() -> None:
-    with MemoryStore() as store:
-        ledger, said = _ledger(store), Conversation().plus(Message.user("Hi."))
-        assert ledger.id == CHOSEN
-        step(ledger.write(ledger.step, said))
-        step(ledger.write(ledger.step, said.plus(Message.assistant("Hello."))))
-        assert ledger.id == CHOSEN == store.latest(CHOSEN).root
-        assert len(resume(store, CHOSEN).conversation.messages) == 2
-    with pytest.raises(InvalidSnapshotIDError):
-        Ledger(lambda: ("p", "m", ()), id="telegram:42")
 
 
 def test_who_chose_the_same_id_is_not_taken_for_oneself() -> None:

@@ -59,16 +59,6 @@ def test_a_question_shows_that_the_model_is_loading(around: Surroundings) -> Non
         assert person.leave() == 0
 
 
-def test_colours_on_a_terminal_unless_no_color(around: Surroundings) -> None:
-    with at(around, "--xyzzy") as person:
-        assert person.leave() == 2
-        assert "\x1b[31m" in person.raw
-    around.set(NO_COLOR="1")
-    with at(around, "--xyzzy") as person:
-        assert person.leave() == 2
-        assert "\x1b" not in person.raw
-
-
 # --- Ctrl-C, kill -9, and going on ------------------------------------------------------------------------------------
 
 
@@ -222,33 +212,6 @@ def test_a_chat_that_was_killed_is_continued(around: Surroundings) -> None:
             person.press("d")
             assert person.leave() == 0
         assert user_texts(simulator.requests[-1]) == ["One.", "Talk."]
-
-
-def test_always_is_remembered_in_a_chat(around: Surroundings) -> None:
-    script = [
-        calling("Write", {"file_path": "a/one.txt", "content": "1"}),
-        "One.",
-        calling("Write", {"file_path": "a/one.txt", "content": "1"}, id="c2"),
-        "Again.",
-        calling("Write", {"file_path": "a/two.txt", "content": "2"}, id="c3"),
-        "Two.",
-        calling("Write", {"file_path": "a/three.txt", "content": "3"}, id="c4"),
-        "Three.",
-    ]
-    (around.work / "a").mkdir()
-    with around.talking(script), at(around, "chat", "-T", "Write") as person:
-        person.see(">")
-        person.say("Write one.", "exactly this", "? ")
-        person.say("a", "Until the end of this session: allow Write with exactly the arguments", "One.", ">")
-        assert "[y]es" not in person.say("Write it again.", "Again.")
-        person.see(">")
-        person.say("Write two.", "[1] from now on: allow Write on paths in a", "exactly this", "? ")
-        person.say("1", "Until the end of this session: allow Write on paths in a", "Two.", ">")
-        assert "[y]es" not in person.say("Write three.", "Three.")
-        person.see(">")
-        person.press("d")
-        assert person.leave() == 0
-    assert (around.work / "a" / "three.txt").read_text() == "3"
 
 
 def test_several_lines_history_and_files_in_a_chat(around: Surroundings) -> None:

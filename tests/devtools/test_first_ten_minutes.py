@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,14 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "first-ten-minutes.md"
 @pytest.mark.slow
 def test_the_page_is_what_is_seen() -> None:
     assert make_page() == PAGE.read_text(encoding="utf-8"), "python3 -m devtools.first_ten_minutes makes it anew"
+
+
+def test_pictures_load_nothing() -> None:
+    pictures = list(PAGE.parent.rglob("*.svg"))
+    assert pictures
+    for picture in pictures:
+        text = picture.read_text(encoding="utf-8")
+        assert not re.search(r"url\((?!#)|https?://(?!www\.w3\.org)|@import|@font-face", text), picture
 
 
 def test_a_screen_shows_what_a_terminal_would() -> None:

@@ -47,15 +47,6 @@ def test_a_stream_gives_events_and_the_message() -> None:
     assert engine.run_inference(ASKED).text == "HI"  # a reply may depend on the call
 
 
-def test_leaving_a_stream_early_leaves_an_interrupted_message() -> None:
-    with ScriptedEngine(["hello"], piece=1).stream(ASKED) as stream:
-        for event in stream:
-            if isinstance(event, TextDelta) and event.text == "e":
-                break
-    assert stream.message.text == "he"
-    assert stream.message.interrupted
-
-
 def test_errors_are_raised_and_told() -> None:
     with pytest.raises(InvalidConversationError):  # which no provider would take
         ScriptedEngine(["x"]).run_inference(ASKED.plus(Message.assistant(ToolCall("1", "f"))))

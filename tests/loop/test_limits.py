@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dragoman.conversation import Message, Text, Usage
+from dragoman.conversation import Message, Usage
 from dragoman.errors import ConfigurationError, LimitReachedError, StepLimitError
 from dragoman.loop import LimitReached, Limits, Prices
 from tests.loop.running import Way, calls, every_way
@@ -30,14 +30,31 @@ def test_the_price_of_tokens_counts_cached_ones_apart() -> None:
     assert Prices(input=1.0, output=2.0).cost(Usage(input=1_000_000, output=0, cache_read=500_000)) == 1.0
 
 
+SPENDING = [_spending(calls(number), 30) for number in range(30)]
+PRICES = Prices(input=1_000_000.0, output=0.0)
+
+
 @every_way
-def test_the_limit_of_steps_is_twenty_unless_said_otherwise(way: Way) -> None:
-    ran = way([calls(number) for number in range(30)])
-    assert isinstance(ran.error, StepLimitError)
-    assert ran.error.message == "max iterations (20) reached"
-    assert len(ran.calls) == 20
+@pytest.mark.parametrize(
+    ("limits", "limit", "asked"),
+    [
+        (Limits(), "steps", 20),
+        (Limits(steps=0), "steps", 0),
+        (Limits(model_calls=3), "model_calls", 3),
+        (Limits(tokens=100), "tokens", 2),
+        (Limits(cost=50.0, prices=PRICES), "cost", 2),
+        (Limits(seconds=0.0), "seconds", 0),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_limit_ends_the_run_with_a_valid_history(way: Way, limits: Limits, limit: str, asked: int) -> None:
+    ran = way(SPENDING, limits=limits)
+    assert isinstance(ran.error, LimitReachedError)
+    assert (ran.error.limit, len(ran.calls)) == (limit, asked)
     assert ran.error.conversation.is_valid
-    assert ran.error.limit == "steps"
+    if asked == 20:
+        assert isinstance(ran.error, StepLimitError)
+        assert ran.error.message == "max iterations (20) reached"
 
 
 @every_way
@@ -68,30 +85,8 @@ def test_calls_beyond_the_limit_of_tool_calls_are_answered_and_not_run(way: Way)
 
 
 @every_way
-def test_tokens_of_the_run_are_counted_not_those_of_its_history(way: Way) -> None:
-    script = [_spending(calls(1), 30), _spending(calls(2), 30), _spending(Message.assistant(Text("x")), 30)]
-    ran = way(script, limits=Limits(tokens=100))
-    assert isinstance(ran.error, LimitReachedError)
-    assert ran.error.limit == "tokens"
-    assert len(ran.calls) == 2
-    again = way(
-        [_spending(Message.assistant("Ok"), 10)], conversation=ran.error.conversation, limits=Limits(tokens=100)
-    )
+def test_tokens_of_the_history_are_not_counted(way: Way) -> None:
+    spent = way(SPENDING, limits=Limits(tokens=100)).error
+    assert isinstance(spent, LimitReachedError)
+    again = way([_spending(Message.assistant("Ok"), 10)], conversation=spent.conversation, limits=Limits(tokens=100))
     assert again.result.spent.tokens == 20
-
-
-@every_way
-def test_cost_is_a_limit(way: Way) -> None:
-    prices = Prices(input=1_000_000.0, output=0.0)
-    ran = way([_spending(calls(1), 3), _spending(calls(2), 3)], limits=Limits(cost=5.0, prices=prices))
-    assert isinstance(ran.error, LimitReachedError)
-    assert ran.error.limit == "cost"
-    assert len(ran.calls) == 2
-
-
-@every_way
-def test_time_is_a_limit(way: Way) -> None:
-    ran = way([calls(1), "Three."], limits=Limits(seconds=0.0))
-    assert isinstance(ran.error, LimitReachedError)
-    assert ran.error.limit == "seconds"
-    assert ran.calls == []

@@ -76,22 +76,6 @@ def test_an_empty_conversation_is_an_error_that_says_so() -> None:
         next_step(Conversation("Be brief."), Limits())
 
 
-@pytest.mark.parametrize(
-    ("limits", "spent", "limit"),
-    [
-        (Limits(steps=2), Spent(steps=2), "steps"),
-        (Limits(steps=0), Spent(), "steps"),
-        (Limits(model_calls=3), Spent(model_calls=3), "model_calls"),
-        (Limits(tokens=100), Spent(tokens=101), "tokens"),
-        (Limits(seconds=1.5), Spent(seconds=2.0), "seconds"),
-    ],
-)
-def test_a_limit_stops_before_the_model_is_asked(limits: Limits, spent: Spent, limit: str) -> None:
-    step = next_step(ASKED, limits, spent)
-    assert isinstance(step, LimitReached)
-    assert step.limit == limit
-
-
 def test_a_limit_stops_before_tools_are_run() -> None:
     assert next_step(CALLED, Limits(tool_calls=2)) == RunTools((ONE, TWO))
     assert next_step(CALLED, Limits(tool_calls=1)) == LimitReached("tool_calls", 1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import msgspec
@@ -209,9 +207,3 @@ def test_tools_are_checked_without_the_program() -> None:
     odd, long = [[(found.severity, found.about) for found in tool.findings] for tool in report.tools]
     assert odd == [("rewrite", "name")]
     assert long == [("rewrite", "description"), ("rewrite", "strict")]
-
-
-def test_nobody_pays_for_it_who_does_not_use_it() -> None:
-    code = "import sys, dragoman.engines.factory; print([name for name in sys.modules if 'claude' in name])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

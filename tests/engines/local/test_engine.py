@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman._stop import Stop, stopping
 from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import (
     Conversation,
@@ -22,7 +20,6 @@ from dragoman.conversation import (
     OneTool,
     StopReason,
     Text,
-    TextDelta,
     Thinking,
     ToolCall,
     ToolResult,
@@ -38,10 +35,8 @@ from dragoman.errors import (
     ContextTooLongError,
     LocalModelError,
     LossyConversionError,
-    StoppedError,
     ToolDefinitionError,
 )
-from dragoman.loop import Cancelled
 from dragoman.providers import ModelOptions, ResponseFormat
 from dragoman.simulator import Cut, Reply, Stall, Status
 from dragoman.tools import tool
@@ -103,15 +98,6 @@ def test_a_tool_is_called_its_result_used_and_an_answer_of_a_type_given(way: str
     assert "rainy" not in thanked["grammar"]
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if "stream" in way])
-def test_cancel_and_go_on(way: str, stand: Stand) -> None:
-    talk = stand.talk([Reply("A very long story. " * 50, faults=[Stall(after=4000)]), "The end."], way)
-    result = talk.chat("Tell me.", callback=lambda event: not isinstance(event, TextDelta))
-    assert isinstance(result.ending, Cancelled)
-    assert talk.client.conversation.last.interrupted
-    assert talk.chat("Go on.").text == "The end."
-
-
 # --- one model for all ------------------------------------------------------------------------------------------------
 
 
@@ -151,23 +137,6 @@ def test_tasks_do_not_block_the_loop_and_one_that_is_cancelled_lets_others_go_on
             assert (await asyncio.wait_for(talker.reply(ASKED), 20)).message.text == "Yes."
 
     asyncio.run(main())
-
-
-@pytest.mark.parametrize("how", ["cancelled", "deadline"])
-@pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("after", [0, 600])
-def test_stopped_from_another_thread(how: str, *, streamed: bool, after: int, stand: Stand) -> None:
-    talker = stand.engine([Reply("A very long story. " * 50, faults=[Stall(after=after)]), "Yes."])
-    stop = Stop(None if how == "cancelled" else time.monotonic() + 0.5)
-    canceller = threading.Timer(0.5 if how == "cancelled" else 60, stop.cancel)
-    canceller.start()
-    with stopping(stop), pytest.raises(StoppedError) as caught:
-        list(talker.stream(ASKED)) if streamed else talker.reply(ASKED)
-    canceller.cancel()
-    assert caught.value.reason == how
-    assert len(stand.requests) == 1  # nothing was tried again
-    assert talker.reply(ASKED).message.text == "Yes."
-    assert len(stand.programs) == 1
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------

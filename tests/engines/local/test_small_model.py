@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -27,12 +26,11 @@ from dragoman.conversation import (
     TextDelta,
     ToolSpec,
 )
-from dragoman.engines import MODELS, Engine, async_engine, engine
+from dragoman.engines import MODELS, Engine, engine
 from dragoman.engines.local.storage import models_directory
 from dragoman.errors import ConnectionFailedError, ContextTooLongError, LocalModelError, StoppedError
 from dragoman.providers import ModelOptions
 from dragoman.transport import RetryPolicy
-from tests.chat.talking import WAYS
 from tests.cli.person import Person
 from tests.cli.running import Surroundings
 from tests.engines.local.real import SMALL, STORY, at_work, needed, quality, real, running, with_models
@@ -156,50 +154,6 @@ def test_too_long_and_full() -> None:
         with pytest.raises(ContextTooLongError):
             talker.reply(Conversation().plus(Message.user("word " * 2000)))
         assert talker.reply(STORY, options=LONG).message.stop_reason is StopReason.CONTEXT_FULL
-
-
-def test_on_a_loop(small: Engine) -> None:
-    async def main() -> None:
-        async with async_engine(f"local:{SMALL}") as talker:
-            options = ModelOptions(max_tokens=5, temperature=0)
-            replies = await asyncio.gather(*[talker.reply(STORY, options=options) for _ in range(3)])
-            assert len({reply.message.text for reply in replies}) == 1
-            async with talker.stream(STORY, options=ModelOptions(max_tokens=4000)) as stream:
-                async for event in stream:
-                    if isinstance(event, TextDelta):
-                        break
-            assert stream.message.interrupted
-            long = asyncio.create_task(talker.reply(STORY, options=ModelOptions(max_tokens=4000)))
-            await asyncio.sleep(0.2)
-            long.cancel()
-            await asyncio.gather(long, return_exceptions=True)
-            assert (await talker.reply(STORY, options=options)).message.text == replies[0].message.text
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_call_its_result_and_an_answer(small: Engine, way: str) -> None:
-    """The tool is forced: this model would not choose it."""
-    kind, streamed = WAYS[way]
-    asked: list[int] = []
-
-    def add(a: int, b: int) -> int:
-        """The sum of two numbers."""
-        asked.append(a + b)
-        return a + b
-
-    options = ModelOptions(max_tokens=60, temperature=0, tool_choice=OneTool("add"))
-    talk = kind(f"local:{SMALL}", [add], streamed=streamed, options=options)
-    try:
-        talk.chat("What is 1 + 2?")
-        assert len(asked) >= 1
-        messages = talk.client.history
-        assert messages[1].tool_calls[0].name == "add"
-        assert messages[2].tool_results[0].text == str(asked[0])
-        assert messages[-1].role == "assistant"
-    finally:
-        talk.close()
 
 
 def test_a_damaged_file(tmp_path: Path) -> None:
