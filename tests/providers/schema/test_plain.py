@@ -93,19 +93,15 @@ def test_alternatives_at_the_top_are_folded_and_told() -> None:
     schema, lines = convert(shapes, "json_schema")
     assert schema == {
         "type": "object",
-        "description": (
-            'Must also match the JSON Schema {"anyOf":['
-            '{"properties":{"kind":{"const":"circle"}},"required":["kind","r"]},'
-            '{"properties":{"kind":{"const":"square"}},"required":["kind","w"]}]}.'
-        ),
+        "description": 'One of these forms must be met: (1) with kind = "circle", r; (2) with kind = "square", w.',
         "properties": {
-            "kind": {"anyOf": [{"enum": ["circle"]}, {"enum": ["square"]}]},
+            "kind": {"type": "string", "enum": ["circle", "square"]},
             "r": {"type": "number"},
             "w": {"type": "number"},
         },
         "required": ["kind"],
     }
-    assert lines[:3] == (
+    assert lines == (
         "/oneOf: written as anyOf: a value may fit more than one form",
         '/type: read as "object"',
         "/: the alternatives are folded into one object, only the description tells them apart",
@@ -121,8 +117,8 @@ def test_at_least_one_of_several_properties_is_told() -> None:
     }
     done = conversion(schema, "json_schema")
     assert done.schema["properties"] == schema["properties"]
-    assert '"not":{"required":["id","name"]}' in str(done.schema["description"])
-    assert 'Must also match the JSON Schema {"anyOf":[{' in str(done.schema["description"])
+    assert "One of these forms must be met: (1) with id; (2) with name." in str(done.schema["description"])
+    assert 'Must also match the JSON Schema {"not":{"required":["id","name"]}}.' in str(done.schema["description"])
     assert not done.exact
 
 

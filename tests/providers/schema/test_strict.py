@@ -81,8 +81,13 @@ REQUIRED: list[tuple[SchemaStyle, Any, Any, list[str]]] = [
     ),
     (
         OPENAI,
-        {"allOf": [{"type": ["integer", "string"], "minimum": 1}, {"type": "number", "description": "A number."}]},
-        {**INT, "description": "A number.", "minimum": 1},
+        {
+            "allOf": [
+                {"type": ["integer", "string"], "minimum": 1, "multipleOf": 4},
+                {"type": "number", "minimum": 3, "maximum": 30, "multipleOf": 6, "description": "A number."},
+            ]
+        },
+        {**INT, "description": "A number.", "minimum": 3, "multipleOf": 12, "maximum": 30},
         [],
     ),
     (
@@ -205,6 +210,13 @@ def test_what_needs_more_freedom_is_not_strict(style: SchemaStyle, schema: Any, 
     assert one(style, schema) == (schema, (f"not strict: x: {reason}",))
 
 
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = STR
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
+    return schema
+
+
 def of(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": [*properties]}
 
@@ -212,6 +224,11 @@ def of(**properties: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("style", "schema", "reason"),
     [
+        (OPENAI, nested(11), "11 levels of nesting, at most 10 are allowed"),
+        (OPENAI, of(**{f"p{i}": NULL for i in range(5_001)}), "5001 properties, at most 5000 are allowed"),
+        (OPENAI, of(a={"enum": list(range(1_001))}), "1001 listed values"),
+        (OPENAI, of(a={"enum": [f"{i:060}" for i in range(251)]}), "15060 characters in one list of values"),
+        (OPENAI, of(a={"const": "x" * 120_000}), "120001 characters in names and values"),
         (
             CLAUDE,
             {**of(**{f"p{i}": STR for i in range(25)}), "required": []},
@@ -229,6 +246,7 @@ def test_schemas_beyond_a_limit_are_not_strict(style: SchemaStyle, schema: Any, 
     done, lines = convert(schema, style, strict=True)
     assert done == schema
     assert lines[0].startswith(f"not strict: /: {reason}")
+    assert convert(nested(10), OPENAI, strict=True)[1] == ()
 
 
 def test_what_else_is_strict_or_refused() -> None:

@@ -97,7 +97,7 @@ def convert(schema: dict[str, object], style: SchemaStyle, *, strict: bool = Fal
 
 def excesses_together(schemas: Sequence[Schema], style: SchemaStyle) -> tuple[str, ...]:
     """Why a provider would refuse strict schemas in one request that it takes one by one; empty if it would not."""
-    return excesses(schemas, _RULES[style].most) if style in _RULES else ()
+    return excesses(schemas, _RULES[style].most_together) if style in _RULES else ()
 
 
 # --- the root ---------------------------------------------------------------------------------------------------------
@@ -134,18 +134,53 @@ def _lacks_required(form: Schema) -> bool:
 def _fold(forms: list[Schema], notes: Notes) -> Schema:
     """Alternatives as one object that has the properties of all of them; only words say which ones go together."""
     notes.lost("", "the alternatives are folded into one object, only the description tells them apart")
-    names = dict.fromkeys(name for form in forms for name in _members(form))
-    each = {name: distinct([_members(form)[name] for form in forms if name in _members(form)]) for name in names}
     required = [name for name in _required(forms[0]) if all(name in _required(form) for form in forms)]
-    told = [{word: value for word, value in form.items() if word != "type"} for form in forms]
-    for form in told:
-        form["properties"] = {name: sub for name, sub in _members(form).items() if len(each[name]) > 1}
-    return {
-        "properties": {name: found[0] if len(found) == 1 else {"anyOf": found} for name, found in each.items()},
+    names = dict.fromkeys(name for form in forms for name in _members(form))
+    summaries = "; ".join(f"({number}) {_summarise(form, required)}" for number, form in enumerate(forms, 1))
+    folded: Schema = {
+        "description": f"One of these forms must be met: {summaries}.",
+        "properties": {
+            name: _unite([_members(form)[name] for form in forms if name in _members(form)]) for name in names
+        },
         **({"required": required} if required else {}),
-        **({"additionalProperties": False} if all(form.get("additionalProperties") is False for form in forms) else {}),
-        "anyOf": told,
     }
+    if all(form.get("additionalProperties") is False for form in forms):
+        folded["additionalProperties"] = False
+    rest = [{word: value for word, value in form.items() if word not in _FOLDED} for form in forms]
+    return merge(folded, rest[0] if len(distinct(rest)) == 1 else {"anyOf": rest})
+
+
+_FOLDED: Final = ANNOTATIONS | {"type", "properties", "required", "additionalProperties"}
+
+
+def _unite(schemas: list[object]) -> object:
+    """Any of these; lists of values become one list."""
+    schemas = distinct(schemas)
+    if len(schemas) == 1:
+        return schemas[0]
+    values = distinct([value for schema in schemas for value in _values(schema)])
+    if not all(map(_values, schemas)):
+        return {"anyOf": schemas}
+    return {"type": _as_type(distinct([kind_of(value) for value in values])), "enum": values}
+
+
+def _values(schema: object) -> list[object]:
+    """The values that a schema lists."""
+    found = put_right(schema, "", Notes()).get("enum") if is_object(schema) else None
+    return found if is_array(found) else []
+
+
+def _summarise(form: Schema, common: list[str]) -> str:
+    """A form in a few words: what it needs beyond what all need."""
+    needed: list[str] = []
+    for name in _required(form):
+        values = _values(_members(form).get(name))
+        if len(values) == 1:
+            needed.append(f"{name} = {as_json(values[0])}")
+        elif name not in common:
+            needed.append(name)
+    title = form.get("title")
+    return (f"{title}: " if title else "") + (f"with {', '.join(needed)}" if needed else "nothing in particular")
 
 
 # --- JSON Schema as it is ---------------------------------------------------------------------------------------------
@@ -205,7 +240,7 @@ class _StrictWriter:
             return {}
         if self._definitions:
             schema["$defs"] = self._definitions
-        for text in excesses([schema], self._rules.most):
+        for text in excesses([schema], {**self._rules.most_each, **self._rules.most_together}):
             self._reason("", text)
         return _order(schema)
 

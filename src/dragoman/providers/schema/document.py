@@ -6,6 +6,7 @@ a schema becomes alternatives without references, `allOf`, `anyOf` and `oneOf`; 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -290,7 +291,11 @@ def _merge_words(word: str, a: object, b: object) -> object:
         return list(dict.fromkeys([*_array(a), *_array(b)]))
     if word == "allOf":
         return [*_array(a), *_array(b)]
-    return None
+    if word not in LIMITED_TYPE or not isinstance(a, int | float) or not isinstance(b, int | float):
+        return None
+    if word == "multipleOf":
+        return math.lcm(a, b) if isinstance(a, int) and isinstance(b, int) else None
+    return min(a, b) if "max" in word.lower() else max(a, b)
 
 
 def _merge_types(a: object, b: object) -> object:

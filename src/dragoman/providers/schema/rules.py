@@ -203,8 +203,9 @@ class Rules(Struct, frozen=True, kw_only=True):
     recursive: bool = True
     bare_references: bool = False
     """Words beside a reference: write it out in place, or else wrap it in `anyOf`."""
-    most: Mapping[str, int] = {}
-    """Sizes of all strict schemas of a request together; see `excesses`."""
+    # --- sizes of one schema, and of all strict schemas of a request together ---
+    most_each: Mapping[str, int] = {}
+    most_together: Mapping[str, int] = {}
 
 
 _FORMATS: Final = frozenset(["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"])
@@ -219,6 +220,13 @@ OPENAI: Final = Rules(
     formats=_FORMATS,
     unknown_in_patterns=_LOOK_AROUND,
     all_required=True,
+    most_each={
+        "properties": 5000,
+        "levels of nesting": 10,
+        "listed values": 1000,
+        "characters in one list of values": 15_000,
+        "characters in names and values": 120_000,
+    },
 )
 
 # platform.claude.com/docs/en/build-with-claude/structured-outputs: JSON Schema limitations, pattern support, schema
@@ -231,31 +239,50 @@ ANTHROPIC: Final = Rules(
     highest_min_items=1,
     recursive=False,
     bare_references=True,
-    most={"strict schemas": 20, "optional properties": 24, "properties of more than one type": 16},
+    most_together={"strict schemas": 20, "optional properties": 24, "properties of more than one type": 16},
 )
 
 
-def _walk(schema: object) -> Iterator[Schema]:
-    """Every schema of a strict one."""
+def _walk(schema: object, depth: int = 1) -> Iterator[tuple[Schema, int]]:
+    """Every schema of a strict one, with the level of nesting that it is at."""
     if is_object(schema):
-        yield schema
-        for word in ("properties", "$defs"):
+        yield schema, depth
+        for word, deeper in (("properties", depth + 1), ("$defs", 1)):
             if is_object(members := schema.get(word)):
                 for sub in members.values():
-                    yield from _walk(sub)
-        yield from _walk(schema.get("items"))
+                    yield from _walk(sub, deeper)
+        yield from _walk(schema.get("items"), depth + 1)
         if is_array(branches := schema.get("anyOf")):
             for branch in branches:
-                yield from _walk(branch)
+                yield from _walk(branch, depth)
+
+
+def count_sizes(schemas: Sequence[object]) -> Counter[str]:
+    """What providers count in schemas, by the names that `Rules` has for it."""
+    sizes = Counter({"strict schemas": len(schemas)})
+    for schema, depth in [found for root in schemas for found in _walk(root)]:
+        if "properties" in schema or "items" in schema:
+            sizes["levels of nesting"] = max(sizes["levels of nesting"], depth)
+        if is_array(values := schema.get("enum")):
+            length = sum(len(value) for value in values if isinstance(value, str))
+            sizes["listed values"] += len(values)
+            sizes["characters in names and values"] += length
+            if len(values) > 250:
+                most = max(sizes["characters in one list of values"], length)
+                sizes["characters in one list of values"] = most
+        sizes["properties of more than one type"] += is_array(schema.get("type")) or "anyOf" in schema
+        for word in ("properties", "$defs"):
+            if is_object(members := schema.get(word)):
+                sizes["characters in names and values"] += sum(map(len, members))
+        if is_object(properties := schema.get("properties")):
+            required = schema.get("required")
+            sizes["properties"] += len(properties)
+            sizes["optional properties"] += len(properties) - (len(required) if is_array(required) else 0)
+    return sizes
 
 
 def excesses(schemas: Sequence[object], limits: Mapping[str, int]) -> tuple[str, ...]:
     """The limits that these strict schemas together are beyond."""
-    sizes = Counter({"strict schemas": len(schemas)})
-    for schema in [found for root in schemas for found in _walk(root)] if limits else []:
-        sizes["properties of more than one type"] += is_array(schema.get("type")) or "anyOf" in schema
-        if is_object(properties := schema.get("properties")):
-            required = schema.get("required")
-            sizes["optional properties"] += len(properties) - (len(required) if is_array(required) else 0)
+    sizes = count_sizes(schemas) if limits else Counter[str]()
     beyond = [(what, most) for what, most in limits.items() if sizes[what] > most]
     return tuple([f"{sizes[what]} {what}, at most {most} are allowed" for what, most in beyond])
