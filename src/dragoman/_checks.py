@@ -83,24 +83,31 @@ class CheckedMeta(msgspec.StructMeta):
     if not TYPE_CHECKING:  # type checkers know the fields
 
         def __call__(cls, *args: Any, **keywords: Any) -> Any:  # noqa: N805 -- of a metaclass
-            types = _types_of(cls)
-            check_names(keywords, types, cls.__name__)
-            checked = {name: _checked(cls.__name__, name, value, types[name]) for name, value in keywords.items()}
+            holders = _holders_of(cls)
+            check_names(keywords, holders, cls.__name__)
+            checked = {name: _checked(cls.__name__, name, value, holders[name]) for name, value in keywords.items()}
             return super().__call__(*args, **checked)
 
 
 @cache
-def _types_of(cls: type[msgspec.Struct]) -> dict[str, Any]:
-    return {field.name: field.type for field in msgspec.structs.fields(cls)}
+def _holders_of(cls: type[msgspec.Struct]) -> dict[str, Any]:
+    """For each field a Struct of it alone: msgspec looks at the type of a Struct once, and at any other each time.
+
+    That matters, for in looking it calls Python, and drops the exception if Ctrl-C comes just then.
+    """
+    return {
+        field.name: msgspec.defstruct("Holder", [("it", field.type)], gc=False) for field in msgspec.structs.fields(cls)
+    }
 
 
-def _checked(owner: str, name: str, value: object, kind: Any) -> object:
+def _checked(owner: str, name: str, value: object, holder: Any) -> object:
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert({"it": value}, holder).it
     except msgspec.ValidationError as error:  # which does not repeat the value: it may be a key
-        members = getattr(kind, "__members__", {})
+        members = getattr(holder.__annotations__["it"], "__members__", {})
         hint = f"It is one of {', '.join(repr(member.value) for member in members.values())}." if members else None
-        raise ConfigurationError(f"{name} of {owner} does not fit: {reason_of(error)}.", hint=hint) from None
+        reason = reason_of(error).removesuffix(" - at $.it").replace(" - at $.it", " - at $")
+        raise ConfigurationError(f"{name} of {owner} does not fit: {reason}.", hint=hint) from None
     except TypeError:  # a type that only type checkers can judge, such as that of a function
         return value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -148,9 +148,9 @@ def _told(block: Any) -> Any:
     return type(block).__name__
 
 
-def threads_left() -> list[str]:
-    """The library's own threads that are still there; one that is about to end may do so."""
-    left = [thread for thread in threading.enumerate() if "dragoman" in thread.name]
+def threads_left(before: Collection[threading.Thread] = ()) -> list[str]:
+    """The library's own threads that have come since and are still there; one that is about to end may do so."""
+    left = [thread for thread in threading.enumerate() if "dragoman" in thread.name and thread not in before]
     for thread in left:
         thread.join(5)
     return [thread.name for thread in left if thread.is_alive()]

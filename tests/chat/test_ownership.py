@@ -71,10 +71,10 @@ def _script() -> list[Any]:
 
 @pytest.fixture
 def making(monkeypatch: pytest.MonkeyPatch) -> Iterator[Making]:
-    found = Making()
+    found, before = Making(), threading.enumerate()
     monkeypatch.setitem(factory._registered, "counted", found)
     yield found
-    assert not threads_left()
+    assert not threads_left(before)
 
 
 def _talk(colour: str, tools: Any = (), **options: Any) -> Talk:

@@ -140,7 +140,7 @@ def test_what_can_be_tried_again_is_and_the_ledger_tells(way: Talk, model: str) 
 @every_colour
 def test_what_breaks_before_the_answer_has_begun_is_tried_again(colour: Colour, name: str) -> None:
     """A provider that accepts the request, says so, even what it costs, and then fails."""
-    dialect, say = DIALECTS[name], Say(("All ", "of it."))
+    dialect, say = DIALECTS[name], Say("All of it.", pieces=2)
 
     async def answer(exchange: Exchange) -> None:
         first = len(server.requests) == 1

@@ -1,4 +1,4 @@
-"""Nobody gets anybody else's answer."""
+"""Nobody gets anybody else's answer; see users.py for a long run."""
 
 from __future__ import annotations
 

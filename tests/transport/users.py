@@ -1,5 +1,8 @@
 """Many users on one pool of connections: nobody gets anybody else's answer, whatever the service and the others do.
 
+    python -m tests.transport.users 20000            so many turns in all, over all transports
+    python -m tests.transport.users 20000 7          the same, beginning with another seed
+
 Every user has words of their own (turns.py), and so has the service's answer to them (service.py). All four dialects
 go to one server through one transport, so that any connection may serve anybody next.
 """
@@ -7,11 +10,12 @@ go to one server through one transport, so that any connection may serve anybody
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from itertools import chain
+from itertools import chain, cycle
 from typing import Any, NamedTuple
 
 from dragoman import (
@@ -29,13 +33,15 @@ from dragoman import (
 )
 from dragoman.tools import AnyTool
 from dragoman.transport import PoolLimits
-from tests.transport.colours import QUICK, Kind
+from tests.transport.colours import KINDS, QUICK, Kind
 from tests.transport.replies import DIALECTS
 from tests.transport.server import Server
 from tests.transport.service import Service
 from tests.transport.turns import ByUser, Received, Turn, problems, script
 
 USERS = 50
+TURNS = 20
+"""Turns of a user on one transport in a long run; then comes a fresh one, with another seed."""
 LIMITS = PoolLimits(connections=24, idle=24, wait=60.0)
 """Fewer connections than users, so that none rests for long."""
 HASTY = Timeouts(connect=20.0, read=0.015, total=0.025)
@@ -224,3 +230,28 @@ def _together(users: list[User]) -> None:
 async def _together_on_loop(users: list[User]) -> None:
     async with asyncio.timeout(HANG):
         await asyncio.gather(*(user.act_on_loop() for user in users))
+
+
+def main(count: int, seed: int) -> int:
+    """So many turns in all, one transport after the other. Returns the exit code."""
+    done, kinds = 0, cycle(KINDS)
+    while done < count:
+        kind = next(kinds)
+        account = run(kind, seed, TURNS)
+        done += account.seen["turns"]
+        _say(f"{done} turns; seed {seed}, {kind!r}: {account.seen['answered']} answers")
+        for problem in account.problems[:10]:
+            _say(problem)
+        if account.problems:
+            return 1
+        seed += 1
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))

@@ -112,12 +112,12 @@ def grep_tool(workspace: Workspace, *, seconds: float = _SECONDS) -> AnyTool:
         began, deadline = time.monotonic(), Deadline.of(context, seconds)
         walk = Walk(workspace, path or ".", wanted, not include_ignored, deadline)
         search = _Search(mode, context_lines)
-        with closing(Matcher(pattern, ignore_case=ignore_case, deadline=deadline)) as matcher:
-            try:
+        try:
+            with closing(Matcher(pattern, ignore_case=ignore_case, deadline=deadline)) as matcher:
                 _search_files(workspace, walk, search, matcher)
-            except OutOfTimeError:
-                took = f"{deadline.at - began:.2g} seconds"
-                search.notes.append(f"[Stopped after {took}, in {search.at}. Use a simpler pattern, a path or a glob.]")
+        except OutOfTimeError:
+            took, where = f"{deadline.at - began:.2g} seconds", f", in {search.at}" if search.at else ""
+            search.notes.append(f"[Stopped after {took}{where}. Use a simpler pattern, a path or a glob.]")
         return search.reply()
 
     return grep
