@@ -51,3 +51,8 @@ def test_the_tree_is_drawn_in_the_docstring() -> None:
         parent = cls.__mro__[1]
         if cls is not DragomanError:
             assert len(depth[parent.__name__]) < len(depth[cls.__name__])
+
+
+def test_a_field_that_an_error_does_not_have_is_refused() -> None:
+    with pytest.raises(TypeError, match="no field 'statsu'"):
+        errors.ProviderError("It failed.", statsu=500)  # type: ignore[call-arg]

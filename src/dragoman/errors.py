@@ -108,6 +108,8 @@ class DragomanError(_WithFields):
         self.message = message
         self.hint = hint
         for name, value in fields.items():
+            if not any(name in getattr(kind, "__annotations__", ()) for kind in type(self).__mro__):
+                raise TypeError(f"{type(self).__name__} has no field {name!r}")
             setattr(self, name, value)
 
     def __str__(self) -> str:
