@@ -8,24 +8,67 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dragoman.tools import Tool
+from dragoman.tools.arguments.reader import Arguments
 
 
-def functions() -> list[dict[str, Any]]:
+def data_directory() -> Path | None:
     spec = importlib.util.find_spec("bfcl_eval")
-    if spec is None or not spec.submodule_search_locations:
+    places = (spec.submodule_search_locations or []) if spec else []
+    return next((Path(place) / "data" for place in places if (Path(place) / "data").is_dir()), None)
+
+
+def lines_of(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file with one JSON object a line; files of another form are not about functions."""
+    with path.open(encoding="utf-8") as file:
+        for line in filter(str.strip, file):
+            try:
+                value = json.loads(line)
+            except ValueError:
+                return
+            if isinstance(value, dict):
+                yield value
+
+
+def functions_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if "function" in entry:
+        given = entry["function"]
+        return [given] if isinstance(given, dict) else given
+    return [dict(entry)] if "parameters" in entry and "name" in entry else []
+
+
+@pytest.fixture(scope="module")
+def functions() -> list[dict[str, Any]]:
+    directory = data_directory()
+    if directory is None:
         pytest.skip("the data of bfcl-eval is not installed; `dev.py` installs it from requirements/data.lock")
-    paths = (Path(spec.submodule_search_locations[0]) / "data").glob("*.json")
-    lines = {line for path in paths for line in path.read_text(encoding="utf-8").splitlines() if '"function"' in line}
-    given = [json.loads(line)["function"] for line in lines]
-    found = [function for each in given for function in ([each] if isinstance(each, dict) else each)]
-    return list({json.dumps(function, sort_keys=True): function for function in found}.values())
+    paths = [path for path in sorted(directory.rglob("*.json")) if "possible_answer" not in path.parts]
+    found = {
+        json.dumps(function, sort_keys=True): function
+        for path in paths
+        for entry in lines_of(path)
+        for function in functions_of(entry)
+    }
+    return list(found.values())
+
+
+@pytest.fixture(scope="module")
+def compiled(functions: list[dict[str, Any]]) -> list[tuple[dict[str, Any], Arguments]]:
+    """All of them become tools."""
+    made = [
+        Tool.from_schema(lambda **_: None, each["parameters"], name=each["name"], description=each["description"])
+        for each in functions
+    ]
+    for function, tool in zip(functions, made, strict=True):
+        assert (tool.name, tool.description) == (function["name"], function["description"])
+        assert tool.spec.schema == tool.arguments.schema
+    return [(function["parameters"], tool.arguments) for function, tool in zip(functions, made, strict=True)]
 
 
 def property_paths(schema: object, path: str = "") -> Iterator[str]:
@@ -51,14 +94,16 @@ def texts(value: object, keyword: str) -> Iterator[str]:
             yield from texts(sub, keyword)
 
 
-def test_all_of_them_become_tools_and_nothing_is_lost() -> None:
-    for given in functions():
-        made = Tool.from_schema(print, given["parameters"], name=given["name"], description=given["description"])
-        assert (made.name, made.description) == (given["name"], given["description"])
-        schema: Any = made.spec.schema
-        assert Counter(property_paths(schema)) == Counter(property_paths(given["parameters"]))
+def test_nothing_is_lost(compiled: list[tuple[dict[str, Any], Arguments]]) -> None:
+    for given, arguments in compiled:
+        assert Counter(property_paths(arguments.schema)) == Counter(property_paths(given))
         for keyword in ("description", "default", "enum", "format", "minItems", "maxItems"):
-            assert Counter(texts(schema, keyword)) == Counter(texts(given["parameters"], keyword))
-        for name in schema.get("required", [])[:1]:
+            assert Counter(texts(arguments.schema, keyword)) == Counter(texts(given, keyword))
+
+
+def test_missing_arguments_are_named(compiled: list[tuple[dict[str, Any], Arguments]]) -> None:
+    for _, arguments in compiled:
+        required: Any = arguments.schema.get("required", [])
+        for name in required[:1]:
             with pytest.raises(ValueError, match=f"{name}.*: expected .*, but it is missing"):
-                made.arguments.decode("")
+                arguments.decode("")
