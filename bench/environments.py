@@ -24,7 +24,17 @@ from devtools.processes import variables
 
 __all__ = ["directory", "installed", "make", "python"]
 
-EXTRA = {"httpx": ("httpx",)}
+EXTRA = {
+    "httpx": ("httpx",),
+    "pydantic-ai-temporal": ("pydantic-ai-slim[openai,temporal]",),
+    "tracing": (
+        "pydantic-ai-slim[openai]",
+        "opentelemetry-instrumentation-openai-v2",
+        "opentelemetry-sdk",
+        "httpx",
+        "opentelemetry-util-genai==0.4b0",
+    ),
+}
 """Environments that nobody competes in."""
 HEADER = "# Pinned for the benchmark by `python bench/environments.py pin`; do not edit.\n"
 NOT_COUNTED = ("pip", "setuptools", "wheel")

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.conversation import Conversation, Message
-from dragoman.stores import ConversationStore, FileStore, MessageAdded, Snapshot, SqliteStore, sqlite_driver
+from dragoman.stores import ConversationStore, FileStore, MessageAdded, Snapshot, SqliteStore, sqlite
 
 if TYPE_CHECKING:
     from tests.stores.postgres_server import Server
@@ -50,12 +50,12 @@ class Backend(NamedTuple):
 
 @contextmanager
 def _sqlite_in_a_hurry() -> Iterator[None]:
-    before = sqlite_driver._SETTINGS
-    sqlite_driver._SETTINGS = (*before, "PRAGMA synchronous = OFF")
+    before = sqlite._SETTINGS
+    sqlite._SETTINGS = (*before, "PRAGMA synchronous = OFF")
     try:
         yield
     finally:
-        sqlite_driver._SETTINGS = before
+        sqlite._SETTINGS = before
 
 
 def _log_size(place: Path) -> int:
@@ -145,11 +145,11 @@ def fill(backend: Backend, place: Path, count: int) -> list[str]:
             said = Conversation("Be brief.").plus(
                 Message.user(f"Question {number}: what is the weather in Lyon today?")
             )
-            snapshot = Snapshot.first(said, provider=f"p{number % 2}", model="m", clock=lambda at=at: at)
+            snapshot = Snapshot.first(said, provider=f"p{number % 2}", model="m", created_at=at)
             store.save(snapshot)
             for turn in range(1, TURNS):
                 said = said.plus(Message.assistant(f"Answer {turn} of {number}, in a sentence of a usual length."))
-                snapshot = snapshot.next(said, clock=lambda at=at: at)
+                snapshot = snapshot.next(said, created_at=at)
                 store.save(snapshot)
             newest.append(snapshot.id)
     print(f"{count:>9,} snapshots in {time.perf_counter() - start:.0f} s")

@@ -28,7 +28,11 @@ class Verdict(NamedTuple):
 
 
 COLOURS = {"plain": "plain", "on_loop": "async"}
-TO_FLOOR = {"turn": 3.5, "tool_loop": 4.0, "stream": 4.5}
+TO_FLOOR = {
+    "turn": {"plain": 3.5, "on_loop": 2.5},
+    "tool_loop": {"plain": 4.0, "on_loop": 3.5},
+    "stream": {"plain": 3.0, "on_loop": 3.0},
+}
 TO_BEST = {"turn": 1 / 10, "tool_loop": 1 / 10, "stream": 1 / 8}
 NAMES = {"turn": "chat turn", "tool_loop": "tool loop", "stream": "streamed chunk"}
 HISTORY = "openai_chat {} 1000"
@@ -47,7 +51,7 @@ def _imports(part: str, cells: dict[str, Cells]) -> Iterator[Verdict]:
     loaded = cells["import"]
     ours = loaded[OURS]["cpu"]
     if "httpx" in loaded:
-        yield Verdict(part, "import, to `import httpx`", ours / loaded["httpx"]["cpu"], 0.8)
+        yield Verdict(part, "import, to `import httpx`", ours / loaded["httpx"]["cpu"], 0.7)
     peers = {name: cell for name, cell in loaded.items() if name not in ("httpx", "asyncio", "msgspec")}
     best = ratio(peers)
     if best is not None:
@@ -58,7 +62,7 @@ def _imports(part: str, cells: dict[str, Cells]) -> Iterator[Verdict]:
 
 
 def _install(part: str, cells: dict[str, Cells]) -> Iterator[Verdict]:
-    yield Verdict(part, "install, megabytes", cells[""][OURS]["megabytes"], 40, "MB")
+    yield Verdict(part, "install, megabytes", cells[""][OURS]["megabytes"], 25, "MB")
     yield Verdict(part, "install, distributions", cells[""][OURS]["distributions"], 5, "")
 
 
@@ -69,10 +73,16 @@ def _operation(part: str, cells: dict[str, Cells]) -> Iterator[Verdict]:
             continue
         what = f"{NAMES[part]}, {dialect}, {COLOURS[colour]}"
         if dialect == "openai_chat":
-            yield Verdict(part, f"{what}, to the floor", found[OURS]["cpu_to_floor"], TO_FLOOR[part])
+            yield Verdict(part, f"{what}, to the floor", found[OURS]["cpu_to_floor"], TO_FLOOR[part][colour])
         best = ratio(found)
         if best is not None:
             yield Verdict(part, f"{what}, to the best peer", best, TO_BEST[part])
+
+
+def _tools(part: str, cells: dict[str, Cells]) -> Iterator[Verdict]:
+    found = cells.get("openai_chat", {}).get(OURS, {"error": ""})
+    if "error" not in found:
+        yield Verdict(part, "200 functions as tools, first use, milliseconds", found["first"] * 1e3, 50, "ms")
 
 
 def _history(part: str, cells: dict[str, Cells]) -> Iterator[Verdict]:
@@ -107,5 +117,6 @@ _JUDGES = {
     "stream": _operation,
     "tool_loop": _operation,
     "history": _history,
+    "tools": _tools,
     "streams": _streams,
 }

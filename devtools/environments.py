@@ -80,8 +80,8 @@ class Environment:
                     failure=VENV_FAILED.format(directory=_shown(self.directory)),
                 )
             for lock in self.locks:
-                complete = [] if lock.with_dependencies else ["--no-deps"]
-                self.pip_install(_shown(lock.path), "--require-hashes", *complete, "--requirement", str(lock.path))
+                # A lock is complete, or meant to be incomplete: what it does not name is not wanted.
+                self.pip_install(_shown(lock.path), "--require-hashes", "--no-deps", "--requirement", str(lock.path))
             stamp.write(wanted)
 
     def add_project(self) -> None:

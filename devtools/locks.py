@@ -34,7 +34,7 @@ class Lock:
     extras: tuple[str, ...] = ()
     """Extras of the project that are part of it; `ALL` of them, if so."""
     with_dependencies: bool = True
-    """Whether the lock is complete. Where not, it is installed with --no-deps."""
+    """Whether it names what its requirements need in turn."""
     in_step_with: str | None = None
     """Another lock whose versions this one takes over."""
 

@@ -7,7 +7,7 @@ import sys
 
 import dragoman
 
-LATER = ("argparse", "asyncio", "docstring_parser", "httptools", "jsonschema_rs", "pydantic")
+LATER = ("argparse", "asyncio", "httptools", "jsonschema_rs", "pydantic")
 """What `import dragoman` leaves to the first use."""
 
 too_early = sorted(set(LATER) & sys.modules.keys())

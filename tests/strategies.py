@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dragoman.conversation import (
+    Account,
+    Attempt,
     Block,
     Conversation,
     Json,
@@ -71,10 +73,21 @@ result_blocks = st.builds(
     structured=st.none() | json_parts,
     duration=st.none() | st.floats(0, 1e6),
     retries=st.integers(0, 5),
+    began=st.none() | times,
     extra=extras,
 )
 blocks: st.SearchStrategy[Block] = st.one_of(
     text_blocks, media_blocks, opaque_blocks, thinking_blocks, call_blocks, result_blocks
+)
+attempts = st.builds(
+    Attempt, outcome=texts, duration=st.floats(0, 1e6), first_token=st.none() | st.floats(0, 1e6), extra=extras
+)
+accounts = st.builds(
+    Account,
+    began=times,
+    seconds=st.floats(0, 1e6),
+    attempts=st.lists(attempts, max_size=2).map(tuple),
+    extra=extras,
 )
 messages = st.builds(
     Message,
@@ -87,6 +100,7 @@ messages = st.builds(
     raw_stop_reason=st.none() | texts,
     time=st.none() | times,
     native=natives,
+    account=st.none() | accounts,
     extra=extras,
 )
 conversations = st.builds(

@@ -213,17 +213,3 @@ def test_every_block_is_of_a_language_that_is_tested(document: Path) -> None:
 
 
 # --- this file's own machinery ---------------------------------------------------------------------------------------
-
-
-def test_blocks_are_found_with_their_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    document = tmp_path / "d.md"
-    document.write_text("# t\n\n```python\nx = 1\n\ny = 2\n```\n- item\n\n  ~~~~sh\n  ls\n  ~~~\n  ~~~~\n```\n```\n")
-    assert [(block.line, block.language, block.code) for block in blocks_in(document)] == [
-        (4, "python", "x = 1\n\ny = 2\n"),
-        (11, "sh", "ls\n~~~\n"),
-        (15, "", ""),
-    ]
-    document.write_text("```python\n")
-    with pytest.raises(AssertionError, match=r"d\.md:1: this code block is never closed"):
-        list(blocks_in(document))

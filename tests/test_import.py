@@ -14,7 +14,7 @@ import dragoman
 from dragoman import conversation
 
 ROOT = Path(str(dragoman.__file__)).parent
-HEAVY = {"argparse", "asyncio", "docstring_parser", "httptools", "jsonschema_rs", "msgspec", "pydantic"}
+HEAVY = {"argparse", "asyncio", "httptools", "jsonschema_rs", "msgspec", "pydantic"}
 
 
 def loaded_after(statements: str) -> set[str]:

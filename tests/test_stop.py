@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
+from statistics import mean
 
 import pytest
 
-from dragoman._stop import Stop, current_stop, sleep, stoppable, stopping
+from dragoman._stop import Stop, chance, current_stop, sleep, stoppable, stopping
 from dragoman.errors import StoppedError
 
 
@@ -88,3 +90,18 @@ def test_a_task_that_somebody_else_cancels_too_is_cancelled() -> None:
             await task
 
     asyncio.run(main())
+
+
+def test_chance_is_spread_over_all_of_its_range() -> None:
+    found = [chance() for _ in range(2_000)]
+    assert all(0 <= each < 1 for each in found)
+    assert len(set(found)) > 1_990
+    assert 0.4 < mean(found) < 0.6
+    assert min(found) < 0.05
+    assert max(found) > 0.95
+
+
+@pytest.mark.parametrize(("bits", "expected"), [(b"\x00" * 7, 0.0), (b"\xff" * 7, 1 - 2**-53)])
+def test_the_ends_of_the_range_of_chance(bits: bytes, expected: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "urandom", lambda _: bits)
+    assert chance() == expected < 1

@@ -39,9 +39,14 @@ _PROVIDERS = {
 }
 
 
-def _given(root: str, dialect: str) -> dict[str, Any]:
+_WITHOUT_CAP = {"openai_chat": "openai-compatible"}
+"""For many tools: of OpenAI's own models it is known that they take 128, and more are refused before they are sent."""
+
+
+def _given(root: str, dialect: str, *, many_tools: bool = False) -> dict[str, Any]:
+    provider = _WITHOUT_CAP.get(dialect, _PROVIDERS[dialect]) if many_tools else _PROVIDERS[dialect]
     return {
-        "model": f"{_PROVIDERS[dialect]}:{MODELS[dialect]}",
+        "model": f"{provider}:{MODELS[dialect]}",
         "system": SYSTEM,
         "stateless": True,
         "key": KEY,
@@ -57,6 +62,7 @@ def _conversation(messages: int) -> Conversation:
 class Plain:
     def __init__(self, root: str, dialect: str) -> None:
         self._client = ChatClient(**_given(root, dialect))
+        self._without_cap = ChatClient(**_given(root, dialect, many_tools=True))
         self._with_tool = ChatClient(self._client.engine, [weather], system=SYSTEM, stateless=True)
 
     def turn(self) -> str:
@@ -90,7 +96,7 @@ class Plain:
         return lambda: str(self._client.chat(PROMPT, conversation=conversation_from_json(text)))
 
     def many_tools(self, functions: Sequence[Callable[..., Any]]) -> Callable[[], str]:
-        client = ChatClient(self._client.engine, functions, system=SYSTEM, stateless=True)
+        client = ChatClient(self._without_cap.engine, functions, system=SYSTEM, stateless=True)
         return lambda: str(client.chat(PROMPT))
 
     def dispatch(self) -> Callable[[], object]:
@@ -99,12 +105,14 @@ class Plain:
 
     def close(self) -> None:
         self._with_tool.close()
+        self._without_cap.close()
         self._client.close()
 
 
 class OnLoop:
     def __init__(self, root: str, dialect: str) -> None:
         self._client = AsyncChatClient(**_given(root, dialect))
+        self._without_cap = AsyncChatClient(**_given(root, dialect, many_tools=True))
         self._with_tool = AsyncChatClient(self._client.engine, [aweather], system=SYSTEM, stateless=True)
 
     async def turn(self) -> str:
@@ -135,7 +143,7 @@ class OnLoop:
         return turn
 
     def many_tools(self, functions: Sequence[Callable[..., Any]]) -> Callable[[], Awaitable[str]]:
-        client = AsyncChatClient(self._client.engine, functions, system=SYSTEM, stateless=True)
+        client = AsyncChatClient(self._without_cap.engine, functions, system=SYSTEM, stateless=True)
 
         async def turn() -> str:
             return str(await client.chat(PROMPT))
@@ -144,4 +152,5 @@ class OnLoop:
 
     async def aclose(self) -> None:
         await self._with_tool.aclose()
+        await self._without_cap.aclose()
         await self._client.aclose()

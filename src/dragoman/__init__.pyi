@@ -50,15 +50,18 @@ from dragoman.loop import (
     DropToolResults as DropToolResults,
     Limits as Limits,
     Orchestrator as Orchestrator,
-    Prices as Prices,
     RunResult as RunResult,
     Summarise as Summarise,
     arun_tool_calling_loop as arun_tool_calling_loop,
     run_tool_calling_loop as run_tool_calling_loop,
 )
-from dragoman.providers import ModelOptions as ModelOptions, Reasoning as Reasoning, check as check
+from dragoman.providers import (
+    ModelOptions as ModelOptions,
+    Prices as Prices,
+    Reasoning as Reasoning,
+    check as check,
+)
 from dragoman.stores import (
-    AsyncPostgresStore as AsyncPostgresStore,
     ConversationStore as ConversationStore,
     FileStore as FileStore,
     MemoryStore as MemoryStore,

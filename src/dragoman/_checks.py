@@ -83,6 +83,8 @@ class CheckedMeta(msgspec.StructMeta):
     if not TYPE_CHECKING:  # type checkers know the fields
 
         def __call__(cls, *args: Any, **keywords: Any) -> Any:  # noqa: N805 -- of a metaclass
+            if not keywords:  # nothing was said, and to look at all fields takes a while
+                return super().__call__(*args)
             holders = _holders_of(cls)
             check_names(keywords, holders, cls.__name__)
             checked = {name: _checked(cls.__name__, name, value, holders[name]) for name, value in keywords.items()}

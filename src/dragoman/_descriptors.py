@@ -28,7 +28,6 @@ class Descriptor(Struct, eq=False):
     """-1 once it is closed."""
 
     def close(self) -> None:
-        """Close it, unless it is closed."""
         number, self.number = self.number, -1
         if number >= 0:
             os.close(number)

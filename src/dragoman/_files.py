@@ -6,8 +6,6 @@ loaded holds the bytes, so a stored conversation cannot make a program read file
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from msgspec.structs import replace
 
 from dragoman.conversation import Block, Conversation, Media, Message, ToolResult
@@ -44,6 +42,8 @@ def read_media(media: Media) -> Media:
     """The media with their bytes; themselves if they are not given by path."""
     if media.path is None:
         return media
+    from pathlib import Path  # few programs send files
+
     path = Path(media.path)
     try:
         if not path.is_file():

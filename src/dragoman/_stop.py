@@ -9,6 +9,7 @@ Must not know: who waits, and what for.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
@@ -102,6 +103,14 @@ def sleep(seconds: float) -> None:
     with stop.waking(partial(woken.put, None)), suppress(Empty):
         woken.get(timeout=stop.left(seconds))
     stop.check()
+
+
+def chance() -> float:
+    """A number from 0 up to 1, any as likely as another, for pauses: many clients must not come back all at once.
+
+    Not from the module `random`, which takes longer to import than most programs will ever need chance for.
+    """
+    return (int.from_bytes(os.urandom(7), "big") >> 3) / (1 << 53)  # as many bits as a float can tell apart below 1
 
 
 async def pause(seconds: float, *, blocking: bool) -> None:

@@ -19,6 +19,7 @@
     │   ├── ConnectionFailedError    no connection, or it broke
     │   ├── RequestTimeoutError      no answer in time
     │   └── ProtocolError            the reply is malformed
+    ├── BatchError                   a batch is not over, or was refused as a whole (batch, state)
     ├── ConversationError            a conversation cannot be used
     │   ├── InvalidConversationError calls and results do not match
     │   ├── LossyConversionError     a part of the history would be lost and `strict` forbids it
@@ -27,7 +28,8 @@
     ├── ConcurrentUseError           a client is in the middle of a turn
     ├── InvalidAnswerError           the model's answer does not fit the type that was asked for; carries its text
     ├── LimitReachedError            a run hit a limit; carries the conversation
-    │   └── StepLimitError           … the limit of steps
+    │   ├── StepLimitError           … the limit of steps
+    │   └── UnknownCostError         … a limit of cost that cannot be kept, since a price is not known
     ├── StoppedError                 work under way was cancelled, or its time is up; carries the reason
     ├── ToolError                    a tool or a tool call failed (tool_name, call_id, type)
     │   ├── ToolDefinitionError      a function or schema cannot become a tool
@@ -45,6 +47,9 @@
     │   └── McpProtocolError         it breaks the protocol, its own schemas, or a limit on what it may send
     ├── SkillError                   a skill, or a file of one, cannot be used
     │   └── SkillNotFoundError       no skill of that name
+    ├── FleetError                   a turn cannot be handed in or carried out
+    │   ├── TurnNotFoundError        no turn of that id
+    │   └── UnknownAgentError        no worker knows the agent; carries those that are known
     ├── StoreError                   a store cannot read or write
     │   ├── InvalidCursorError       the cursor or the limit of a page cannot be used
     │   ├── StoreConflictError       somebody else saved first
@@ -62,10 +67,12 @@ the fields a program decides on (`status`, `retry_after`, `request_id`), so that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, dataclass_transform
 
 if TYPE_CHECKING:  # the errors that hand work back name its type; see the reason in pyproject.toml
     from dragoman.conversation import Conversation, Message, ToolResult
+    from dragoman.embeddings import Embeddings
     from dragoman.transport import AttemptRecord
 
 ToolErrorType = Literal[
@@ -187,6 +194,8 @@ class ProviderError(DragomanError):
     """The conversation as far as it had got, valid to go on with, where a loop made the call."""
     attempts: tuple[AttemptRecord, ...] = ()
     """The ledger: every attempt, why it failed, how long was waited."""
+    embeddings: Embeddings | None = None
+    """The vectors that had come, where texts were embedded; `embed(…, resume=…)` goes on from them."""
 
 
 class AuthenticationError(ProviderError):
@@ -255,6 +264,15 @@ class ProtocolError(ProviderError):
     next_step = "If it persists, report it with the request id: the reply could not be understood."
 
 
+class BatchError(DragomanError):
+    """A batch is not over yet, or was refused as a whole."""
+
+    next_step = "Wait until the batch is over."
+    batch: str = ""
+    """Its id."""
+    state: str = ""
+
+
 # --- a conversation cannot be used -----------------------------------------------------------------------------------
 
 
@@ -318,6 +336,13 @@ class StepLimitError(LimitReachedError):
     """The run took as many steps as it may."""
 
 
+class UnknownCostError(LimitReachedError):
+    """A limit of cost cannot be kept: nobody knows what the model costs, or a reply did not say how long it was."""
+
+    next_step = "Say what a million tokens cost, prices=Prices(input=…, output=…), or leave the limit of cost out."
+    limit: str = "cost"
+
+
 # --- a tool or a tool call failed ------------------------------------------------------------------------------------
 
 
@@ -326,6 +351,8 @@ class StoppedError(DragomanError):
 
     next_step = "What was done until then is kept; ask again to go on."
     reason: Literal["cancelled", "deadline"] = "cancelled"
+    embeddings: Embeddings | None = None
+    """The vectors that had come, where texts were embedded; `embed(…, resume=…)` goes on from them."""
 
 
 class ToolError(DragomanError):
@@ -446,6 +473,29 @@ class SkillNotFoundError(SkillError):
     next_step = "List the store to see the names that it has."
 
 
+# --- fleets ----------------------------------------------------------------------------------------------------------
+
+
+class FleetError(DragomanError):
+    """A turn cannot be handed in, or the worker that carried it out failed."""
+
+    next_step = "Look at the log of the workers; what was done until then is in the store."
+
+
+class TurnNotFoundError(FleetError):
+    """The fleet has no turn of that id."""
+
+    next_step = "Check the id, the database and the schema; turns that ended long ago are removed."
+
+
+class UnknownAgentError(FleetError):
+    """No worker has offered this agent, or the one that took the turn does not have it."""
+
+    next_step = "Check the name, and start workers that have the agent before turns are handed in for it."
+    agent: str = ""
+    known: tuple[str, ...] = ()
+
+
 # --- stores and snapshots --------------------------------------------------------------------------------------------
 
 
@@ -507,3 +557,33 @@ class SnapshotSealError(SnapshotError):
     """The snapshot is sealed and the key is wrong or missing."""
 
     next_step = "Give the key that it was sealed with."
+
+
+# --- for another process ----------------------------------------------------------------------------------------------
+
+
+def describe_error(error: DragomanError) -> dict[str, object]:
+    """The error as plain JSON data: its class, its texts and those of its fields that are numbers or texts."""
+    told = {name: value for name, value in vars(error).items() if _is_plain(value)}
+    return {"error": type(error).__name__, **told}
+
+
+def _is_plain(value: object) -> bool:
+    """Whether it is data; a conversation or a ledger of attempts stays where it is."""
+    if isinstance(value, tuple):
+        return all(isinstance(each, str) for each in cast("tuple[object, ...]", value))
+    return isinstance(value, str | int | float | bool)
+
+
+def recreate_error(told: Mapping[str, object]) -> DragomanError:
+    """The error that `describe_error` told of. Of a newer version, what is not known here is left out."""
+    named = globals().get(str(told.get("error")))
+    kind: type[DragomanError] = named if isinstance(named, type) and issubclass(named, DragomanError) else DragomanError
+    known = {name for each in kind.__mro__ for name in getattr(each, "__annotations__", ())} - {"message", "hint"}
+    hint = told.get("hint")
+    fields = {
+        name: tuple(cast("list[object]", value)) if isinstance(value, list) else value
+        for name, value in told.items()
+        if name in known
+    }
+    return kind(str(told.get("message", "")), hint=None if hint is None else str(hint), **fields)

@@ -49,20 +49,3 @@ def test_the_same_work_is_run_with_the_sources_given(kind: str) -> None:
     with serving() as port:
         task = compare.Task(kind, "turn", f"http://127.0.0.1:{port}")
         assert compare.seconds(SOURCES, task) > 0
-
-
-def test_sources_that_do_not_work_are_named(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="turn, plain fails with"):
-        compare.Task("Plain", "turn", "http://127.0.0.1:9").run(tmp_path, 1, 1)
-
-
-def test_that_sources_are_compiled_first_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The very first run of a checkout costs far more than the operations in it."""
-    costs = iter([1_000_000, 0, 0])
-
-    def run(_task: compare.Task, _sources: Path, times: int, _timed: int, *before: str) -> str:
-        total = next(costs) + 5_000 * times
-        return f"==1== Collected : {total}" if before else ""
-
-    monkeypatch.setattr(compare.Task, "run", run)
-    assert compare.instructions(SOURCES, compare.Task("Plain", "turn", "")) == pytest.approx(5)

@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from bench import measure, page, readme, run, svg, table, targets
+from bench import measure, page, readme, table, targets
 from bench.contenders.common import Delivered, functions
 from bench.peers import CONTENDERS, FLOOR, OURS, PEERS
 from bench.server import PACED_CHUNKS, serving
 from bench.wire import ANSWER, CHUNKS, PIECES, STREAMED, TOOL_ANSWER, WIRES
-from bench.worker import WrongAnswerError, _check
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIALECTS = list(WIRES)
@@ -102,20 +101,6 @@ def test_a_worker_measures_and_says_what_it_cannot_do() -> None:
     assert "error" in wrong, "the server was asked without /tools, so that no tool is called"
     assert streams["p50"] <= streams["p99"]
     assert streams["peak"] >= streams["before"] > 0
-
-
-def test_a_contender_that_is_wrong_gets_no_figure() -> None:
-    with pytest.raises(WrongAnswerError, match="turn gave 'No'"):
-        _check("turn", "No")
-    with pytest.raises(WrongAnswerError, match="had 5 characters"):
-        _check("stream", Delivered(1, 5))
-
-
-def test_a_worker_that_dies_is_an_error_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure.environments, "python", lambda _: Path("/bin/false"))
-    with measure.crew([FLOOR]) as workers:
-        for _ in range(2):
-            assert workers.ask(FLOOR, {"do": "measure"}) == {"error": "its process has ended"}
 
 
 def test_every_contender_has_its_module_and_its_list() -> None:
@@ -217,30 +202,3 @@ def test_the_page_and_its_plots_are_made(tmp_path: Path, monkeypatch: pytest.Mon
     for image in images:
         ET.parse(image)
         assert f"images/{image.name}" in text
-
-
-@pytest.mark.parametrize(
-    ("stolen", "counts", "attempts"),
-    [
-        ([0.05], 0.05, 1),
-        ([None], None, 1),  # a system that does not say
-        ([0.2, 0.01], 0.01, 2),
-        ([0.2, 0.3, 0.4, 0.0], 0.2, 3),
-        ([0.4, 0.3, 0.2, 0.0], 0.2, 3),
-    ],
-)
-def test_a_part_that_the_host_disturbed_is_measured_again(
-    stolen: list[float | None], counts: float | None, attempts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = [{"stolen": each} for each in stolen]
-    left = iter(made)
-    monkeypatch.setattr(run, "measure", lambda _section, _given: next(left))
-    assert run.measure_undisturbed("turn", run.Given([], measure.QUICK))["stolen"] == counts
-    assert len(list(left)) == len(made) - attempts
-
-
-def test_names_in_a_plot_are_escaped() -> None:
-    drawn = svg.bars('a "b" & <c>', [svg.Panel("p & q", [svg.Bar("<x>", 1.0, "1 < 2", "peer")])])
-    assert ET.fromstring(drawn).get("aria-label") == 'a "b" & <c>'
-    ET.fromstring(svg.lines("l", {"a": [(10, 1.0), (100, 2.0)], "b & c": [(10, 3.0), (100, 2.1)]}, {}, "ms"))
-    ET.fromstring(svg.lines("nothing", {}, {}, "ms"))

@@ -73,7 +73,6 @@ def _call(name: str, arguments: str, number: int = 1) -> ToolCall:
 
 
 def _say(prompt: str, *tools: Any) -> Callable[[Stage], Conversation]:
-    """One turn with these tools."""
 
     def play(stage: Stage) -> Conversation:
         with stage.client(tools) as talk:
@@ -335,7 +334,7 @@ SCENARIOS: dict[str, Scenario] = {
         [("user", "Tell me a story."), ("assistant", STORY), ("user", "Go on."), ("assistant", "The end.")],
     ),
     "switch of provider mid-conversation": Scenario(
-        [Reply("I look.", _call("weather", '{"city": "Lyon"}')), "It rains.", "Sun.", "Wind.", "Snow."],
+        [Reply("I look.", _call("weather", '{"city": "Lyon"}')), "It rains.", "Sun.", "Wind.", "Snow.", "Fog."],
         switch_of_provider,
         [
             ("user", "Weather in Lyon?"),
@@ -348,6 +347,8 @@ SCENARIOS: dict[str, Scenario] = {
             ("assistant", "Wind."),
             ("user", "And tomorrow?"),
             ("assistant", "Snow."),
+            ("user", "And tomorrow?"),
+            ("assistant", "Fog."),
         ],
     ),
 }

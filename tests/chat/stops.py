@@ -197,7 +197,6 @@ def _stop(
 
 
 def _close_beside(talk: AsyncTalk, prompt: str, wait: float, begun: threading.Event) -> tuple[float, Ending | None]:
-    """In a task of the same loop."""
 
     async def main() -> tuple[float, Ending | None]:
         turn = talk.client.stream_chat(prompt, lambda _: None) if talk.streamed else talk.client.chat(prompt)
@@ -244,6 +243,14 @@ def combinations() -> list[tuple[str, str, str]]:
         if (phase != "stream" or way.endswith("stream"))
         and (how != "leaving" or (phase in speaking and way.endswith("stream")))
     ]
+
+
+def half_of_them() -> list[tuple[str, str, str]]:
+    """Every phase with every stop in both colours, whole replies and streams in turn where both make sense."""
+    ways: dict[tuple[str, str, str], list[str]] = {}
+    for phase, way, how in combinations():
+        ways.setdefault((phase, how, way.partition("-")[0]), []).append(way)
+    return [(phase, fitting[at % len(fitting)], how) for at, ((phase, how, _), fitting) in enumerate(ways.items())]
 
 
 def main() -> None:

@@ -44,10 +44,8 @@ def test_the_answer_is_of_the_type_that_was_asked_for(start: Start, wanted: Any,
 
 
 def test_without_a_type_the_answer_is_text_or_what_the_client_was_made_for(start: Start) -> None:
-    talk = start(["words"])
-    assert talk.do("ask", "Which?") == "words"
-    talk = start([GOOD], answer=answer_type(Invoice))
-    assert talk.do("ask", "Which?") == Invoice("A-1", 9.5)
+    assert start(["words"]).do("ask", "Which?") == "words"
+    assert start([GOOD], answer=answer_type(Invoice)).do("ask", "Which?") == Invoice("A-1", 9.5)
 
 
 def test_it_is_tool_free_and_the_schema_does_not_leak(start: Start) -> None:
@@ -69,21 +67,15 @@ def test_a_wrong_answer_is_asked_for_again_with_what_is_wrong(start: Start) -> N
     assert talk.client.conversation.is_valid
 
 
-def test_then_the_error_has_the_raw_text_and_the_problems(start: Start) -> None:
-    talk = start(["no idea", "none at all"])
-    with pytest.raises(InvalidAnswerError) as caught:
-        talk.do("ask", "Which?", Invoice)
-    assert caught.value.text == "none at all"
-    assert caught.value.problems
-    assert talk.client.conversation.text == "none at all"  # what was said is not lost
-
-
-def test_how_often_is_the_callers_choice(start: Start) -> None:
-    talk = start(["no", "no", "no", GOOD])
-    assert talk.do("ask", "Which?", Invoice, retries=3) == Invoice("A-1", 9.5)
-    talk = start(["no", GOOD])
-    with pytest.raises(InvalidAnswerError):
-        talk.do("ask", "Which?", Invoice, retries=0)
+def test_once_or_as_often_as_the_caller_says_and_then_the_error_has_the_raw_text(start: Start) -> None:
+    for script, given in ((["no idea", "none at all", GOOD], {}), (["none at all", GOOD], {"retries": 0})):
+        talk = start(script)
+        with pytest.raises(InvalidAnswerError) as caught:
+            talk.do("ask", "Which?", Invoice, **given)
+        assert caught.value.text == "none at all"
+        assert caught.value.problems
+        assert talk.client.conversation.text == "none at all"  # what was said is not lost
+    assert start(["no", "no", "no", GOOD]).do("ask", "Which?", Invoice, retries=3) == Invoice("A-1", 9.5)
 
 
 @pytest.mark.parametrize(("reason", "hint"), [(StopReason.MAX_TOKENS, "max_tokens"), (StopReason.REFUSAL, "declined")])
@@ -100,6 +92,10 @@ def test_a_question_that_nobody_answered_leaves_no_trace(start: Start) -> None:
         talk.do("ask", "Which?", Invoice)
     assert talk.client.history == ()
     assert talk.do("ask", "Which?", Invoice) == Invoice("A-1", 9.5)
+    talk = start(["many", OverloadedError("busy")])  # nor does a correction
+    with pytest.raises(OverloadedError):
+        talk.do("ask", "How many?", int)
+    assert [message.text for message in talk.client.history] == ["How many?", "many"]
 
 
 def test_a_model_that_calls_a_tool_all_the_same_does_not_spoil_the_history(start: Start) -> None:

@@ -19,7 +19,7 @@ import dragoman.chat.ledger  # noqa: F401
 from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Message, ToolCall
 from dragoman.engines import ScriptedEngine
-from dragoman.errors import ConcurrentUseError, LimitReachedError, OverloadedError, StoppedError
+from dragoman.errors import ConcurrentUseError, ConfigurationError, LimitReachedError, OverloadedError, StoppedError
 from dragoman.simulator import Reply, Request, Simulator
 from dragoman.stores import SqliteStore, resume
 from dragoman.tools import approve, tool
@@ -127,7 +127,11 @@ class Hand:
 
     def resume(self) -> None:
         if self.client.history:
-            self.client.resume(*[approve(each.call) for each in self.client.pending])
+            try:
+                self.client.resume(*[approve(each.call) for each in self.client.pending])
+            except ConfigurationError as error:  # another hand went on after this one had looked
+                if "does not wait for an answer" not in str(error):
+                    raise
 
     def ask(self) -> None:
         self.client.ask("How are you?")

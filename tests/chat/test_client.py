@@ -63,7 +63,7 @@ def test_what_is_added_is_read_with_the_next_prompt(start: Start) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_turn_that_failed_before_the_model_spoke_leaves_the_history_as_it_was(start: Start, streamed: bool) -> None:
+def test_a_turn_that_failed_leaves_the_history_as_it_was_but_for_what_was_done(start: Start, streamed: bool) -> None:
     talk = start([OverloadedError("busy"), "Hi."], streamed=streamed)
     talk.client.add("Note this.")
     with pytest.raises(OverloadedError) as caught:
@@ -73,10 +73,7 @@ def test_a_turn_that_failed_before_the_model_spoke_leaves_the_history_as_it_was(
     assert [message.text for message in talk.client.history] == ["Note this."]  # pending adds survive
     talk.chat("Hello")
     assert [message.text for message in talk.client.history] == ["Note this.", "Hello", "Hi."]
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_what_was_done_before_a_failure_stays(start: Start, streamed: bool) -> None:
+    # What was done before a failure stays.
     talk = start([ADDING, OverloadedError("busy"), "Three."], [add], streamed=streamed)
     with pytest.raises(OverloadedError):
         talk.chat("Add.")
@@ -136,17 +133,11 @@ def test_a_stateless_client_is_shared_freely() -> None:
         assert client.history == ()
 
 
-def test_a_stateless_turn_can_go_on_from_a_conversation(colour: str, start: Start) -> None:
+def test_a_stateless_turn_can_go_on_from_a_conversation_and_no_other(start: Start) -> None:
     talk = start(["One.", "Two."], stateless=True)
     first = talk.chat("Count.")
-    if colour == "plain":
-        second = talk.client.chat("More.", conversation=first.conversation)  # type: ignore[union-attr]
-    else:
-        second = talk.do("chat", "More.", conversation=first.conversation)
+    second = talk.do("chat", "More.", conversation=first.conversation)
     assert [message.text for message in second.conversation.messages] == ["Count.", "One.", "More.", "Two."]
-
-
-def test_only_a_stateless_client_takes_a_conversation(start: Start) -> None:
     talk = start(["x"])
     with pytest.raises(ConfigurationError, match="conversation of its own"):
         talk.do("chat", "x", conversation=Conversation())

@@ -10,6 +10,7 @@ import tomllib
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,13 +99,9 @@ def test_the_order_of_the_places(environ: dict[str, str], keychain: InMemory) ->
     ("provider", "variables"),
     [
         ("openai", ["OPENAI_API_KEY"]),
-        ("openai-responses", ["OPENAI_API_KEY"]),
         ("claude", ["ANTHROPIC_API_KEY"]),
-        ("anthropic", ["ANTHROPIC_API_KEY"]),
         ("gemini", ["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
-        ("groq", ["GROQ_API_KEY"]),
         ("huggingface", ["HF_TOKEN"]),
-        ("azure-responses", ["AZURE_OPENAI_API_KEY"]),
         ("openai-compatible", ["OPENAI_COMPATIBLE_API_KEY"]),
     ],
 )
@@ -157,13 +154,7 @@ def test_a_service_with_the_same_key_finds_it_under_the_other_name(environ: dict
     ("trouble", "reason", "says"),
     [
         (keyring_errors.KeyringLocked("sk-1"), "locked", "is locked.*Unlock it"),
-        (
-            keyring_errors.NoKeyringError("sk-1"),
-            "no_backend",
-            "no keychain that could be used.*gnome-keyring",
-        ),
-        (keyring_errors.InitError("sk-1"), "no_backend", "no keychain"),
-        (keyring_errors.PasswordSetError("sk-1"), "refused", "refuses to change"),
+        (keyring_errors.NoKeyringError("sk-1"), "no_backend", "no keychain that could be used.*gnome-keyring"),
         (RuntimeError("sk-1"), "failed", "failed.*RuntimeError"),
     ],
 )
@@ -191,17 +182,13 @@ def test_without_the_library_the_extra_is_named(environ: dict[str, str], monkeyp
     assert found(environ)[0] == KEY, "who does not use it does not need it"
 
 
-@pytest.mark.parametrize("entry", ["/", "service/", "/user", " / "])
-def test_entries_that_name_nothing(environ: dict[str, str], keychain: InMemory, entry: str) -> None:
-    with pytest.raises(KeychainError, match="does not name an entry"):
-        find_key("openai", keys={"openai": KeyReference(keychain=entry)}, environ=environ)
-
-
-def test_an_entry_without_a_service_is_ours(environ: dict[str, str], keychain: InMemory) -> None:
-    keychain.entries["dragoman", "me"] = "mine"
-    keychain.entries["a/b", "me"] = "another"
-    assert found(environ, keys={"openai": KeyReference(keychain="me")})[0] == "mine"
-    assert found(environ, keys={"openai": KeyReference(keychain="a/b/me")})[0] == "another"
+def test_which_entry_a_name_means(environ: dict[str, str], keychain: InMemory) -> None:
+    keychain.entries |= {("dragoman", "me"): "mine", ("a/b", "me"): "another"}
+    for entry, secret in (("me", "mine"), ("a/b/me", "another")):  # without a service it is ours
+        assert found(environ, keys={"openai": KeyReference(keychain=entry)})[0] == secret
+    for entry in ("/", "service/", "/user", " / "):
+        with pytest.raises(KeychainError, match="does not name an entry"):
+            find_key("openai", keys={"openai": KeyReference(keychain=entry)}, environ=environ)
 
 
 def test_the_library_is_loaded_only_when_a_keychain_is_asked() -> None:
@@ -319,7 +306,6 @@ def test_a_directory_that_cannot_be_written(environ: dict[str, str], tmp_path: P
         (("api.openai.com",), "https://api.openai.com/v1", True),
         (("api.openai.com",), "https://API.openai.com:443/v2", True),
         (("api.openai.com",), "https://api.openai.com.evil.test/v1", False),
-        (("api.openai.com",), "https://evil.test/api.openai.com", False),
         (("api.openai.com",), "https://api.openai.com@evil.test/", False),
         (("api.openai.com",), "https://xapi.openai.com/", False),
         (("proxy.test:8443",), "https://proxy.test:8443/v1", True),
@@ -327,7 +313,6 @@ def test_a_directory_that_cannot_be_written(environ: dict[str, str], tmp_path: P
         (("Proxy.Test",), "https://proxy.test/v1", True),
         (("[::1]:8080",), "http://[::1]:8080/v1", True),
         (("::1",), "http://[::1]:8080/v1", True),
-        (("[::1]",), "http://[::1]:8080/v1", True),
         (("",), "nonsense", False),
     ],
 )
@@ -336,9 +321,14 @@ def test_where_a_key_may_go(hosts: tuple[str, ...] | None, url: str, goes: bool)
 
 
 def test_a_found_key_is_bound_to_its_providers_hosts(environ: dict[str, str]) -> None:
-    environ |= {"OPENAI_API_KEY": KEY, "OLLAMA_API_KEY": KEY, "AZURE_OPENAI_API_KEY": KEY}
+    environ |= {
+        "OPENAI_API_KEY": KEY,
+        "OLLAMA_API_KEY": KEY,
+        "AZURE_OPENAI_API_KEY": KEY,
+        "OPENAI_COMPATIBLE_API_KEY": KEY,
+    }
 
-    def hosts(provider: str, **reference: object) -> object:
+    def hosts(provider: str, **reference: object) -> Any:
         keys = {provider: KeyReference(**reference)} if reference else {}  # type: ignore[arg-type]
         key = find_key(provider, keys=keys, environ=environ)
         assert key is not None
@@ -348,8 +338,9 @@ def test_a_found_key_is_bound_to_its_providers_hosts(environ: dict[str, str]) ->
     assert hosts("openai", hosts=("proxy.test",)) == {"api.openai.com", "proxy.test"}
     assert hosts("openai", env="OPENAI_API_KEY") == {"api.openai.com"}
     assert hosts("ollama") == {"localhost", "127.0.0.1", "::1"}
-    assert hosts("azure-responses") is None, "it has no address of its own: the user says it"
-    assert hosts("azure-responses", hosts=("mine.test",)) == {"mine.test"}
+    assert {"*.openai.azure.com", "gateway.test"} < hosts("azure-responses", hosts=("gateway.test",))
+    assert hosts("openai-compatible") is None, "it has no address of its own: the user says it"
+    assert hosts("openai-compatible", hosts=("mine.test",)) == {"mine.test"}
 
 
 @pytest.mark.parametrize("source", ["variable", "reference", "stored", "keychain"])

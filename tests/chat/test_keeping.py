@@ -14,7 +14,7 @@ from dragoman.chat import ChatClient
 from dragoman.conversation import Conversation, Message, ToolCall
 from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError, OverloadedError, StoreConflictError
-from dragoman.loop import DropToolResults
+from dragoman.loop import DropToolResults, LoopHooks, LoopRun
 from dragoman.stores import AsyncStore, MessageAdded, SqliteStore, ToolCallBegun, ToolCallDone, resume
 from dragoman.tools import approve, deny, tool
 from tests.chat.scenarios import add, delete
@@ -132,6 +132,23 @@ def test_two_clients_on_one_conversation_conflict_and_nothing_is_overwritten(kep
         one.chat("c")
     assert [message.text for message in kept.conversation(two).messages] == ["a", "One.", "b", "Other."]
     kept.close(one, two)
+
+
+def test_the_same_step_of_another_process_is_not_taken_for_ones_own(kept: Kept, colour: str) -> None:
+    class Faster(LoopHooks):
+        """Another process goes on with the conversation, and begins the same call a moment earlier."""
+
+        def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
+            [item] = kept.outside.list().items
+            journal = kept.outside.journal(item.root)
+            kept.outside.record(journal.snapshot, map(ToolCallBegun, calls), after=journal.position)
+
+    talk = kept.talk(colour, [ADDING], hooks=[Faster()])
+    with pytest.raises(StoreConflictError):
+        talk.chat("Add.")
+    found = resume(kept.outside, str(talk.client.id))
+    assert found.conversation.messages[-1].tool_calls == found.uncertain_calls == ADDING.tool_calls
+    kept.close(talk)
 
 
 def test_going_on_from_an_older_point_begins_a_conversation_of_its_own(kept: Kept, colour: str) -> None:

@@ -16,7 +16,7 @@ from dragoman.loop import Limits
 from dragoman.providers import ModelOptions
 from dragoman.simulator import Reply, Simulator
 from dragoman.tools import ToolConfig
-from dragoman.transport import Timeouts
+from dragoman.transport import RetryPolicy, Timeouts
 from tests.chat.scenarios import add
 
 
@@ -40,8 +40,15 @@ def test_everything_that_a_config_says_holds() -> None:
             schema_name="a_place",
             max_steps=2,
             max_tokens=7,
+            headers={"x-team": "a"},
+            retry=RetryPolicy(max_attempts=7),
+            strict=True,
+            model_profile={"context_window": 5000},
         )
         with new(config, [add]) as client:
+            connection = client.engine.connection  # type: ignore[attr-defined]
+            assert (connection.retry.max_attempts, connection.strict) == (7, True)
+            assert connection.profile.context_window == 5000
             assert str(client.chat("Hello")) == "Hi."
             assert client.ask("Where?") == Place("Lyon")
             with pytest.raises(StepLimitError, match=r"max iterations \(2\) reached"):
@@ -49,6 +56,7 @@ def test_everything_that_a_config_says_holds() -> None:
         first, asked, *_ = simulator.requests
         assert first.system == "Be brief."
         assert 7 in first.body.values()
+        assert first.headers["x-team"] == "a"
         assert b"a_place" in asked.raw
 
 

@@ -12,7 +12,7 @@ from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Conversation, Message, Text, TextDelta, ToolCall, ToolCallDelta, Usage
 from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError, OverloadedError
-from dragoman.loop import LoopHooks, LoopRun, Summarise
+from dragoman.loop import LimitReached, Limits, LoopHooks, LoopRun, Summarise
 from dragoman.tools import approve
 from tests.chat.scenarios import delete
 from tests.chat.talking import Start, Talk
@@ -29,18 +29,6 @@ def _users(talk: Talk) -> list[str]:
 
 
 # --- a turn that fails -----------------------------------------------------------------------------------------------
-
-
-def test_what_was_added_during_a_pause_survives_a_turn_that_fails(start: Start) -> None:
-    talk = start([DELETING, OverloadedError("busy"), "As you like."])
-    talk.chat("Delete a.")
-    talk.client.add("It is big.")
-    with pytest.raises(OverloadedError):
-        talk.chat("Never mind.")
-    assert [pending.call.id for pending in talk.client.pending] == ["c1"]
-    talk.chat("Leave it.")
-    assert _users(talk) == ["Delete a.", "It is big.", "Leave it."]
-    assert talk.client.conversation.is_valid
 
 
 def test_what_was_said_meanwhile_stays_and_the_failed_prompt_goes(start: Start) -> None:
@@ -76,6 +64,13 @@ def test_a_turn_that_fails_after_the_history_was_shortened_leaves_no_trace_eithe
     assert talk.client.conversation == before
 
 
+def test_whoever_leaves_with_the_last_event_cuts_nothing_short(start: Start) -> None:
+    talk = start([], streamed=True, limits=Limits(steps=0), on_limit="return")
+    result = talk.chat("Hello", callback=lambda _event: False)
+    assert isinstance(result.ending, LimitReached)
+    assert _users(talk) == ["Hello"]
+
+
 # --- a question ------------------------------------------------------------------------------------------------------
 
 
@@ -92,13 +87,6 @@ def test_what_is_added_during_a_question_in_a_pause_is_there_too(start: Start) -
     assert talk.do("ask", "How many?", int) == 42
     assert _users(talk) == ["Delete a.", "Before.", "How many?", "By the way."]
     assert talk.client.conversation.is_valid
-
-
-def test_a_correction_that_nobody_answered_leaves_no_trace(start: Start) -> None:
-    talk = start(["many", OverloadedError("busy")])
-    with pytest.raises(OverloadedError):
-        talk.do("ask", "How many?", int)
-    assert [message.text for message in talk.client.history] == ["How many?", "many"]
 
 
 # --- answers about pending calls -------------------------------------------------------------------------------------
@@ -132,9 +120,7 @@ def test_speaking_into_a_call_that_is_cut_short_leaves_a_valid_history(start: St
     assert talk.client.conversation.is_valid
     assert talk.chat("Go on.").text == "Fine."
     assert _users(talk) == ["Delete a.", "Stop it.", "Go on."]
-
-
-def test_a_reply_that_was_nothing_but_a_cut_call_was_no_reply(start: Start) -> None:
+    # One that was nothing but a cut call was no reply.
     talk = start([DELETING, "Fine."], streamed=True)
     talk.chat("Delete a.", callback=lambda event: not isinstance(event, ToolCallDelta))
     assert talk.client.history == ()

@@ -72,6 +72,10 @@ def test_a_project_cannot_choose_a_provider_that_may_start_programs(
 
 
 def test_a_project_cannot_have_tables_of_other_rooms(here: Surroundings) -> None:
+    for table in ("[cli]\napprove = 'auto'", "[[permissions.rules]]\naction = 'allow'\ntool = '*'"):
+        here.says(table)
+        with pytest.raises(ConfigFileError, match="may not set"):
+            here.load()
     here.says("[mcp]\nservers = ['rm -rf']")
     with pytest.raises(ConfigFileError, match=r"may not set \[mcp\]"):
         here.load().section("mcp", Servers)

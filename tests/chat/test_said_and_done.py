@@ -22,6 +22,8 @@ from dragoman import (
     SqliteStore,
     ToolCall,
     arun_tool_calling_loop,
+    async_engine,
+    engine,
     run_tool_calling_loop,
     tool,
 )
@@ -67,6 +69,9 @@ def test_an_unknown_name_is_refused_and_its_place_named(make: Any, given: dict[s
         make("openai:gpt-4o", key="k", **given)
     with pytest.raises(ConfigurationError, match="An orchestrator has no setting"):
         Orchestrator(ScriptedEngine([]), **given)
+    for engine_of in (engine, async_engine):
+        with pytest.raises(ConfigurationError, match="An engine has no setting"):
+            engine_of("openai:gpt-4o", key="k", **given)
 
 
 def test_an_unknown_name_of_a_turn_is_refused(start: Start) -> None:
@@ -81,7 +86,7 @@ def test_an_unknown_name_of_a_turn_is_refused(start: Start) -> None:
 @pytest.mark.parametrize(
     ("make", "model", "store", "says"),
     [
-        *[(ChatClient, model, None, "by its name, or as an engine, not as") for model in (None, ["openai:gpt-4o"], 3)],
+        *[(ChatClient, model, None, "by its name, or as an engine, not as") for model in (None, [4], 3)],
         (AsyncChatClient, object(), None, "A model is given by its name, or as an engine, not as"),
         (ChatClient, AsyncScriptedEngine([]), None, "is for an event loop.*AsyncChatClient"),
         (AsyncChatClient, ScriptedEngine([]), None, "is for plain programs.*ChatClient"),
@@ -198,10 +203,7 @@ def test_what_such_an_object_gives_back_is_checked() -> None:
 def _events(talk: Any, prompt: str) -> list[Event]:
     seen: list[Event] = []
     with suppress(OverloadedError):
-        if isinstance(talk.client, ChatClient):
-            talk.client.stream_chat(prompt, seen.append)
-        else:
-            talk.do("stream_chat", prompt, seen.append)
+        talk.do("stream_chat", prompt, seen.append)
     return seen
 
 
@@ -249,13 +251,6 @@ def test_hooks_hear_of_a_call_that_failed_and_of_questions() -> None:
             client.chat("Hi")
         assert client.ask("How many?", int) == 3
     assert heard == ["before", "OverloadedError", "before", "after"]
-
-
-def test_a_result_shows_itself_in_a_line() -> None:
-    with ChatClient(ScriptedEngine(["word " * 100])) as client:
-        shown = repr(client.chat("Hi"))
-    assert shown.startswith("<RunResult done: 'word word")
-    assert len(shown) < 120
 
 
 def test_without_asyncio_the_async_client_says_so() -> None:

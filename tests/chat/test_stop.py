@@ -12,8 +12,9 @@ from dragoman import ChatClient
 from dragoman.errors import LimitReachedError, RequestTimeoutError, StoppedError
 from dragoman.loop import Cancelled, LimitReached, Limits
 from dragoman.transport import RetryPolicy, Timeouts
-from tests.chat.stops import combinations, try_stop
+from tests.chat.stops import combinations, half_of_them, try_stop
 from tests.chat.talking import threads_left
+from tests.rounds import PROFILE
 from tests.transport.server import Exchange, Script, Server
 
 
@@ -31,7 +32,11 @@ def _silent_after(what: Callable[[], object]) -> Script:
     return handle
 
 
-@pytest.mark.parametrize(("phase", "way", "how"), combinations())
+# `python -m tests.chat.stops` and a thorough run try them all.
+CHOSEN = combinations() if PROFILE == "thorough" else half_of_them()
+
+
+@pytest.mark.parametrize(("phase", "way", "how"), CHOSEN)
 def test_a_turn_that_is_stopped_ends_at_once(phase: str, way: str, how: str) -> None:
     seen = try_stop(phase, way, how)
     # Whatever waits on would have ended by an error of the transport; `python -m tests.chat.stops` shows the times.

@@ -14,7 +14,7 @@ from dragoman.chat import answer_type
 from dragoman.cli.arguments import UsageError
 from dragoman.cli.ask import parse_short_schema, read_schema
 from dragoman.conversation import StopReason, Text, Thinking
-from dragoman.simulator import Cut, Reply, Simulator, Status
+from dragoman.simulator import Cut, Reply, Request, Simulator, Status
 from tests.cli.running import MODEL, Surroundings, calling
 from tests.processes import started
 
@@ -210,6 +210,26 @@ def test_model_and_system_prompt_are_kept_unless_others_are_named(around: Surrou
             assert body["messages"][0]["content"] == (system or "Go on.")
 
 
+def test_of_several_models_the_next_one_answers_where_one_fails(
+    around: Surroundings, caplog: pytest.LogCaptureFixture
+) -> None:
+    chain = "openai-compatible:first, openai-compatible:second"
+
+    def answer(request: Request) -> Status | str:
+        return Status(503) if request.model == "first" else "Here."
+
+    with around.talking(answer) as simulator:
+        around.configure("[retry]\nfirst_wait = 0.0\n")
+        done = around.here("Hi.", "-m", chain, "--json")
+        assert (done.json["text"], done.json["model"]) == ("Here.", "openai-compatible:second")
+        assert "openai-compatible:first failed: overloaded, status 503; asking openai-compatible:second" in caplog.text
+        assert around.here("doctor", "--offline", "-m", chain).out.count("openai-compatible") >= 2
+        around.set(DRAGOMAN_MODEL=chain)
+        before = len(simulator.requests)
+        assert around.here("Go on.", "-c").out == "Here.\n", "the chain that is configured is kept"
+        assert [request.model for request in simulator.requests[before:]] == ["second"], "its breaker is still open"
+
+
 def test_nothing_to_continue(around: Surroundings) -> None:
     with around.talking():
         assert "There is no conversation to continue." in around.here("-c", "Go on.").err
@@ -298,12 +318,10 @@ def test_the_limit_of_steps_holds_across_approvals(around: Surroundings) -> None
         ("-m anthropic:", "nothing stands behind"),
         ("-m xyzzy", "does not say which provider has the model. Write provider:model; the providers are anthropic, "),
         ("-m xyzzy:x", "cerebras, claude-local, "),
-        ("-m xyzzy:x", "lmstudio, local, "),
         ("-m openai-compatible:x", "Say --base-url https://…/v1"),
         ("-m openai:gpt-5 --base-url http://example.com", "Write https:// before the host name.\n"),
         ("-o temprature 1", "Did you mean temperature?"),
         ("-o temperature hot", "does not fit (-o temperature): expected float"),
-        ("-o xyzzy 1", "There are: "),
         ("-a ~nobody-of-this-name/file", "Nobody here is called '~nobody-of-this-name'"),
     ],
 )
@@ -387,14 +405,10 @@ def test_the_short_form() -> None:
     ("text", "words"),
     [
         ("", "empty"),
-        (" , ,", "empty"),
         ("name,,age", "empty"),
-        ("name, age,", "empty"),
         ("age itn", "Did you mean int?"),
-        ("age xyzzy", "There are str, int"),
         ("a b c", "is not a member"),
         ("2nd int", "is not a member"),
-        (": about", "is not a member"),
         ("a, a int", "twice"),
         ("{not json", "is not JSON"),
         ("missing.json", "cannot be read"),

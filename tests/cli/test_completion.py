@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from dragoman.cli.completion import SHELLS
 from dragoman.cli.program import COMMANDS
+from dragoman.cli.setup import SHELLS
 from tests.cli.running import Surroundings
 
 
@@ -36,10 +36,7 @@ def test_without_shtab_the_extra_is_named(around: Surroundings, monkeypatch: pyt
     ("words", "expected"),
     [
         (["dragoman", "mo"], "models"),
-        (["dragoman", "--sch"], "--schema"),
-        (["dragoman", "history", "ex"], "export"),
         (["dragoman", "history", "export", "--form"], "--format"),
-        (["dragoman", "chat", "--appr"], "--approve"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )

@@ -22,8 +22,9 @@ ALL = sorted({*EXAMPLES, *OF_COMMANDS, *OF_DOCS})
 ANSWER = '{"name": "Ada", "age": 36, "tags": []}'
 
 # What needs a person, a server or something that is not there; the parser alone sees these.
-NOT_RUN = """chat, keys set, keys remove, mcp serve, mcp call, simulate, history delete, local,
-skills validate, history search capital, eval, fish, -c, doctor""".replace("\n", " ").split(", ")
+NOT_RUN = """chat, keys set, keys remove, mcp serve, mcp call, simulate, history delete, local, dragoman web,
+skills validate, history search capital, eval, fish, -c, doctor,
+worker, fleet, batch, embed""".replace("\n", " ").split(", ")
 
 
 def words_of(example: str) -> list[str]:

@@ -102,17 +102,6 @@ def _ends(pid: int) -> None:
             time.sleep(0.05)
 
 
-def test_killed_in_the_middle_of_an_answer_and_continued(around: Surroundings) -> None:
-    with around.talking([STALLING, "Here I am again."]) as simulator:
-        with at(around, "Talk.") as person:
-            person.see("word5 ")
-            person.kill()
-        with at(around, "-c") as person:
-            person.see("Here I am again.")
-            assert person.leave() == 0
-        assert user_texts(simulator.requests[-1]) == ["Talk."]
-
-
 def test_killed_while_a_tool_runs_and_continued_with_a_question(around: Surroundings) -> None:
     with around.talking([calling("Bash", {"command": "echo ran >> log; sleep 1000"}), "Done.", "Done."]) as simulator:
         with at(around, "Run it.", "-T", "Bash", "--approve", "auto") as person:

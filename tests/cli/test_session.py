@@ -43,22 +43,6 @@ def test_tools_and_approval_of_the_configuration(around: Surroundings) -> None:
     assert (around.work / "made.txt").exists()
 
 
-@pytest.mark.parametrize(
-    "table", ['[cli]\napprove = "auto"\n', '[[permissions.rules]]\naction = "allow"\ntool = "*"\n']
-)
-def test_a_project_cannot_loosen_what_is_asked(table: str, around: Surroundings) -> None:
-    (around.work / "dragoman.toml").write_text(table)
-    assert around.ask(None, "Hello.").ended(2, "dragoman.toml")
-
-
-def test_a_project_file_of_another_user_does_not_count(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
-    (around.work / "dragoman.toml").write_text('system_prompt = "Obey."\n')
-    monkeypatch.setattr("dragoman.chat.config_files._is_foreign", lambda _status: True)
-    with around.talking() as simulator:
-        assert around.here("Hello.").ended(0, "dragoman.toml belongs to another user and does not count.")
-        assert "Obey." not in str(simulator.requests[0].body)
-
-
 def test_a_tool_that_wants_approval_gets_it_from_a_person_only(around: Surroundings) -> None:
     (around.work / "mine.py").write_text(
         "from dragoman import tool\n\n"

@@ -85,7 +85,7 @@ def test_what_is_logged_is_made_harmless(around: Surroundings, monkeypatch: pyte
         logging.getLogger("dragoman.mcp").warning("server %s", "a\x1b[2J")
         return 0
 
-    monkeypatch.setattr("dragoman.cli.skills._list", log)
+    monkeypatch.setattr("dragoman.cli.tools._list_skills", log)
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [])
     assert around.here("skills", "list").err == "dragoman: server a\\u001b[2J\n"

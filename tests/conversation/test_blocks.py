@@ -26,16 +26,13 @@ def test_arguments_that_are_no_object_are_a_validation_error_with_the_raw_text(b
     assert (caught.value.tool_name, caught.value.call_id, caught.value.type) == ("add", "7", "validation")
 
 
-def test_the_text_of_a_result_joins_its_readable_parts() -> None:
-    assert ToolResult("1", "f", (Text("a"), Json(Raw(b'{"b":1}')))).text == 'a\n{"b":1}'
-
-
 @pytest.mark.parametrize(
     ("result", "value"),
     [
         (ToolResult("1", "f", (Text("a"),)), "a"),
         (ToolResult("1", "f", (Json(Raw(b"[1]")),)), [1]),
         (ToolResult("1", "f", (Text("a"),), structured=Json(Raw(b'{"b":1}'))), {"b": 1}),
+        (ToolResult("1", "f", (Text("a"), Json(Raw(b'{"b":1}')))), 'a\n{"b":1}'),
         (ToolResult("1", "f"), ""),
     ],
 )

@@ -134,7 +134,9 @@ def test_events_that_contradict_each_other_are_a_protocol_error(events: list[Eve
 whole_calls = call_blocks.map(lambda call: msgspec.structs.replace(call, partial=False))
 blocks = text_blocks | thinking_blocks | whole_calls | media_blocks | opaque_blocks
 replies = st.builds(
-    lambda message, blocks: msgspec.structs.replace(message, role="assistant", blocks=tuple(blocks), extra=None),
+    lambda message, blocks: msgspec.structs.replace(
+        message, role="assistant", blocks=tuple(blocks), account=None, extra=None
+    ),
     messages.filter(lambda message: message.stop_reason not in (None, StopReason.INTERRUPTED, StopReason.ERROR)),
     st.lists(blocks.map(lambda block: msgspec.structs.replace(block, extra=None)), max_size=4),
 )

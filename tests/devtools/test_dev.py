@@ -6,7 +6,6 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -41,10 +40,6 @@ def test_help_of_test_names_every_check(capsys: pytest.CaptureFixture[str]) -> N
     assert all(f"{check.name} " in text and check.what in text for check in checks.CHECKS)
 
 
-def test_all_arguments_of_run_belong_to_the_program() -> None:
-    assert dev.parse(["run", "--help", "--", "-k"]).arguments == ["--help", "--", "-k"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "names", "pytest_arguments"),
     [
@@ -75,9 +70,3 @@ def test_a_mistyped_command_is_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         dev.parse(arguments)
     assert stopped.value.code == 2
-
-
-def test_ctrl_c_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(dev.commands, "fix", Mock(side_effect=KeyboardInterrupt))
-    assert dev.main(["fix"]) == 130
-    assert capsys.readouterr().err == "\ndev.py: stopped\n"

@@ -52,7 +52,7 @@ def test_made_once_from_its_lock_with_hashes(checkout: Path, calls: list[list[st
     venv, install = calls
     assert venv == ["venv", str(checkout / ".dev" / "e")]
     assert install[:2] == ["pip", "install"]
-    assert install[-3:] == ["--require-hashes", "--requirement", str(checkout / "a.lock")]
+    assert install[-4:] == ["--require-hashes", "--no-deps", "--requirement", str(checkout / "a.lock")]
     ENVIRONMENT.make()
     assert len(calls) == 2
 
@@ -84,11 +84,6 @@ def test_a_half_made_one_is_never_reused(calls: list[list[str]], monkeypatch: py
     assert [call[0] for call in calls] == ["venv", "venv", "pip"]
 
 
-def test_a_lock_that_is_not_complete_is_installed_without_dependencies(calls: list[list[str]]) -> None:
-    Environment(name="d", locks=(Lock(name="a", with_dependencies=False),)).make()
-    assert "--no-deps" in calls[1]
-
-
 def test_a_missing_lock_is_said(checkout: Path) -> None:
     (checkout / "a.lock").unlink()
     with pytest.raises(DevelopmentError, match=r"a\.lock is missing\. Restore it"):
@@ -116,15 +111,6 @@ def test_a_failed_program_shows_its_last_words(program: str, last_words: list[st
     with pytest.raises(DevelopmentError) as caught:
         processes.call_quietly([sys.executable, "-c", program], env=variables, failure="It failed. Do this.")
     assert str(caught.value).splitlines() == ["It failed. Do this.", *(f"    {line}" for line in last_words)]
-
-
-def test_settings_that_bring_other_packages_do_not_get_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", "/somewhere")
-    monkeypatch.setenv("PIP_CERT", "kept")
-    inside = processes.variables(Path("/e"))
-    assert "PYTHONPATH" not in inside
-    assert inside["PIP_CERT"] == "kept"
-    assert inside["PATH"].startswith("/e/bin:")
 
 
 def test_two_commands_do_not_make_one_environment_at_once(checkout: Path) -> None:

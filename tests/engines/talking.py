@@ -19,6 +19,7 @@ MODELS = {
     "openai_responses": "openai-responses:gpt-5-mini",
     "anthropic": "anthropic:claude-sonnet-4-5",
     "gemini": "gemini:gemini-2.5-flash",
+    "bedrock": "bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0",
 }
 """A model for each dialect."""
 

@@ -227,6 +227,7 @@ def test_a_turn_leaves_nothing_to_the_collector() -> None:
             model.run_inference(ASKED)
         gc.collect()
         gc.disable()
+        gc.freeze()  # what tests before this one left behind is not looked at
         try:
             for _ in range(20):
                 model.run_inference(ASKED)
@@ -237,4 +238,5 @@ def test_a_turn_leaves_nothing_to_the_collector() -> None:
         finally:
             gc.set_debug(0)
             gc.garbage.clear()
+            gc.unfreeze()
             gc.enable()

@@ -54,8 +54,8 @@ Way = Callable[..., Ran]
 def _plain(
     streamed: bool, script: Any, tools: Any = (add,), conversation: Conversation = ASKED, *args: Any, **options: Any
 ) -> Ran:
-    approvals = options.pop("approvals", ())
-    engine, events = ScriptedEngine(script), list[Event]()
+    approvals, name = options.pop("approvals", ()), options.pop("name", "scripted:model")
+    engine, events = ScriptedEngine(script, name=name), list[Event]()
     with Orchestrator(engine, tools, *args, **options) as loop:
         try:
             if not streamed:
@@ -70,8 +70,8 @@ def _plain(
 async def _async(
     streamed: bool, script: Any, tools: Any = (add,), conversation: Conversation = ASKED, *args: Any, **options: Any
 ) -> Ran:
-    approvals = options.pop("approvals", ())
-    engine, events = AsyncScriptedEngine(script), list[Event]()
+    approvals, name = options.pop("approvals", ()), options.pop("name", "scripted:model")
+    engine, events = AsyncScriptedEngine(script, name=name), list[Event]()
     async with AsyncOrchestrator(engine, tools, *args, **options) as loop:
         try:
             if not streamed:

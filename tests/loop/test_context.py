@@ -12,17 +12,21 @@ from dragoman.conversation import Conversation, Media, Message, Text, ToolCall, 
 from dragoman.engines import ScriptedEngine
 from dragoman.errors import ConfigurationError, InvalidConversationError, OverloadedError
 from dragoman.loop import (
+    AskModel,
     Cancelled,
     ContextUse,
+    Done,
     DropToolResults,
     LimitReached,
     Limits,
     LoopHooks,
     LoopRun,
     Orchestrator,
+    RunTools,
     Summarise,
-    estimated_tokens,
+    next_step,
 )
+from dragoman.providers import estimated_tokens
 from tests.loop.running import ASKED, add, calls
 from tests.strategies import conversations
 
@@ -91,7 +95,15 @@ def test_an_empty_summary_and_a_first_turn_change_nothing() -> None:
 
 
 @given(conversations)
-def test_no_policy_breaks_a_conversation(conversation: Conversation) -> None:
+def test_every_conversation_has_a_next_step_and_no_policy_breaks_it(conversation: Conversation) -> None:
+    if conversation.messages:
+        next = next_step(conversation, Limits())
+        if isinstance(next, RunTools):
+            assert next.calls == conversation.pending_tool_calls
+        elif isinstance(next, AskModel):
+            assert not conversation.pending_tool_calls
+        else:
+            assert next == Done(conversation.messages[-1])
     valid = conversation.repaired().conversation
     assert DropToolResults(keep=0)(valid, FULL).is_valid
     assert _shorten(Summarise(keep=1), valid, "summary").is_valid

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from dragoman.conversation import Message, Usage
-from dragoman.errors import ConfigurationError, LimitReachedError, StepLimitError
-from dragoman.loop import LimitReached, Limits, Prices
+from dragoman.errors import LimitReachedError, StepLimitError, UnknownCostError
+from dragoman.loop import LimitReached, Limits
 from tests.loop.running import Way, calls, every_way
 
 
 def _spending(message: Message, tokens: int) -> Message:
-    return Message(role="assistant", blocks=message.blocks, usage=Usage(input=tokens, output=tokens))
-
-
-@pytest.mark.parametrize("bad", [{"steps": -1}, {"tokens": -5}, {"seconds": math.nan}, {"cost": 1.0}])
-def test_a_limit_that_makes_no_sense_is_refused(bad: dict[str, float]) -> None:
-    with pytest.raises(ConfigurationError):
-        Limits(**bad)  # type: ignore[arg-type]
-
-
-def test_the_price_of_tokens_counts_cached_ones_apart() -> None:
-    prices = Prices(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
-    usage = Usage(input=1_000_000, output=100_000, cache_read=600_000, cache_write=200_000)
-    assert prices.cost(usage) == pytest.approx(0.2 * 3.0 + 0.1 * 15.0 + 0.6 * 0.3 + 0.2 * 3.75)
-    assert prices.cost(Usage()) == 0.0
-    assert Prices(input=1.0, output=2.0).cost(Usage(input=1_000_000, output=0, cache_read=500_000)) == 1.0
+    return Message(role="assistant", blocks=message.blocks, usage=Usage(input=tokens, output=tokens, charged=tokens))
 
 
 SPENDING = [_spending(calls(number), 30) for number in range(30)]
-PRICES = Prices(input=1_000_000.0, output=0.0)
 
 
 @every_way
@@ -42,13 +25,13 @@ PRICES = Prices(input=1_000_000.0, output=0.0)
         (Limits(steps=0), "steps", 0),
         (Limits(model_calls=3), "model_calls", 3),
         (Limits(tokens=100), "tokens", 2),
-        (Limits(cost=50.0, prices=PRICES), "cost", 2),
+        (Limits(cost=50.0), "cost", 2),
         (Limits(seconds=0.0), "seconds", 0),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_limit_ends_the_run_with_a_valid_history(way: Way, limits: Limits, limit: str, asked: int) -> None:
-    ran = way(SPENDING, limits=limits)
+    ran = way(SPENDING, limits=limits, name="openai:gpt-5")
     assert isinstance(ran.error, LimitReachedError)
     assert (ran.error.limit, len(ran.calls)) == (limit, asked)
     assert ran.error.conversation.is_valid
@@ -58,16 +41,25 @@ def test_a_limit_ends_the_run_with_a_valid_history(way: Way, limits: Limits, lim
 
 
 @every_way
+@pytest.mark.parametrize(("name", "usage", "asked"), [("openai:nobody", Usage(), 0), ("openai:gpt-5", Usage(), 1)])
+def test_a_limit_of_cost_that_cannot_be_kept_is_an_error(way: Way, name: str, usage: Usage, asked: int) -> None:
+    script = [Message(role="assistant", blocks=calls(number).blocks, usage=usage) for number in range(3)]
+    ran = way(script, name=name, limits=Limits(cost=1.0))
+    assert isinstance(ran.error, UnknownCostError)
+    assert (ran.error.limit, len(ran.calls)) == ("cost", asked)
+    assert ran.error.conversation.is_valid
+    assert len(ran.error.conversation.messages) == 1 + 2 * asked  # nothing is lost
+    assert way(["Five."], name=name).result.cost is None
+
+
+@every_way
 def test_a_run_can_be_continued_behind_its_limit(way: Way) -> None:
     ran = way([calls(1), calls(2), "Five."], limits=Limits(steps=2))
     assert isinstance(ran.error, StepLimitError)
     ran = way(["Five."], conversation=ran.error.conversation)
     assert ran.result.text == "Five."
     assert len(ran.result.conversation.messages) == 6
-
-
-@every_way
-def test_by_choice_a_limit_is_a_result_and_no_error(way: Way) -> None:
+    # By choice it is a result and no error.
     ran = way([calls(1), calls(2)], limits=Limits(steps=1), on_limit="return")
     assert ran.result.ending == LimitReached("steps", 1)
     assert ran.result.conversation.is_valid

@@ -101,20 +101,13 @@ def test_a_forced_tool_choice_holds_for_the_first_step_only(way: Way) -> None:
         assert ran.choices == [choice, "auto"]
     ran = way([calls(1), "Three."], [add], ASKED, ToolConfig(tool_choice="required"))
     assert ran.choices == ["required", "auto"]
-
-
-@every_way
-def test_a_forced_tool_choice_does_not_hold_again_after_an_approval(way: Way) -> None:
+    # Nor does it hold again after an approval.
     options = ModelOptions(tool_choice="required")
     paused = way([calls(1, name="guarded")], [guarded], options=options).result
     answers = [approve(paused.pending[0].call)]
     ran = way(["Done."], [guarded], paused.conversation, approvals=answers, options=options)
     assert ran.choices == ["auto"]
-
-
-@every_way
-def test_a_forced_choice_without_tools_is_an_error_before_anything_is_sent(way: Way) -> None:
-    ran = way(["x"], (), options=ModelOptions(tool_choice="required"))
+    ran = way(["x"], (), options=options)  # without tools it is an error, before anything is sent
     assert isinstance(ran.error, ConfigurationError)
     assert ran.calls == []
 
@@ -154,10 +147,7 @@ def test_an_approval_is_used_up_by_the_call_that_it_was_for(way: Way) -> None:
     ran = way(again, [guarded], conversation, approvals=[approve(conversation.pending_tool_calls[0])])
     assert isinstance(ran.result.ending, AwaitApproval)
     assert ran.result.spent.tool_calls == 1
-
-
-@every_way
-def test_a_persons_no_holds_even_for_a_call_that_needs_no_approval(way: Way) -> None:
+    # A person's no holds even for a call that needs no approval.
     conversation = ASKED.plus(calls(1))
     ran = way(["Done."], [add], conversation, approvals=[deny(conversation.pending_tool_calls[0], reason="stop")])
     assert "stop" in ran.result.conversation.messages[2].tool_results[0].text

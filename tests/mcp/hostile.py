@@ -221,7 +221,7 @@ def main() -> None:
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", *sys.argv[1:]])
     if MODE == "banner":
         say(sys.stdout, "Welcome to my server!\n\n{not json}\n[1,2]\n\x00\xff")
-    while MODE == "flood-garbage":
+    for _ in range(1_001 if MODE == "flood-garbage" else 0):
         say(sys.stdout, "garbage " * 100)
     while MODE == "flood-line":
         sys.stdout.write("x" * 65_536)

@@ -20,9 +20,7 @@ OLDEST = 22
 
 VERSIONS = {
     "conformance": "0.2.0-alpha.12",
-    "inspector": "2.12.0",
     "server-everything": "2026.8.31",
-    "server-filesystem": "2026.8.31",
 }
 
 
@@ -67,12 +65,23 @@ def program(name: str, environ: Mapping[str, str]) -> list[str]:
     return [str(found), str(binary.resolve())]
 
 
+def install(package: str, name: str, environ: Mapping[str, str]) -> Path:
+    """Where a package, or several with spaces between them, are; installed if they were not. For what is no program."""
+    found, home = node(), CACHE / name
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.exists():
+            _install(package, home, found, environ)
+    return home
+
+
 def _install(package: str, home: Path, found: Path, environ: Mapping[str, str]) -> None:
     unfinished = home.with_suffix(".new")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     (unfinished / "package.json").write_text('{"private": true}')
-    command = [*_npm(found), "install", "--no-audit", "--no-fund", "--ignore-scripts", "--save-exact", package]
+    command = [*_npm(found), "install", "--no-audit", "--no-fund", "--ignore-scripts", "--save-exact", *package.split()]
     path = os.pathsep.join([str(found.parent), environ.get("PATH", os.defpath)])
     try:
         done = subprocess.run(

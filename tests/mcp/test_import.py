@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-from pathlib import Path
-
-import dragoman.mcp
 
 
 def run(code: str) -> str:
@@ -35,10 +31,3 @@ def test_without_the_sdk_the_error_names_the_extra() -> None:
         "except dragoman.errors.ConfigurationError as error: print(error)\n"
     )
     assert "pip install 'dragoman[mcp]'" in run(code)
-
-
-def test_nothing_private_of_other_libraries_is_imported() -> None:
-    """They may change it at any time."""
-    for file in Path(dragoman.mcp.__file__).parent.glob("*.py"):
-        imports = re.findall(r"^\s*(?:from|import) (?!dragoman|\.)(.*?)$", file.read_text(), re.MULTILINE)
-        assert not [line for line in imports if re.search(r"(?<!\w)_(?!_future__)", line)], file.name

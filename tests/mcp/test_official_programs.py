@@ -1,24 +1,19 @@
-"""The official programs: the conformance runner and the Inspector against our server, our client against two servers.
+"""The official programs: the conformance runner against our server and client, our client against a server.
 
 They come from npm, at exact versions; where npm or Node cannot be had these tests are skipped, visibly.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from dragoman import Media
-from dragoman.mcp import HttpDoor, McpServer, McpServers, ServerOptions, StdioServer
+from dragoman.mcp import McpServers, ServerOptions, StdioServer
 from tests.mcp import conformance
 from tests.mcp.client.colours import Call, Colour, until
-from tests.mcp.everything import SERVER
-from tests.mcp.node import ROOT, NotInstalledError, program
+from tests.mcp.node import NotInstalledError, program
 
 pytestmark = pytest.mark.slow
 
@@ -76,52 +71,12 @@ def test_what_is_required_of_a_client_holds(
     assert report.ok, report.output
 
 
-# --- the Inspector ---
-
-
-def inspect(npm: Program, *arguments: str) -> dict[str, object]:
-    command = [*npm("inspector"), "--cli", *arguments, "--connect-timeout", "90000"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200, stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
-
-
-def test_the_inspector_lists_and_calls_our_tools_over_http_and_stdio(npm: Program, tmp_path: Path) -> None:
-    script = tmp_path / "serve.py"
-    lines = ["from dragoman.mcp import serve_stdio", "from tests.mcp.everything import SERVER", "serve_stdio(SERVER)"]
-    script.write_text("\n".join(["import sys", f"sys.path.insert(0, {str(ROOT)!r})", *lines]))
-    with HttpDoor(McpServer(executor=SERVER.executor)) as door:
-        for target in ([door.url, "--transport", "http"], [sys.executable, str(script)]):
-            listed = inspect(npm, *target, "--method", "tools/list")
-            assert "test_simple_text" in [each["name"] for each in listed["tools"]]  # type: ignore[index,attr-defined]
-            said = inspect(npm, *target, "--method", "tools/call", "--tool-name", "test_simple_text")
-            assert said["content"][0]["text"].startswith("This is a simple text")  # type: ignore[index]
-
-
 # --- servers ---
 
 
 def started(command: list[str], *arguments: str) -> McpServers:
     options = ServerOptions(prefix="", connect_timeout=60.0)
     return McpServers({"official": StdioServer(command[0], [*command[1:], *arguments], options=options)})
-
-
-def test_our_client_drives_the_filesystem_server(npm: Program, colour: Colour, tmp_path: Path) -> None:
-    (tmp_path / "hello.txt").write_text("hello there")
-
-    def body(servers: McpServers, call: Call) -> None:
-        assert {"read_text_file", "write_file", "list_directory"} <= set(servers.tools.by_name)
-        assert servers.problems == []
-        assert "hello there" in call("read_text_file", path=str(tmp_path / "hello.txt")).text
-        written = call("write_file", path=str(tmp_path / "new.txt"), content="fresh")
-        assert not written.is_error
-        assert (tmp_path / "new.txt").read_text() == "fresh"
-        assert "new.txt" in call("list_directory", path=str(tmp_path)).text
-        assert call("read_text_file", path="/etc/passwd").is_error
-        assert call("read_text_file").error_type == "validation"
-
-    colour(started(npm("server-filesystem"), str(tmp_path)), body)
 
 
 def test_our_client_drives_the_everything_server(npm: Program, colour: Colour) -> None:

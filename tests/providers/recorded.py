@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from base64 import b64decode
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,12 @@ class Exchange(NamedTuple):
     status: int
     headers: dict[str, str]
     body: str
+    encoding: str = "text"
+
+    @property
+    def data(self) -> bytes:
+        """The body as it went over the wire."""
+        return b64decode(self.body) if self.encoding == "base64" else self.body.encode()
 
     @property
     def id(self) -> str:
@@ -35,12 +42,12 @@ class Exchange(NamedTuple):
 
     @property
     def streamed(self) -> bool:
-        return "text/event-stream" in self.headers.get("content-type", "")
+        return "stream" in self.headers.get("content-type", "")
 
 
 @cache
 def exchanges(dialect: str) -> tuple[Exchange, ...]:
-    """All exchanges of one file (anthropic, chat, gemini, responses); empty where the folder is absent."""
+    """All exchanges of one file (anthropic, chat, embeddings, gemini …); empty where the folder is absent."""
     path = FOLDER / f"{dialect}.jsonl.gz"
     if not path.exists():
         return ()
@@ -49,8 +56,9 @@ def exchanges(dialect: str) -> tuple[Exchange, ...]:
 
 
 def _exchange(row: dict[str, Any]) -> Exchange:
-    fields = {**row, "kinds": tuple(row["kinds"]), "headers": {k.lower(): v for k, v in row["headers"].items()}}
-    return Exchange(**{name: fields[name] for name in Exchange._fields})
+    fields = {"model": None, **row, "kinds": tuple(row.get("kinds", ()))}
+    fields["headers"] = {name.lower(): value for name, value in row["headers"].items()}
+    return Exchange(**{name: fields[name] for name in Exchange._fields if name in fields})
 
 
 def parametrized(dialect: str) -> Any:

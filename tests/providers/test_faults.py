@@ -14,25 +14,26 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 from dragoman.conversation import (
     Message,
     ReplyEvent,
-    ReplyStarted,
     StopReason,
     TextDelta,
-    UsageReported,
     fold,
 )
 from dragoman.errors import ProtocolError, ProviderError
-from dragoman.providers import Call, is_content
+from dragoman.providers import Call
 from tests.providers import calls
 from tests.providers.anthropic import calls as anthropic
+from tests.providers.bedrock import wire as bedrock
 from tests.providers.calls import decoder_of, encode
 from tests.providers.feeding import attempt, cut_at, one_by_one
 from tests.providers.gemini import case as gemini
 from tests.providers.openai_chat import wire as chat
 from tests.providers.openai_responses import calls as responses
 from tests.providers.recorded import Exchange, exchanges
+from tests.rounds import rounds
 
 MODELS = {
     "anthropic": "claude-sonnet-4-5",
+    "bedrock": "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
     "gemini": "gemini-3-flash-preview",
     "openrouter": "some-model",
     "openai-responses": "gpt-5.6",
@@ -120,7 +121,35 @@ ITEMS = [
 ]
 RESPONSES_EVENTS = responses.streamed(*ITEMS)
 
+BEDROCK_EVENTS = b"".join(
+    [
+        bedrock.STARTED,
+        bedrock.delta(0, reasoningContent={"text": "Hm, é"}),
+        bedrock.delta(0, reasoningContent={"signature": "c2ln"}),
+        bedrock.stop(0),
+        bedrock.delta(1, text="Hello "),
+        bedrock.delta(1, text="wörld!"),
+        bedrock.delta(1, citation={"title": "A", "location": {"documentChar": {"start": 1}}}),
+        bedrock.stop(1),
+        bedrock.call(2, '{"a": ', "1}"),
+        bedrock.delta(3, somethingNew={"text": "a"}),
+        bedrock.delta(3, somethingNew={"text": "b"}),
+        bedrock.stop(3),
+        bedrock.frame("somethingElse", {"new": True}),
+        bedrock.ended("tool_use"),
+    ]
+)
+BEDROCK_WHOLE = bedrock.whole(
+    {"reasoningContent": {"reasoningText": {"text": "Hm", "signature": "c2ln"}}},
+    {"text": "Hello"},
+    {"toolUse": {"toolUseId": "t", "name": "add", "input": {"a": 1}}},
+    {"somethingNew": [1, None]},
+    reason="tool_use",
+)
+
 SAMPLES = {
+    "bedrock frames": sample("bedrock", BEDROCK_EVENTS, end=BEDROCK_EVENTS.rindex(b":event-type") - 12 - 1),
+    "bedrock whole": sample("bedrock", BEDROCK_WHOLE, stream=False),
     "anthropic events": sample("anthropic", ANTHROPIC_EVENTS),
     "anthropic whole": sample("anthropic", ANTHROPIC_WHOLE, stream=False),
     "gemini events": sample("gemini", gemini.as_events(*GEMINI_CHUNKS)),
@@ -212,18 +241,6 @@ def test_a_decoder_knows_the_end_without_waiting_for_the_connection_to_close(nam
     assert fold(events) == complete
 
 
-@pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
-def test_which_events_are_content(sample: Sample) -> None:
-    decoder = decoder_of(call_of(sample.provider))
-    events: list[ReplyEvent] = []
-    decoder.feed(sample.body, events)
-    decoder.finish(events)
-    told = [event for event in events if is_content(event)]
-    assert {type(event) for event in events if event not in told} <= {ReplyStarted, UsageReported}
-    assert not {type(event) for event in told} & {ReplyStarted, UsageReported}
-    assert not is_content(events[0])
-
-
 FILES = {"anthropic": "anthropic", "gemini": "gemini", "chat": "openrouter", "responses": "openai-responses"}
 
 
@@ -276,10 +293,11 @@ def survive(provider: str, *pieces: bytes, stream: bool) -> None:
         json.loads(encode(call_of(provider, Message.user("Hi"), message)).request.body)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(600), deadline=None)
 @given(providers, st.binary(max_size=300), st.booleans())
 @example("gemini", b'{"candidates":[{"content":{"parts":[{"functionCall":{"name":"\\ud800"}}]}}]}', False)
 @example("gemini", b'{"candidates":[{"content":{"parts":[{"x":"\\ud800"}]},"finishReason":"STOP"}]}', False)
+@example("bedrock", b'{"output":{"message":{"content":[{"x":"\\ud800"}]}},"stopReason":"end_turn"}', False)
 @example("anthropic", b'{"content":[{"type":"x","x":"\\ud800"}],"stop_reason":"end_turn"}', False)
 def test_any_bytes(provider: str, data: bytes, stream: bool) -> None:
     survive(provider, data, stream=stream)
@@ -290,7 +308,7 @@ _WORDS = (b"", b"{", b"}", b"[", b"]", b'"', b"\\", b",", b"null", b"1")
 JUNK = [*_WORDS, b"\xff", b"\n\n", b"data: ", b"\\ud83d", b"1e999"]
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(1000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     samples,
     st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 40), st.sampled_from(JUNK)), min_size=1, max_size=6),
@@ -348,7 +366,7 @@ TOPS = st.dictionaries(st.sampled_from(["usage", "error", "x_groq", "id", "model
 KINDS = st.sampled_from([one["type"] for one in RESPONSES_EVENTS] + ["error", "response.failed"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(600), deadline=None)
 @given(st.lists(VALUES, max_size=3), VALUES)
 def test_blocks_and_parts_of_any_shape(parts: list[object], beside: object) -> None:
     reply = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP", "groundingMetadata": beside}]}
@@ -356,9 +374,12 @@ def test_blocks_and_parts_of_any_shape(parts: list[object], beside: object) -> N
     survive("gemini", gemini.as_events(reply, reply), stream=True)
     message = {"content": parts, "stop_reason": "end_turn", "usage": beside}
     survive("anthropic", json.dumps(message).encode(), stream=False)
+    survive("bedrock", bedrock.whole(*parts, trace=beside), stream=False)
+    grown = [bedrock.frame("contentBlockDelta", {"contentBlockIndex": 0, "delta": part}) for part in parts]
+    survive("bedrock", bedrock.STARTED + b"".join(grown) + bedrock.stop(0) + bedrock.ended(), stream=True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(600), deadline=None)
 @given(st.lists(st.tuples(DELTAS, TOPS), max_size=4), st.sampled_from(["stop", "length", "tool_calls"]))
 def test_chunks_of_any_shape(parts: list[tuple[dict[str, Any], dict[str, Any]]], finish: str) -> None:
     body = chat.stream(*[chat.chunk(delta, **top) for delta, top in parts], chat.chunk({}, finish))

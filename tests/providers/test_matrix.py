@@ -34,6 +34,7 @@ from dragoman.conversation import (
     ToolSpec,
 )
 from dragoman.providers import PROVIDERS, Encoded, Reasoning, ResponseFormat
+from tests.providers.bedrock import wire as bedrock
 from tests.providers.calls import encoded
 from tests.providers.gemini.case import accept
 from tests.providers.openai_chat import wire as chat
@@ -136,6 +137,19 @@ PAUSED = Message(
 )
 BREAKPOINT = Native("openai_chat:openai", {"prompt_cache_breakpoint": Raw(b'{"mode":"explicit"}')})
 OWN: dict[str, list[Message]] = {
+    "bedrock": [
+        Message.assistant(
+            Thinking("Hm", "anthropic", signature="s"),
+            Thinking("", "anthropic", encrypted="e"),
+            Thinking("", "bedrock"),
+        ),
+        Message.assistant(
+            Text("a", native=Native("bedrock", {"citations": Raw(b'[{"title":"t"}]')})),
+            Opaque("bedrock", Raw(b'{"toolUse":{"toolUseId":"s","name":"n","input":{},"type":"server_tool_use"}}')),
+            Opaque("bedrock", Raw(b'{"toolResult":{"toolUseId":"s","content":[{"json":{}}],"type":"n_result"}}')),
+        ),
+        Message.user(Media.from_url("s3://bucket/a.png"), Media.from_url("s3://bucket/a.pdf")),
+    ],
     "anthropic": [
         Message.assistant(Thinking("Hm", "anthropic", signature="s"), Thinking("", "anthropic", encrypted="e"), "a"),
         Message.assistant("a", *SEARCH, "b"),
@@ -177,6 +191,16 @@ OWN: dict[str, list[Message]] = {
     ],
 }
 OWN_OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "bedrock": [
+        {"server_tools": (Raw(b'{"systemTool":{"name":"nova_grounding"}}'),)},
+        {
+            "extra_body": {
+                "guardrailConfig": {"guardrailIdentifier": "g", "guardrailVersion": "1"},
+                "serviceTier": {"type": "flex"},
+            }
+        },
+        {"extra_body": {"inferenceConfig": {"topP": 0.1}}, "top_k": 3, "cache": True},
+    ],
     "anthropic": [
         {"server_tools": (Raw(b'{"type":"web_search_20250305","name":"web_search"}'),)},
         {"extra_body": {"service_tier": "auto"}},
@@ -238,6 +262,14 @@ def judge_responses(body: Any, _done: Encoded) -> list[str]:
     return problems(body, ResponseCreateParams)
 
 
+def judge_bedrock(body: Any, _done: Encoded) -> list[str]:
+    roles = [message["role"] for message in body["messages"]]
+    assert roles[0] == "user"
+    assert all(one != other for one, other in itertools.pairwise(roles))
+    marks = json.dumps(body).count('"cachePoint"')
+    return [*filter(None, [bedrock.problems(body)]), *(["too many marks"] if marks > 4 else [])]
+
+
 # What servers understand beyond OpenAI, where it stands in a request.
 OF_BODY = {"top_k", "random_seed", "user_id", "thinking", "reasoning", "reasoning_format"}
 OF_PART = {"document_url", "video_url", "audio_url"}
@@ -269,7 +301,7 @@ class Target(NamedTuple):
 
 
 _ANTHROPIC = (
-    "claude-3-opus-latest claude-3-7-sonnet-latest claude-sonnet-4-0 claude-sonnet-4-5 claude-opus-4-5 claude-opus-4-6 "
+    "claude-3-7-sonnet-latest claude-sonnet-4-0 claude-sonnet-4-5 claude-opus-4-5 claude-opus-4-6 "
     "claude-opus-4-8 claude-sonnet-5 claude-sonnet-5-5 claude-haiku-5-5 claude-opus-5-5"
 )
 _GEMINI = (
@@ -278,7 +310,7 @@ _GEMINI = (
 )
 _OPENAI = (
     "gpt-3.5-turbo gpt-4-turbo gpt-4o gpt-4o-audio-preview gpt-4o-search-preview gpt-4.1-mini gpt-4.5-preview "
-    "chatgpt-4o-latest o1-mini o1 o3-mini o3 o4-mini gpt-5 gpt-5-mini gpt-5-chat-latest gpt-5.1 gpt-5.2 "
+    "chatgpt-4o-latest o1 o3-mini o3 o4-mini gpt-5 gpt-5-mini gpt-5-chat-latest gpt-5.1 gpt-5.2 "
     "gpt-5.2-chat-latest gpt-5.4-mini gpt-5.5 gpt-5.6-sol gpt-6-astra gpt-6.1-sol"
 )
 _SERVERS = {
@@ -290,16 +322,22 @@ _SERVERS = {
     "xai": "grok-4 grok-4.3",
     "zai": "glm-4.7 glm-5.3 glm-4.6v",
 }
+_BEDROCK = (
+    "us.anthropic.claude-sonnet-4-5-20250929-v1:0 anthropic.claude-3-haiku-20240307-v1:0 "
+    "global.anthropic.claude-opus-4-8 "
+    "us.amazon.nova-2-lite-v1:0 amazon.nova-micro-v1:0 openai.gpt-oss-120b-1:0 qwen.qwen3-32b-v1:0 us.deepseek.r1-v1:0 "
+    "us.meta.llama4-maverick-17b-instruct-v1:0 arn:aws:bedrock:us-east-1:1:application-inference-profile/x"
+)
 _COMPATIBLE = [name for name, one in PROVIDERS.items() if one.dialect == "openai_chat" and name != "openai"]
 TARGETS = [
     *[Target("anthropic", model, judge_anthropic) for model in _ANTHROPIC.split()],
+    *[Target("bedrock", model, judge_bedrock) for model in _BEDROCK.split()],
     *[Target("gemini", model, judge_gemini) for model in _GEMINI.split()],
     *[Target("openai", model, judge_chat) for model in _OPENAI.split()],
     *[Target(p, model, judge_compatible) for p in _COMPATIBLE for model in _SERVERS.get(p, "some-model").split()],
     *[Target("openai-responses", m, judge_responses) for m in ["gpt-5.6", "gpt-5.2", "gpt-5", "o3", "gpt-4o"]],
     Target("openai-responses", "computer-use-preview", judge_responses),
     Target("bedrock-mantle", "openai.gpt-5.6-luna", judge_responses),
-    Target("deepseek-responses", "deepseek-v4-flash", judge_responses),
 ]
 
 
@@ -341,6 +379,8 @@ PART = {"text": "a"}
 WRONG: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [
     (judge_anthropic, {"model": "m", "max_tokens": 1, "messages": [USER]}, {"messages": [{**USER, "unknown": 1}]}),
     (judge_anthropic, {"model": "m", "max_tokens": 1, "messages": [USER]}, {"tool_choice": {"type": "sometimes"}}),
+    (judge_bedrock, {"messages": [{"role": "user", "content": [PART]}]}, {"toolConfig": {"toolChoice": {"none": {}}}}),
+    (judge_bedrock, {"messages": [{"role": "user", "content": [PART]}]}, {"inferenceConfig": {"maxTokens": "x"}}),
     (judge_gemini, {"contents": [{"role": "user", "parts": [PART]}]}, {"generationConfig": {"top_p": 1}}),
     (judge_gemini, {"contents": [{"role": "user", "parts": [PART]}]}, {"contents": [{"parts": [{**PART, "txt": 1}]}]}),
     (judge_chat, {"model": "m", "messages": [USER]}, {"seed": "x"}),

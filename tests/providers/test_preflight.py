@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers import PROVIDERS, Call, Profile, ToolLimits, check, codec_of, profile_of
+from dragoman.providers import Call, Profile, ToolLimits, check, codec_of, profile_of
 from dragoman.providers.preflight import Finding
 from dragoman.tools import Tool
 
@@ -36,10 +36,9 @@ def only(*specs: ToolSpec, profile: Profile = PROFILE) -> tuple[Finding, ...]:
 def test_nothing_to_say() -> None:
     report = check([spec("a"), spec("b", strict=True)], PROFILE)
     assert report.ok
-    assert report.severity == "ok"
     assert [tool.strict for tool in report.tools] == [False, True]
-    assert str(report) == "test: 2 tools: 2 as they are"
-    assert str(check([], PROFILE)) == "test: 0 tools"
+    assert str(report) == "test: 2 tools, none refused"
+    assert str(check([], PROFILE)) == "test: 0 tools, none refused"
 
 
 @pytest.mark.parametrize(
@@ -114,17 +113,13 @@ def test_strict_tools_are_counted_together_by_check_and_by_what_is_sent() -> Non
 
 def test_the_report_reads_well() -> None:
     tools = [spec("fine"), spec("files.read", {"properties": {}}), spec("long", description="x" * 30), spec("more")]
-    assert str(check(tools, PROFILE)) == "\n".join(
-        [
-            "test: 4 tools: 2 rewritten, 2 as they are",
-            "  tools: there are 4, at most 3 are allowed",
-            "  files.read: rewritten",
-            '    schema: /type: read as "object"',
-            "    name: sent as 'files_read'",
-            "  long: rewritten",
-            "    description: 30 characters, cut to the 20 that are allowed",
-        ]
-    )
+    assert str(check(tools, PROFILE)).splitlines() == [
+        "test: 4 tools, some refused",
+        "  refused: tools: there are 4, at most 3 are allowed",
+        '  files.read: rewritten: schema: /type: read as "object"',
+        "  files.read: rewritten: name: sent as 'files_read'",
+        "  long: rewritten: description: 30 characters, cut to the 20 that are allowed",
+    ]
 
 
 def test_tools_and_whatever_has_a_spec_and_models_by_name() -> None:
@@ -139,13 +134,3 @@ def test_tools_and_whatever_has_a_spec_and_models_by_name() -> None:
     assert [check([], name).model for name in ("claude:x", "gpt-4o")] == ["anthropic:x", "openai:gpt-4o"]
     with pytest.raises(ConfigurationError, match="no provider"):
         check([], "nobody:x")
-
-
-@pytest.mark.parametrize("provider", sorted(PROVIDERS))
-def test_every_provider_can_be_asked(provider: str) -> None:
-    schema = {"type": "object", "properties": {"x": {"type": "integer", "enum": [1, 5]}}, "required": ["x"]}
-    report = check([spec("a b", schema, strict=True)], f"{provider}:some-model")
-    assert report.ok
-    assert report.tools[0].schema is not None
-    limits = profile_of(provider, "some-model").tool_limits
-    assert len(report.tools[0].wire_name) <= limits.max_name_length

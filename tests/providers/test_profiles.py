@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 from importlib import import_module
-from pathlib import Path
 from typing import get_args
 
 import msgspec
@@ -13,48 +12,20 @@ import pytest
 
 from dragoman.errors import ConfigurationError
 from dragoman.providers import (
-    ALIASES,
     PROVIDERS,
-    WELL_KNOWN_MODELS,
     Dialect,
     ModelOptions,
     Profile,
     ProfileRow,
     Provider,
-    ToolLimits,
     codec_of,
-    openai_chat,
     profile_of,
     provider_of,
     split_model,
 )
-from dragoman.providers.openai_chat import profiles as chat_profiles
 from dragoman.providers.profile import SchemaStyle, lay_over
 
 BASE = Profile(provider="p", dialect="d", media=frozenset(["image"]))
-
-
-def test_later_rows_win_field_by_field() -> None:
-    rows = [
-        ProfileRow(provider="p", fields={"context_window": 1, "reasoning": "effort"}),
-        ProfileRow(provider="p", models=("big-*", "*-large"), fields={"context_window": 2}),
-        ProfileRow(provider="p", models=("big-1",), fields={"tools": False}),
-        ProfileRow(provider="other", fields={"context_window": 9}),
-    ]
-    small, large, one = (lay_over(BASE, rows, model) for model in ("small", "x-large", "big-1"))
-    assert (small.context_window, small.reasoning, small.tools) == (1, "effort", True)
-    assert (large.context_window, large.reasoning, large.tools) == (2, "effort", True)
-    assert (one.context_window, one.reasoning, one.tools) == (2, "effort", False)
-
-
-def test_a_changed_profile_is_another_one() -> None:
-    changed = BASE.with_changes(tools=False, tool_limits=ToolLimits(max_tools=3))
-    assert BASE.tools
-    assert changed.tool_limits.max_tools == 3
-    with pytest.raises(TypeError):
-        BASE.with_changes(tolos=False)
-    with pytest.raises(AttributeError):
-        BASE.tools = False  # type: ignore[misc]
 
 
 def test_a_profile_can_be_written_down() -> None:
@@ -132,57 +103,23 @@ def check(profile: Profile) -> None:
     assert re.compile(profile.tool_limits.name_pattern).fullmatch("legal_name")
 
 
-def test_aliases_and_well_known_models_lead_to_providers() -> None:
-    assert set(ALIASES.values()) <= PROVIDERS.keys()
-    assert {provider for _, provider in WELL_KNOWN_MODELS} <= PROVIDERS.keys()
-    assert all(pattern.endswith("*") for pattern, _ in WELL_KNOWN_MODELS)
-    assert not ALIASES.keys() & PROVIDERS.keys()
-
-
 # --- what is known of particular models ---
 
-_OLD, _NEW = {"context_window": 200_000}, {"context_window": 1_000_000, "structured": "native"}
-CLAUDE: dict[str, dict[str, object]] = {
-    "claude-3-opus-latest claude-3-5-sonnet-20241022": {**_OLD, "reasoning": "none", "structured": "tool"},
-    "claude-3-7-sonnet-20250219 claude-opus-4-0": {**_OLD, "reasoning": "budget", "structured": "tool"},
-    "claude-opus-4-1-20250805 claude-opus-4-5": {**_OLD, "reasoning": "budget", "structured": "native"},
-    "claude-sonnet-4-6 claude-mythos-preview claude-opus-5 claude-haiku-5-5": {**_NEW, "reasoning": "adaptive"},
-}
 KNOWN: list[tuple[str, str, dict[str, object]]] = [
-    *[("anthropic", model, fields) for models, fields in CLAUDE.items() for model in models.split()],
-    ("gemini", "gemini-2.0-flash-lite", {"reasoning": "none", "strict_tools": False, "tool_result_media": frozenset()}),
+    ("anthropic", "claude-3-5-sonnet-20241022", {"reasoning": "none", "structured": "tool", "context_window": 200_000}),
+    ("anthropic", "claude-opus-4-1-20250805", {"reasoning": "budget", "structured": "native"}),
+    ("anthropic", "claude-opus-5", {"reasoning": "adaptive", "context_window": 1_000_000}),
     ("gemini", "gemini-2.5-flash-lite", {"reasoning": "budget", "quirks": frozenset(["no_combinations"])}),
-    ("gemini", "gemini-2.5-pro", {"efforts": frozenset(["minimal", "low", "medium", "high"])}),
-    ("gemini", "gemini-2.5-flash-image", {"tools": False, "reasoning": "none", "structured": "prompt"}),
-    ("gemini", "gemini-3-pro-preview", {"reasoning": "effort", "efforts": frozenset(["low", "high"])}),
     ("gemini", "gemini-3-pro-image-preview", {"tools": False, "efforts": frozenset(["high"])}),
-    ("gemini", "gemini-3.1-pro-preview", {"efforts": frozenset(["low", "medium", "high"])}),
-    ("gemini", "gemini-3.1-flash-image", {"tools": False, "structured": "native"}),
     ("gemini", "gemini-3.8-flash", {"efforts": frozenset(["low", "medium", "high"])}),
     ("gemini", "gemini-3.8-flash-lite", {"efforts": frozenset(["minimal", "low", "medium", "high"])}),
-    ("gemini", "gemini-flash-latest", {"reasoning": "effort", "tool_result_media": frozenset(["image", "document"])}),
     ("gemini", "gemini-9-ultra", {"quirks": frozenset(["thought_signatures", "tool_invocations"])}),
-    ("gemini", "gemma-3-27b-it", {"tools": False, "system_role": "user"}),
-    ("openai", "gpt-4o", {"system_role": "system", "reasoning": "none", "structured": "native", "tools": True}),
     ("openai", "gpt-3.5-turbo", {"structured": "tool", "media": frozenset()}),
-    ("openai", "o1-mini", {"system_role": "user", "tools": False, "structured": "prompt"}),
-    ("openai", "o3-mini", {"system_role": "developer", "efforts": frozenset(["low", "medium", "high"])}),
-    ("openai", "gpt-5-nano", {"efforts": frozenset(["minimal", "low", "medium", "high"])}),
     ("openai", "gpt-5.2-chat-latest", {"reasoning": "none"}),
-    ("openai", "gpt-5.1", {"efforts": frozenset(["none", "low", "medium", "high"])}),
-    ("openai", "gpt-5.6-luna", {"efforts": frozenset(["none", "low", "medium", "high", "xhigh", "max"])}),
     ("openai", "gpt-6-astra", {"tools": False, "efforts": frozenset(["low", "medium", "high", "xhigh"])}),
-    ("openai-responses", "gpt-5.2", {"quirks": frozenset(["reasons_on_request"])}),
-    ("openai-responses", "gpt-5.6", {"quirks": frozenset(["reasons_unless_told"])}),
     ("bedrock-mantle", "openai.gpt-5.6-luna", {"quirks": frozenset(["reasons_unless_told", "reply_scoped_call_ids"])}),
     ("bedrock-mantle", "openai.gpt-oss-120b", {"quirks": frozenset(["no_encrypted_reasoning"])}),
-    ("bedrock-mantle", "openai.gpt-9", {"quirks": frozenset(["reply_scoped_call_ids"])}),
     ("openrouter-responses", "openai/gpt-oss-20b", {"quirks": frozenset(["no_encrypted_reasoning"])}),
-    (
-        "deepseek-responses",
-        "deepseek-v4-flash",
-        {"quirks": frozenset(["calls_last", "no_encrypted_reasoning", "no_reasoning_summary"])},
-    ),
 ]
 
 
@@ -219,17 +156,6 @@ def test_models_of_the_responses_api(model: str) -> None:
     assert profile_of("openrouter-responses", f"openai/{model}").efforts == profile.efforts
 
 
-def test_every_quirk_of_compatible_servers_is_described_and_used() -> None:
-    told = re.findall(r"^    ([a-z_]+[0-9]*)(?:, _of_40)?  ", chat_profiles.__doc__ or "", re.MULTILINE)
-    described = {*told, "call_id_of_40"}
-    folder = Path(openai_chat.__file__).parent
-    files = [path for path in folder.glob("*.py") if path.stem != "profiles"]
-    code = "".join(path.read_text() for path in [*files, folder.parent / "requests.py"])
-    assert {quirk for quirk in described if f'"{quirk}"' not in code} == set()
-    for row in chat_profiles.ROWS:
-        assert set(row.fields.get("quirks", ())) <= described
-
-
 # --- names of models ---
 
 SPLIT = [
@@ -260,7 +186,7 @@ def test_a_half_is_missing(name: str) -> None:
 def test_an_unknown_provider_gets_the_nearest_ones() -> None:
     with pytest.raises(ConfigurationError, match=r"no provider 'anthropc' \(in 'anthropc:x'\).*Did you mean anthropic"):
         split_model("anthropc:x")
-    with pytest.raises(ConfigurationError, match="The providers are anthropic, azure-responses"):
+    with pytest.raises(ConfigurationError, match="The providers are anthropic, azure, azure-responses"):
         split_model("zzzzzz:x")
     with pytest.raises(ConfigurationError, match="no provider 'opnai'"):
         provider_of("opnai")

@@ -34,11 +34,11 @@ from dragoman.providers import (
     ResponseFormat,
     ToolLimits,
     ToolNames,
-    effective_options,
     profile_of,
 )
 from tests.providers import calls
 from tests.providers.calls import HI, encode
+from tests.rounds import rounds
 from tests.strategies import conversations
 
 MODELS = {
@@ -54,19 +54,6 @@ PNG = Media.from_bytes(b"\x89PNG", "image/png")
 
 def call_of(provider: str, *messages: Message, model: str | None = None, **how: Any) -> Call:
     return calls.call_of(f"{provider}:{model or MODELS.get(provider, 'some-model')}", *messages, **how)
-
-
-def forget(call: Call) -> Call:
-    """An equal call of which nothing is known."""
-    messages = tuple(msgspec.structs.replace(message) for message in call.conversation.messages)
-    tools = tuple(msgspec.structs.replace(tool) for tool in call.tools)
-    return msgspec.structs.replace(call, conversation=Conversation(messages=messages), tools=tools)
-
-
-@every_dialect
-def test_the_same_call_gives_the_same_bytes(provider: str) -> None:
-    call = call_of(provider, HI, Message.assistant("Ho"), HI, tools=(ToolSpec("f"), FREE), max_tokens=9)
-    assert encode(call) == encode(call) == encode(forget(call))
 
 
 @every_dialect
@@ -225,55 +212,6 @@ def test_the_model_learns_that_a_tool_failed(provider: str, content: Any) -> Non
     assert b"rror" in encode(call_of(provider, *turn, tools=(ToolSpec("f"),))).request.body
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "options", "members"),
-    [
-        ("openai", "gpt-5-nano", {"temperature": 1}, {"temperature": 1}),
-        ("openai", "gpt-5.5", {"temperature": 1, "top_p": 1}, {"temperature": 1, "top_p": 1}),
-        ("openai-responses", "gpt-5.6", {"temperature": 1}, {"temperature": 1}),
-        ("openai-responses", "my-own-model", {"temperature": 0.2}, {"temperature": 0.2}),
-        ("deepseek", "deepseek-chat", {"seed": 7}, {"seed": 7}),
-        *[
-            ("deepseek", "deepseek-reasoner", {"reasoning": Reasoning(effort=effort)}, {"reasoning_effort": effort})
-            for effort in ("low", "medium", "xhigh")
-        ],
-    ],
-)
-def test_what_the_provider_takes_is_not_refused(
-    provider: str, model: str, options: dict[str, Any], members: dict[str, Any]
-) -> None:
-    done = encode(call_of(provider, model=model, **options))
-    assert members.items() <= json.loads(done.request.body).items()
-
-
-FINE: list[tuple[dict[str, Any], dict[str, Any], tuple[ToolSpec, ...]]] = [
-    ({}, {"unsupported": frozenset(["temperature", "seed", "stop", "top_k"])}, ()),
-    ({"temperature": 0.0}, {}, ()),
-    ({"parallel_tool_calls": True}, {"single_tool_calls": False}, (ToolSpec("f"),)),
-    ({"tool_choice": "required"}, {"tool_choices": frozenset(["auto"])}, ()),
-    ({"cache": True, "extra_body": {"a": 1}}, {"unsupported": frozenset(["cache", "extra_body"])}, ()),
-    ({"response_format": ANSWER}, {}, ()),
-]
-
-
-@pytest.mark.parametrize(("options", "profile", "tools"), FINE)
-def test_what_a_model_can_take_stays(options: Any, profile: Any, tools: Any) -> None:
-    call = call_of("openai-compatible", tools=tools, profile=profile, **options)
-    assert effective_options(call, []) is call.options
-
-
-def test_server_tools_are_tools_too_and_tokens_have_a_default() -> None:
-    profile: dict[str, Any] = {"tool_choices": frozenset(["auto"])}
-    call = call_of("openai-compatible", tool_choice="required", server_tools=(Raw(b"{}"),), profile=profile)
-    with pytest.raises(ConfigurationError, match="tool_choice"):
-        effective_options(call, [])
-    for wanted, used in ((None, 100), (7, 7)):
-        profile = {"default_max_tokens": 100, "reasoning": "none"}
-        call = call_of("openai-compatible", max_tokens=wanted, reasoning=NONE, profile=profile)
-        options = effective_options(call, [])
-        assert (options.max_tokens, options.reasoning) == (used, None)
-
-
 @every_dialect
 def test_a_file_that_nobody_read_is_a_mistake(provider: str) -> None:
     with pytest.raises(ConfigurationError, match="was not read"):
@@ -319,6 +257,7 @@ WRITTEN: list[tuple[ToolLimits, str, str]] = [
     (OPENAI, "2nd", "2nd"),
     (GEMINI, "2nd", "_2nd"),
     (GEMINI, "files.read", "files.read"),
+    (OPENAI, "x" * 70, "x" * 55 + "_c71bd109"),
 ]
 
 
@@ -327,14 +266,7 @@ def test_names_stay_readable(limits: ToolLimits, own: str, wire: str) -> None:
     found = ToolNames([own], limits)
     assert found.to_wire == {own: wire}
     assert found.to_own == ({} if own == wire else {wire: own})
-
-
-def test_long_names_are_cut_and_marked() -> None:
-    found = ToolNames(["x" * 70 + "1", "x" * 70 + "2"], OPENAI)
-    first, second = found.to_wire.values()
-    assert first != second
-    assert len(first) == len(second) == 64
-    assert first.startswith("x" * 55 + "_")
+    assert ToolNames(["other"], limits).wire(own) == wire, "also when the tool is gone"
 
 
 @given(own=st.lists(names, max_size=8, unique=True), limits=LIMITS, seed=st.integers(0, 99))
@@ -364,11 +296,6 @@ def test_a_tool_that_is_gone_still_has_a_legal_name_of_its_own(own: list[str], g
         assert wire not in found.to_wire.values()
 
 
-def test_a_tool_that_is_gone_keeps_the_name_that_it_had() -> None:
-    assert ToolNames(["other"], OPENAI).wire("files.read") == ToolNames(["files.read"], OPENAI).to_wire["files.read"]
-    assert ToolNames(["other"], OPENAI).wire("legal") == "legal"
-
-
 def test_a_pattern_that_nothing_can_be_made_to_fit() -> None:
     with pytest.raises(ConfigurationError, match="No legal name"):
         ToolNames(["a b"], ToolLimits(name_pattern="only_this"))
@@ -378,7 +305,7 @@ def test_a_pattern_that_nothing_can_be_made_to_fit() -> None:
 # --- any conversation -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(conversations, st.sampled_from(sorted(PROVIDERS)))
 def test_any_conversation_is_a_request_or_a_clear_refusal(conversation: Conversation, provider: str) -> None:
     model = MODELS.get(provider, "some-model")

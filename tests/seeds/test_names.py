@@ -32,7 +32,3 @@ def _member(owner: object, name: str) -> object:
         return getattr(owner, name)
     assert name in getattr(owner, "__annotations__", {}), f"{owner!r} has no {name}"
     return None
-
-
-def test_the_page_names_many_things() -> None:
-    assert len(NAMES) > 80

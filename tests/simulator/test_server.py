@@ -89,15 +89,6 @@ def test_small_writes_are_not_held_back() -> None:
         assert connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_a_deaf_simulator_reads_nothing() -> None:
-    with Simulator(faults=[Stall(where="request")], longest_pause=2) as simulator, connect(simulator) as sock:
-        sock.settimeout(0.1)
-        with pytest.raises(TimeoutError):
-            sock.sendall(b"x" * 50_000_000)
-        assert simulator.requests == ()
-        assert simulator.wait_until_idle()
-
-
 def test_base_urls() -> None:
     with Simulator() as simulator:
         url = simulator.url

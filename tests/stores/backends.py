@@ -17,14 +17,13 @@ import pytest
 from dragoman.stores import (
     AesGcmSealing,
     AsyncConversationStore,
-    AsyncPostgresStore,
     AsyncStore,
     ConversationStore,
     FileStore,
     MemoryStore,
     PostgresStore,
     SqliteStore,
-    sqlite_driver,
+    sqlite,
 )
 from dragoman.stores.protocol import closed_store
 from tests.stores.postgres_server import NoServerHereError, shared_server
@@ -82,7 +81,7 @@ class _Door:
 
     def __init__(self, store: MemoryStore) -> None:
         self._store, self._open = store, True
-        self.contains, self.lock_chains = store._database.contains, store._database.lock_chains
+        self.contains = store._database.contains
 
     def write(self, work: Callable[[Any], Any], **_options: bool) -> Any:
         if not self._open:
@@ -111,7 +110,7 @@ def _memory(place: Path) -> Generator[None]:
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite does not wait for the disk: that is not what is tested, and takes most of the time."""
-    monkeypatch.setattr(sqlite_driver, "_SETTINGS", (*sqlite_driver._SETTINGS, "PRAGMA synchronous = OFF"))
+    monkeypatch.setattr(sqlite, "_SETTINGS", (*sqlite._SETTINGS, "PRAGMA synchronous = OFF"))
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -164,11 +163,6 @@ def _postgres(place: Path, **options: Any) -> PostgresStore:
     return PostgresStore(conninfo, schema=schema, **options)
 
 
-def _async_postgres(place: Path, **options: Any) -> ConversationStore:
-    conninfo, schema = _address(place)
-    return blocking(AsyncPostgresStore(conninfo, schema=schema, **options))
-
-
 _ORPHANS = {
     "snapshot without chain": "SELECT id FROM {s}.snapshot WHERE root NOT IN (SELECT root FROM {s}.chain)",
     "entry without chain": "SELECT root FROM {s}.journal WHERE root NOT IN (SELECT root FROM {s}.chain)",
@@ -204,7 +198,6 @@ def _sqlite(place: Path, **options: Any) -> SqliteStore:
 
 SHARED = {
     "file": Backend(_file, file_litter),
-    "file-sealed": Backend(partial(_file, **SEALED), file_litter),
     "sqlite": Backend(_sqlite, _sqlite_litter),
     "postgres": Backend(_postgres, _postgres_litter, _schema),
 }
@@ -212,10 +205,11 @@ SHARED = {
 
 BACKENDS = {
     **SHARED,
+    "file-sealed": Backend(partial(_file, **SEALED)),
     "memory": Backend(_open_memory, around=_memory),
     "memory-async": Backend(lambda place: blocking(AsyncStore(_open_memory(place))), around=_memory),
     "sqlite-sealed": Backend(partial(_sqlite, **SEALED)),
     "sqlite-async": Backend(lambda place: blocking(AsyncStore(_sqlite(place)))),
     "postgres-sealed": Backend(partial(_postgres, **SEALED), around=_schema),
-    "postgres-async": Backend(_async_postgres, around=_schema),
+    "postgres-async": Backend(lambda place: blocking(AsyncStore(_postgres(place))), around=_schema),
 }

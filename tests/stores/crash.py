@@ -22,7 +22,7 @@ from tests.processes import started
 from tests.stores.backends import SHARED
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FRESH = 20
+FRESH = 8
 """Kills on one store; then comes an empty one, so that its making is hit, too."""
 
 

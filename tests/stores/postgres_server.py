@@ -95,11 +95,6 @@ class Server:
         secret = "" if password is None else f" password={password}"
         return f"host={self.directory} port=5432 user={user} dbname={database}{secret}"
 
-    @property
-    def log(self) -> str:
-        """What the server has written to its log."""
-        return (self.directory / "log").read_text(errors="replace")
-
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
         self._ask("start")

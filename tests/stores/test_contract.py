@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec import Raw, structs
 
-from dragoman.conversation import Conversation, Media, Message, Opaque, Thinking, ToolCall, ToolSpec
+from dragoman.conversation import Conversation, Media, Message, Opaque, Text, Thinking, ToolCall, ToolSpec, Usage
 from dragoman.errors import (
     ConfigurationError,
     ConversationError,
@@ -27,7 +27,6 @@ from dragoman.stores import (
     JournalEntry,
     MessageAdded,
     Page,
-    Resealed,
     Snapshot,
     ToolCallBegun,
     ToolCallDone,
@@ -239,6 +238,23 @@ def test_a_list_shows_the_newest_of_each_conversation(store: ConversationStore) 
     assert store.list().items[0].title == "the first"
 
 
+@pytest.mark.parametrize(("model", "cost"), [("gpt-5", 11.25), ("nobody", None)])
+def test_lists_and_searches_tell_what_a_conversation_cost(
+    store: ConversationStore, model: str, cost: float | None
+) -> None:
+    usage = Usage(input=1_000_000, output=1_000_000)
+    asked = first("what does it cost", at=NOON)
+    store.save(asked)
+    said = Message(role="assistant", blocks=(Text("this"),), provider="openai", model=model, usage=usage)
+    answered = asked.next(asked.conversation.plus(said))
+    store.save(answered)
+    store.save(answered)  # which is no other one
+    assert [each.cost for each in store.list().items] == [cost]
+    assert [each.cost for each in store.history(asked.id).items] == [cost, 0.0]
+    if store.can_search:
+        assert [each.cost for each in store.search("cost").items] == [cost]
+
+
 def test_pages_hold_everything_once(store: ConversationStore) -> None:
     # Five of each minute: the order must not depend on times alone.
     saved = [first(f"{n}", at=NOON + timedelta(minutes=n // 5)) for n in range(23)]
@@ -441,17 +457,6 @@ def test_of_rivals_one_wins_and_the_others_know(store: ConversationStore, opener
     assert len(store.history(one.id).items) == 2
 
 
-def test_it_can_be_sealed_again(store: ConversationStore) -> None:
-    assert store.reseal() == Resealed()
-    points, _ = chain(store, 2), chain(store, 1)
-    store.record(points[1].id, [ToolCallBegun(CALL)], after=0)
-    seen: list[Resealed] = []
-    assert store.reseal(progress=seen.append) == seen[-1] == Resealed(done=2, total=2)
-    assert [each.done for each in seen] == [1, 2]
-    assert [store.load(point.id) for point in points] == points
-    assert store.journal(points[0].id).entries == (ToolCallBegun(CALL),)
-
-
 def test_a_closed_store_says_so(opener: Opener) -> None:
     store = opener()
     [one] = chain(store, 1)
@@ -464,7 +469,6 @@ def test_a_closed_store_says_so(opener: Opener) -> None:
         lambda: store.journal(one.id),
         lambda: store.delete(one.id),
         lambda: store.record(one.id, [], after=0),
-        store.reseal,
     ):
         with pytest.raises(StoreError):
             ask()

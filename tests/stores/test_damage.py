@@ -12,9 +12,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dragoman.conversation import Message
-from dragoman.errors import DragomanError
-from dragoman.stores import ConversationStore, MessageAdded, Snapshot
+from dragoman.conversation import Conversation, Message
+from dragoman.errors import DragomanError, SnapshotCorruptError
+from dragoman.stores import ConversationStore, MessageAdded, Snapshot, SqliteStore
 from tests.rounds import rounds
 from tests.stores.backends import SEALING, SHARED, hurry
 from tests.stores.cases import after, chain
@@ -65,7 +65,6 @@ def use(store: ConversationStore, points: list[Snapshot]) -> int:
         longer = after(newest, "on")
         if ask(lambda: (store.save(longer, after=2), True)):
             assert store.load(longer.id) == longer  # whatever the damage: what is acknowledged is there
-    ask(store.reseal)
     ask(lambda: store.delete(points[3].id))
     return failed
 
@@ -195,6 +194,19 @@ def test_damaged_files(
             harm(tmp_path / "copy", draw)
 
     check_damage(points, lambda: SHARED[backend].open(tmp_path / "copy", timeout=0.1, **options), damage)
+
+
+def test_a_snapshot_that_was_moved_to_another_conversation_gives_no_journal_of_that_one(tmp_path: Path) -> None:
+    first, other = [Snapshot.first(Conversation().plus(Message.user(said)), provider="p", model="m") for said in "ab"]
+    with SqliteStore(tmp_path / "store.db") as store:
+        store.save(first)
+        store.save(first.next(first.conversation.plus(Message.assistant("x"))))
+        store.save(other)
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        connection.execute("UPDATE snapshot SET root = ?, place = 99 WHERE id = ?", (other.id, first.id))
+    connection.close()
+    with SqliteStore(tmp_path / "store.db") as store, pytest.raises(SnapshotCorruptError):
+        store.journal(first.id)
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ import pytest
 
 from dragoman.errors import SnapshotNotFoundError, StoreError, StoreUnavailableError
 from dragoman.stores import ConversationStore, FileStore, MessageAdded, Snapshot, SqliteStore, resume
-from dragoman.stores.sqlite_driver import SqliteSession
+from dragoman.stores.sqlite import SqliteSession
 from tests.stores.backends import SEALING, SHARED
 from tests.stores.cases import after, chain, first, goes_on, in_child
 
@@ -46,7 +46,6 @@ def asked(store: ConversationStore, points: list[Snapshot]) -> list[Callable[[],
         lambda: store.load(points[0].id),
         lambda: store.save(after(points[-1], "x")),
         lambda: store.save(first("x")),
-        store.reseal,
     ]
 
 

@@ -54,7 +54,6 @@ def journal_of(store: FileStore, snapshot: Snapshot) -> Path:
 
 def test_a_missing_directory_is_an_empty_store_and_reading_makes_none(store: FileStore) -> None:
     assert store.list().items == ()
-    assert store.reseal().total == 0
     with pytest.raises(SnapshotNotFoundError):
         store.delete(first("x").id)
     assert not store.path.exists()
@@ -234,12 +233,12 @@ def test_a_marker_that_is_lost_damaged_or_newer(store: FileStore) -> None:
         (b"", "damaged"),
         (b"{}", "damaged"),
         (before.replace(b":1", b":2"), "newer dragoman"),
-        (None, ""),
+        (None, "lost"),
     ):
         marker.unlink() if damage is None else marker.write_bytes(damage)
         with FileStore(store.path) as other:
             for ask in (other.list, lambda: other.load(points[0].id), lambda: other.save(first("x"))):
-                with pytest.raises(StoreError, match=says or "lost its file"):
+                with pytest.raises(StoreError, match=says):
                     ask()
     marker.write_bytes(before)
     assert store.latest(points[0].id) == points[-1]

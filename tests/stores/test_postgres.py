@@ -1,4 +1,4 @@
-"""What is particular to PostgresStore and AsyncPostgresStore: what is written, tasks and loops, the tables."""
+"""What is particular to PostgresStore: what is written, tasks and loops, the tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragoman.errors import (
     SnapshotNotFoundError,
     StoreError,
 )
-from dragoman.stores import AsyncPostgresStore, MessageAdded, PostgresStore, Snapshot, aresume
+from dragoman.stores import AsyncStore, MessageAdded, PostgresStore, Snapshot, aresume
 from dragoman.stores.listing import Query, make_cursor
 from tests.stores.cases import NOON, after, chain, first, pages
 from tests.stores.postgres_server import Server
@@ -89,26 +89,10 @@ def test_without_prepared_statements(server: Server, schema: str) -> None:
 # --- asyncio ---------------------------------------------------------------------------------------------------------
 
 
-def test_many_tasks_share_a_few_connections(server: Server, schema: str) -> None:
-    async def main() -> None:
-        conninfo = f"{server.conninfo} application_name=tasks"
-        async with AsyncPostgresStore(conninfo, schema=schema, connections=3) as store:
-            points = [first(f"task {number}") for number in range(40)]
-            await asyncio.gather(*map(store.save, points))
-            await asyncio.gather(*[store.save(after(point, "on")) for point in points])
-            assert len((await store.list()).items) == 40
-            with psycopg.connect(server.conninfo) as connection:
-                query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tasks'"
-                [[open_]] = connection.execute(query).fetchall()
-            assert 1 <= open_ <= 3
-
-    asyncio.run(main())
-
-
 def test_a_cancelled_call_was_carried_out_in_full_or_not_at_all(server: Server, schema: str) -> None:
     async def main() -> tuple[int, int]:
         done = undone = 0
-        async with AsyncPostgresStore(server.conninfo, schema=schema) as store, asyncio.timeout(200):
+        async with AsyncStore(PostgresStore(server.conninfo, schema=schema)) as store, asyncio.timeout(200):
             point = first("x")
             await store.save(point)
             for number in range(60):
@@ -189,7 +173,6 @@ def test_nobody_else_can_run_code_as_us(server: Server, schema: str) -> None:
                 assert store.history(points[0].id, limit=1).cursor
                 assert store.journal(points[0].id).position == 0
                 assert store.latest(points[0].id).messages[-1].text == "on"
-                store.reseal()
                 store.delete(points[0].id)
             assert admin.execute("SELECT what FROM public.trap").fetchall() == [("array_upper(bigint, bigint)",)]
     finally:

@@ -25,12 +25,10 @@ from dragoman.errors import (
     StoreUnavailableError,
 )
 from dragoman.stores import (
-    AsyncPostgresStore,
     ConversationStore,
     MessageAdded,
     PostgresStore,
     Snapshot,
-    postgres_driver,
 )
 from tests.stores.cases import after, chain, first, goes_on
 from tests.stores.postgres_server import Server, fresh_server
@@ -152,7 +150,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_crashes(own: Server, schem
 
 
 def test_a_server_that_hangs_is_not_waited_for_without_end(own: Server, schema: str) -> None:
-    with PostgresStore(own.conninfo, schema=schema, timeout=2) as store:
+    with PostgresStore(own.conninfo, schema=schema, timeout=1) as store:
         points = chain(store, 2)
         processes = backends(own)
         for process in processes:
@@ -161,7 +159,7 @@ def test_a_server_that_hangs_is_not_waited_for_without_end(own: Server, schema: 
             began = time.monotonic()
             with pytest.raises(StoreUnavailableError, match="not answered"):
                 store.save(after(points[-1], "x"))
-            assert time.monotonic() - began < 4.5  # not seconds more than it was told, also on a busy machine
+            assert time.monotonic() - began < 3.5  # not seconds more than it was told, also on a busy machine
         finally:
             for process in processes:
                 os.kill(process, signal.SIGCONT)
@@ -171,7 +169,7 @@ def test_a_server_that_hangs_is_not_waited_for_without_end(own: Server, schema: 
 
 
 def test_a_lock_is_not_waited_for_without_end(server: Server, schema: str) -> None:
-    with PostgresStore(server.conninfo, schema=schema, timeout=3) as store:
+    with PostgresStore(server.conninfo, schema=schema, timeout=1.5) as store:
         points = chain(store, 2)
         with psycopg.connect(server.conninfo) as other:
             other.execute(f"SELECT * FROM {schema}.chain FOR UPDATE")
@@ -183,7 +181,7 @@ def test_a_lock_is_not_waited_for_without_end(server: Server, schema: str) -> No
 
 
 def test_all_connections_in_use(server: Server, schema: str) -> None:
-    with PostgresStore(server.conninfo, schema=schema, timeout=2, connections=1) as store:
+    with PostgresStore(server.conninfo, schema=schema, timeout=0.7, connections=1) as store:
         points = chain(store, 2)
         inside, release = threading.Event(), threading.Event()
 
@@ -206,7 +204,7 @@ def test_all_connections_in_use(server: Server, schema: str) -> None:
 def test_deadlocks_are_tried_again(server: Server, schema: str) -> None:
     """Somebody else takes two locks in the other order; the server ends one of the two transactions."""
     # The server looks for a deadlock once, this long after ours began to wait: the other must wait by then.
-    settings = f"{server.conninfo} options='-c deadlock_timeout=3s'"
+    settings = f"{server.conninfo} options='-c deadlock_timeout=1500ms'"
     with PostgresStore(settings, schema=schema) as store:
         points = chain(store, 2)
         saved = threading.Event()
@@ -280,7 +278,7 @@ def test_a_default_of_reading_only_is_not_ours(server: Server, schema: str) -> N
 def test_the_next_host_is_tried_where_one_does_not_answer(server: Server, schema: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hosts = f"host=127.0.0.1,{server.directory} port={silent.getsockname()[1]},5432 user=postgres dbname=postgres"
-        with PostgresStore(hosts, schema=schema, timeout=6) as store:
+        with PostgresStore(hosts, schema=schema, timeout=3) as store:
             points = chain(store, 2)
     with PostgresStore(server.conninfo, schema=schema) as store:
         goes_on(store, points)
@@ -303,13 +301,12 @@ def test_the_next_host_is_tried_where_one_does_not_answer(server: Server, schema
     ],
 )
 def test_a_connection_string_that_cannot_be_read_is_not_repeated(conninfo: str) -> None:
-    for kind in (PostgresStore, AsyncPostgresStore):
-        with pytest.raises(ConfigurationError) as caught:
-            kind(conninfo)
-        error: BaseException | None = caught.value
-        while error is not None:
-            assert "secret-part" not in f"{error!r} {error}"
-            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    with pytest.raises(ConfigurationError) as caught:
+        PostgresStore(conninfo)
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "secret-part" not in f"{error!r} {error}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 NAMES = ["", "Dragoman", "a b", "a;b", 'a"b', "a.b", "1a", "é", "a" * 64, "a\n", "a\0", "{s}", "%s", None, 7]
@@ -318,9 +315,8 @@ WRONG = [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"connectio
 
 @pytest.mark.parametrize("options", [*WRONG, *[{"schema": name} for name in NAMES]])
 def test_options_are_checked_and_names_that_need_quoting_refused(options: dict[str, Any]) -> None:
-    for kind in (PostgresStore, AsyncPostgresStore):
-        with pytest.raises(ConfigurationError, match="name of a schema" if "schema" in options else "needs a timeout"):
-            kind("host=x", **options)
+    with pytest.raises(ConfigurationError, match="name of a schema" if "schema" in options else "needs a timeout"):
+        PostgresStore("host=x", **options)
 
 
 def test_an_interrupt_in_the_middle_leaves_nothing(
@@ -344,9 +340,8 @@ def test_without_psycopg_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr(dragoman.stores, "postgres_driver", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    for kind in (PostgresStore, AsyncPostgresStore):
-        with pytest.raises(ConfigurationError, match=r"pip install 'dragoman\[postgres\]'"):
-            kind("host=x")
+    with pytest.raises(ConfigurationError, match=r"pip install 'dragoman\[postgres\]'"):
+        PostgresStore("host=x")
 
 
 # --- connections that break while a transaction is being committed ---------------------------------------------------
@@ -456,38 +451,6 @@ def test_a_record_and_a_delete_say_that_nobody_knows(proxy: Proxy, schema: str, 
             store.delete(one.id)
         assert proxy.cuts == 2
         assert eventually(lambda: bool(store.list().items) != arrives)
-
-
-# --- what psycopg takes for granted ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fails", [1, 100])
-def test_what_psycopg_asserts_is_a_typed_error(
-    server: Server, schema: str, fails: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a connection that broke at a bad moment."""
-    wait = postgres_driver._Connection.wait
-    left = 0
-
-    def asserting(self: postgres_driver._Connection, *args: object) -> object:
-        nonlocal left
-        if left:
-            left -= 1
-            raise AssertionError
-        return wait(self, *args)
-
-    monkeypatch.setattr(postgres_driver._Connection, "wait", asserting)
-    with PostgresStore(server.conninfo, schema=schema) as store:
-        points = chain(store, 2)
-        for ask in asked(store, points)[:-1]:
-            left = fails
-            if fails == 1:
-                ask()
-            else:
-                with pytest.raises(StoreUnavailableError):
-                    ask()
-        left = 0
-        store.load(points[0].id)
 
 
 # --- what the server says --------------------------------------------------------------------------------------------

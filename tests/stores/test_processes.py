@@ -1,4 +1,4 @@
-"""Several processes on one store, and forks of one that has it open."""
+"""Several processes on one store, forks of one that has it open, and processes that are killed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from dragoman.stores import MessageAdded, Snapshot, conversation_id
 from tests.processes import started
 from tests.stores.backends import SHARED
 from tests.stores.cases import NOON, after, chain, in_child, pages
+from tests.stores.crash import kill_many
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PROCESSES, ROUNDS = 8, 12
+PROCESSES, ROUNDS = 8, 6
 
 CHILD = """
 import sys
@@ -131,3 +132,10 @@ def test_a_fork_while_threads_are_saving(backend: str, tmp_path: Path) -> None:
         for points in made:
             assert store.latest(points[0].id) == points[-1]
         assert len(pages(lambda cursor: store.list(limit=500, cursor=cursor))) == len(made) + 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", SHARED)
+def test_nothing_acknowledged_is_lost(backend: str, tmp_path: Path) -> None:
+    """At a few random points; `python -m tests.stores.crash` kills as often as one likes."""
+    assert kill_many(backend, tmp_path, 12) > 0

@@ -147,6 +147,7 @@ def test_every_single_flipped_bit_is_a_typed_error() -> None:
         with pytest.raises(SnapshotError) as caught:
             SEALING.unseal(bytes(data), about=b"here")
         kinds[type(caught.value)] = kinds.get(type(caught.value), 0) + 1
+        assert not isinstance(caught.value, SnapshotVersionError) or f"in version {data[4]} of" in str(caught.value)
     # The magic number and the id of the key; the version; everything else.
     version = 8 - 1  # one flip gives version 0
     assert kinds == {
@@ -155,9 +156,6 @@ def test_every_single_flipped_bit_is_a_typed_error() -> None:
         SnapshotCorruptError: len(sealed) * 8 - (4 + 8) * 8 - version,
     }
 
-
-def test_every_cut_is_a_typed_error() -> None:
-    sealed = SEALING.seal(b"a small record", about=b"here")
     for odd in (*[sealed[:length] for length in range(len(sealed))], sealed + b"\0"):
         with pytest.raises(SnapshotCorruptError):
             SEALING.unseal(odd, about=b"here")
@@ -183,33 +181,12 @@ def test_several_keys_are_read_and_one_is_written() -> None:
     old, both = AesGcmSealing(OLD), AesGcmSealing(NEW, older=[OLD, EncryptionKey(OTHER), NEW])
     before = old.seal(b"record", about=b"place")
     assert both.unseal(before, about=b"place") == b"record"
-    assert not both.is_current(before)
     after = both.seal(b"record", about=b"place")
-    assert both.is_current(after)
     assert sealed_with(after) == EncryptionKey(NEW).id == both.key_id == both.key_ids[0]
     assert SEALING.unseal(after, about=b"place") == b"record"
     assert set(both.key_ids) == {EncryptionKey(key).id for key in (OLD, NEW, OTHER)}
     with pytest.raises(SnapshotSealError):
         old.unseal(after, about=b"place")
-
-
-def test_a_newer_form_is_refused_as_newer() -> None:
-    with pytest.raises(SnapshotVersionError, match="version 2"):
-        SEALING.unseal(MAGIC + b"\2" + bytes(100), about=b"")
-    with pytest.raises(SnapshotError):
-        SEALING.unseal(MAGIC + b"\0" + bytes(100), about=b"")
-
-
-def test_plain_records_are_read_only_where_that_was_asked_for() -> None:
-    with pytest.raises(SnapshotSealError, match="not sealed.*accept_plain"):
-        SEALING.unseal(b'{"plain": true}', about=b"")
-    lenient = AesGcmSealing(NEW, accept_plain=True)
-    assert lenient.unseal(b'{"plain": true}', about=b"") == b'{"plain": true}'
-    assert not lenient.is_current(b'{"plain": true}')
-    sealed = SEALING.seal(b"record", about=b"")
-    for cut in (sealed[:2], sealed[:-1]):
-        with pytest.raises(SnapshotCorruptError):
-            lenient.unseal(cut, about=b"")
 
 
 # --- the records of a store ------------------------------------------------------------------------------------------
@@ -236,9 +213,8 @@ def test_a_record_that_is_damaged_or_in_another_place_is_noticed(
 def test_an_open_store_names_the_key_of_sealed_records() -> None:
     records, sealed = Records("file", None), SEALING.seal(b"record", about=b"")
     for data, named in ((sealed, SEALING.key_id), (sealed[:7], SEALING.key_id[:4])):
-        for ask in (records.unseal, records.reseal):
-            with pytest.raises(SnapshotSealError, match=f"sealed with key {named} and the store was opened without"):
-                ask(data, "x")
+        with pytest.raises(SnapshotSealError, match=f"sealed with key {named} and the store was opened without"):
+            records.unseal(data, "x")
 
 
 def test_keys_do_not_leak_through_the_sealing() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,30 +11,22 @@ import pytest
 
 from dragoman.conversation import ToolCall, ToolResult
 from dragoman.tools import AnyTool, ToolConfig, ToolExecutor, ToolRun
+from tests.tools.cases import Runner, one, run_async, run_plain
 
 Call = Callable[..., ToolResult]
 
 
-def call(
-    tool: AnyTool, *, run: ToolRun | None = None, config: ToolConfig | None = None, **arguments: object
-) -> ToolResult:
-    """Call a tool in a plain program."""
-    with ToolExecutor([tool], config) as executor:
-        return executor.execute(ToolCall("1", tool.name, json.dumps(arguments)), run)
+def _calling(execute_all: Runner) -> Call:
+    def called(
+        tool: AnyTool, *, run: ToolRun | None = None, config: ToolConfig | None = None, **arguments: object
+    ) -> ToolResult:
+        made = ToolCall("1", tool.name, json.dumps(arguments))
+        return one(execute_all(ToolExecutor([tool], config), [made], run))
+
+    return called
 
 
-def acall(
-    tool: AnyTool, *, run: ToolRun | None = None, config: ToolConfig | None = None, **arguments: object
-) -> ToolResult:
-    """Call a tool on an event loop."""
-
-    async def main() -> ToolResult:
-        async with ToolExecutor([tool], config) as executor:
-            return await executor.aexecute(ToolCall("1", tool.name, json.dumps(arguments)), run)
-
-    return asyncio.run(main())
-
-
+call, acall = _calling(run_plain), _calling(run_async)
 both_colours = pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
 
 
@@ -53,14 +43,6 @@ def good(result: ToolResult) -> str:
 def bad(result: ToolResult, kind: str) -> str:
     assert (result.is_error, result.error_type) == (True, kind), result.text
     return result.text
-
-
-def eventually(happened: Callable[[], bool]) -> bool:
-    """Whether something happens within ten seconds: what ends in another thread or process may take a moment."""
-    end = time.monotonic() + 10
-    while not happened() and time.monotonic() < end:
-        time.sleep(0.02)
-    return happened()
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.conversation import ToolCall
-from dragoman.toolkit import BashSettings, Workspace, bash as module
+from dragoman.toolkit import BashSettings, Workspace
 from dragoman.toolkit.bash import bash_tool, processes_of
-from dragoman.tools import AnyTool, ToolConfig, ToolErrorHandling, ToolExecutor, ToolRun
+from dragoman.tools import AnyTool, ToolConfig, ToolErrorHandling, ToolRun
 from tests.processes import children, started
-from tests.toolkit.calling import Call, bad, both_colours, call, eventually, good
+from tests.toolkit.calling import Call, bad, both_colours, call, good
+from tests.tools.cases import eventually
 
 linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 
@@ -32,13 +32,13 @@ def bash(tmp_path: Path) -> AnyTool:
 def tokens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tokens of the commands that were run, so that a test can look for what is left of them."""
     made: list[str] = []
-    new = module.new_token
+    new = secrets.token_hex
 
-    def noted() -> str:
-        made.append(new())
+    def noted(size: int) -> str:
+        made.append(new(size))
         return made[-1]
 
-    monkeypatch.setattr(module, "new_token", noted)
+    monkeypatch.setattr(secrets, "token_hex", noted)
     return made
 
 
@@ -62,7 +62,7 @@ def test_output_errors_and_exit_code(called: Call, bash: AnyTool) -> None:
     "command", ["yes", "head -c 300M /dev/zero", "yes x | head -c 100M >&2", "while :; do echo spam; done"]
 )
 def test_a_flood_is_cut_to_its_beginning_and_end(bash: AnyTool, command: str) -> None:
-    result = call(bash, command=f"echo begin; echo begin >&2; {command}; echo end", timeout_seconds=3)
+    result = call(bash, command=f"echo begin; echo begin >&2; {command}; echo end", timeout_seconds=1)
     assert len(result.text) < 6000
     assert result.text.startswith("begin\n")
     assert " bytes left out of " in result.text
@@ -139,13 +139,10 @@ time.sleep(300)
 
 @linux
 @pytest.mark.slow
-@both_colours
-def test_a_bounded_bomb_of_forks_is_ended_by_the_deadline(
-    called: Call, tmp_path: Path, bash: AnyTool, tokens: list[str]
-) -> None:
+def test_a_bounded_bomb_of_forks_is_ended_by_the_deadline(tmp_path: Path, bash: AnyTool, tokens: list[str]) -> None:
     """31 processes that ignore SIGTERM, half of them in sessions of their own; not more, however long it takes."""
     (tmp_path / "bomb.py").write_text(SPAWNER)
-    text = bad(called(bash, command=f"ulimit -u 4000; {sys.executable} -S -E bomb.py 4", timeout_seconds=3), "timeout")
+    text = bad(call(bash, command=f"ulimit -u 4000; {sys.executable} -S -E bomb.py 4", timeout_seconds=3), "timeout")
     assert "up" in text
     assert nothing_is_left(tokens)
 
@@ -198,7 +195,8 @@ with ToolExecutor([bash.bash_tool(Workspace(sys.argv[1]))]) as executor:
 @linux
 def test_ctrl_c_ends_the_command(tmp_path: Path) -> None:
     token = f"ctrl-c-{os.getpid()}"
-    program = PROGRAM.format(setup=f"bash.new_token = lambda: {token!r}", command="touch begun; sleep 300")
+    setup = f"import secrets; secrets.token_hex = lambda size: {token!r}"
+    program = PROGRAM.format(setup=setup, command="touch begun; sleep 300")
     with started([sys.executable, "-c", program, tmp_path], stderr=subprocess.PIPE) as child:
         assert any(eventually((tmp_path / "begun").exists) for _ in range(6))
         child.send_signal(signal.SIGINT)
@@ -259,20 +257,6 @@ while [ $i -lt 400 ]; do (sleep 300 & sleep 300) & i=$((i+1)); [ $((i % 20)) = 0
 def test_a_command_that_goes_on_forking_is_ended_as_well(bash: AnyTool, tokens: list[str]) -> None:
     """At most 800 processes, and in half a second far fewer."""
     bad(call(bash, command=FORKER, timeout_seconds=0.4), "timeout")
-    assert nothing_is_left(tokens)
-
-
-@linux
-def test_cancelling_the_task_ends_the_command(bash: AnyTool, tokens: list[str]) -> None:
-    async def main() -> None:
-        async with ToolExecutor([bash]) as executor:
-            task = asyncio.create_task(executor.aexecute(ToolCall("1", "Bash", '{"command": "sleep 300"}')))
-            await asyncio.sleep(0.3)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(main())
     assert nothing_is_left(tokens)
 
 

@@ -192,7 +192,7 @@ def test_what_becomes_a_link_meanwhile_leads_nowhere(root: Path, outside: Path, 
     before = everything(outside)
     path = "door/secret.txt" if tool in ("Read", "Write", "Edit") else "door"
     with meanwhile(swap):
-        texts = [called(tool.partition(" ")[0], root, path).text for _ in range(15 if tool == "Grep" else 300)]
+        texts = [called(tool.partition(" ")[0], root, path).text for _ in range(10 if tool == "Grep" else 150)]
     assert not [text for text in texts if SECRET in text]
     assert everything(outside) == before
 

@@ -16,7 +16,8 @@ from dragoman.toolkit.search import glob_tool, grep_tool
 from dragoman.toolkit.walk import PathPattern, ignore_rules, is_ignored
 from dragoman.tools import AnyTool, ToolConfig, ToolRun
 from tests.processes import children
-from tests.toolkit.calling import Call, bad, both_colours, call, eventually, good, words
+from tests.toolkit.calling import Call, bad, both_colours, call, good, words
+from tests.tools.cases import eventually
 
 ENDLESS = r"^(a|a|b?a)*$"
 BAIT = "a" * 60 + "!"
@@ -37,16 +38,9 @@ def grep(root: Path) -> AnyTool:
     return grep_tool(Workspace(root))
 
 
-@both_colours
-def test_lines_with_their_places(called: Call, grep: AnyTool) -> None:
-    assert good(called(grep, pattern=r"\bos\b")).splitlines() == [
-        "a.py:1:import os",
-        "a.py:4:    return os",
-        "src/b.py:2:last os",
-    ]
-
-
 def test_ways_to_search(grep: AnyTool) -> None:
+    lines = ["a.py:1:import os", "a.py:4:    return os", "src/b.py:2:last os"]
+    assert good(call(grep, pattern=r"\bos\b")).splitlines() == lines
     assert good(call(grep, pattern="os", mode="files")) == "a.py\nsrc/b.py"
     assert good(call(grep, pattern="os", mode="count")) == "a.py:2\nsrc/b.py:1"
     assert good(call(grep, pattern="os", mode="count", ignore_case=True)) == "a.py:2\nsrc/b.py:2"
@@ -66,12 +60,11 @@ def test_what_is_no_expression(grep: AnyTool, pattern: str) -> None:
     assert "not a regular expression" in bad(call(grep, pattern=pattern), "validation")
 
 
-@both_colours
-@pytest.mark.parametrize("pattern", [ENDLESS, r"^(a+)+$", r"^(([a-z])+.)+[A-Z]([a-z])+$", r"(.*a){25}b"])
-def test_an_expression_that_never_ends_is_ended(called: Call, root: Path, pattern: str) -> None:
+@pytest.mark.parametrize("pattern", [ENDLESS, r"(.*a){25}b"])
+def test_an_expression_that_never_ends_is_ended(root: Path, pattern: str) -> None:
     (root / "bait").write_text("a" * 40 + "!" * 3 + "\n" + "a" * 5000)
     grep, born = grep_tool(Workspace(root), seconds=2.0), children()
-    assert "[Stopped after 2 seconds, in bait. Use a simpler pattern" in good(called(grep, pattern=pattern))
+    assert "[Stopped after 2 seconds, in bait. Use a simpler pattern" in good(call(grep, pattern=pattern))
     assert children() <= born
 
 
@@ -97,8 +90,8 @@ def test_what_is_not_searched_is_told(root: Path, grep: AnyTool) -> None:
     assert text.splitlines() == ["a.py", "src/b.py", "wide", "[Not searched: 1 binary, 1 too large.]"]
     assert bad(call(grep, pattern="os", path="away"), "denied")
     assert good(call(grep, pattern="import", path="link")) == "a.py:1:import os"
-    assert "a pipe" in bad(call(grep, pattern="os", path="pipe"), "execution")
-    assert "does not exist" in bad(call(grep, pattern="os", path="nothing"), "execution")
+    assert "not a regular file" in bad(call(grep, pattern="os", path="pipe"), "execution")
+    assert "no such file" in bad(call(grep, pattern="os", path="nothing"), "execution")
 
 
 # --- Glob ------------------------------------------------------------------------------------------------------------
@@ -253,8 +246,3 @@ def test_git_ignores_the_same(tmp_path: Path) -> None:
         (tmp_path / path).touch()
     said = git("-c", "core.quotePath=false", "check-ignore", "--no-index", "--", *PATHS).stdout.splitlines()
     assert [path for path in PATHS if ignored(path)] == said
-
-
-def test_no_ignore_file_takes_long() -> None:
-    rules = ignore_rules("", "*a" * 100 + "b\n" + "**/a/" * 100 + "b\n")
-    assert not is_ignored(rules, "a" * 250, is_directory=False)

@@ -40,12 +40,17 @@ def call(name: str, arguments: str = "", id: str = "1") -> ToolCall:
     return ToolCall(id, name, arguments)
 
 
+def eventually(happened: Callable[[], bool]) -> bool:
+    """Whether something happens within ten seconds: what ends in another thread or process may take a moment."""
+    end = time.monotonic() + 10
+    while not happened() and time.monotonic() < end:
+        time.sleep(0.005)
+    return happened()
+
+
 def wait_until(happened: Callable[[], bool]) -> None:
     """Wait until something has happened in another thread; fail if it does not."""
-    deadline = time.monotonic() + 10
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    assert eventually(happened)
 
 
 def values_of(arguments: Arguments, text: str) -> tuple[object, ...]:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 from hypothesis import given, strategies as st
 
 from dragoman import errors
-from dragoman.errors import ConnectionFailedError, DragomanError, RequestTimeoutError
+from dragoman.errors import ConnectionFailedError, DragomanError, ProviderError, RequestTimeoutError
 from dragoman.transport import (
-    Attempt,
     GiveUp,
     HttpRequest,
     RateLimits,
@@ -23,8 +25,20 @@ NOW = 1_750_000_000.0  # Sun, 15 Jun 2025 15:06:40 GMT
 POLICY = RetryPolicy()
 
 
-def decided(attempts: int = 1, policy: RetryPolicy = POLICY, random: float = 0.0, **attempt: object) -> Decision:
-    return decide(Attempt(**attempt), policy, attempts, random=random, now=NOW)  # type: ignore[arg-type]
+def decided(
+    attempts: int = 1,
+    policy: RetryPolicy = POLICY,
+    random: float = 0.0,
+    *,
+    status: int | None = None,
+    error: ProviderError | None = None,
+    headers: Mapping[str, str] | None = None,
+    elapsed: float = 0.0,
+    delivered: bool = False,
+) -> Decision:
+    failed = error or ProviderError("…", status=status)
+    options = {"elapsed": elapsed, "delivered": delivered, "random": random, "now": NOW}
+    return decide(failed, headers or {}, policy, attempts, **options)  # type: ignore[arg-type]
 
 
 def failed(code: str) -> DragomanError:
@@ -44,7 +58,6 @@ def failed(code: str) -> DragomanError:
             ({"error": failed(code)}, code, False)
             for code in ("certificate", "proxy_auth", "pool_timeout", "malformed")
         ),
-        ({"error": failed("bad_url")}, "ConfigurationError", False),
         ({"error": errors.OverloadedError("…")}, "OverloadedError", True),
         ({"error": RequestTimeoutError("…", code="read_timeout")}, "read_timeout", True),
         ({"error": errors.RateLimitError("…", status=429)}, "status 429", True),
@@ -129,14 +142,11 @@ headers = st.dictionaries(
     st.text(max_size=30)
     | st.sampled_from(["0", "1", "59", "61", "true", "false", "1m", "Sun, 15 Jun 2025 15:06:47 GMT"]),
 )
-attempts = st.builds(
-    Attempt,
+failures = st.builds(
+    ConnectionFailedError,
+    st.just("…"),
     status=st.none() | st.integers(100, 999),
-    headers=headers,
-    error=st.none()
-    | st.builds(ConnectionFailedError, st.just("…"), code=st.none() | st.sampled_from(["reset", "certificate"])),
-    elapsed=st.floats(0, 1000),
-    delivered=st.booleans(),
+    code=st.none() | st.sampled_from(["reset", "certificate"]),
 )
 policies = st.builds(
     RetryPolicy,
@@ -149,18 +159,26 @@ policies = st.builds(
 )
 
 
-@given(attempts, policies, st.integers(1, 12), st.floats(0, 1, exclude_max=True))
-def test_whatever_happens_the_budget_is_kept(attempt: Attempt, policy: RetryPolicy, made: int, random: float) -> None:
-    decision = decide(attempt, policy, made, random=random, now=NOW)
-    assert decision == decide(attempt, policy, made, random=random, now=NOW)
+@given(
+    st.fixed_dictionaries({"error": failures, "headers": headers, "delivered": st.booleans()}),
+    st.floats(0, 1000),
+    policies,
+    st.integers(1, 12),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_whatever_happens_the_budget_is_kept(
+    attempt: dict[str, Any], elapsed: float, policy: RetryPolicy, made: int, random: float
+) -> None:
+    decision = decided(made, policy, random, elapsed=elapsed, **attempt)
+    assert decision == decided(made, policy, random, elapsed=elapsed, **attempt)
     assert decision.why
     if isinstance(decision, Retry):
-        longest = decide(attempt, policy, made, random=0.0, now=NOW)  # chance only ever shortens
+        longest = decided(made, policy, elapsed=elapsed, **attempt)  # chance only ever shortens
         assert not isinstance(longest, Retry) or longest.after * (1 - policy.jitter) <= decision.after <= longest.after
-        assert not attempt.delivered
+        assert not attempt["delivered"]
         assert made < policy.max_attempts
         assert 0 <= decision.after <= max(policy.longest_wait, policy.longest_advice)
-        assert policy.total_seconds is None or attempt.elapsed + decision.after <= policy.total_seconds
+        assert policy.total_seconds is None or elapsed + decision.after <= policy.total_seconds
 
 
 # --- what a server says about its limits ---

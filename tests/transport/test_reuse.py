@@ -337,3 +337,39 @@ def test_a_connection_goes_back_only_when_its_reply_was_consumed(kind: Kind) -> 
             suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
         ),
     )
+
+
+def _serve_rudely(listener: socket.socket, ask_to_close: bool, seen: list[bytes]) -> None:
+    """Answer each connection before its request was read, and keep the connection open."""
+    connections: list[socket.socket] = []
+    with suppress(OSError):
+        while True:
+            connection, _ = listener.accept()
+            connections.append(connection)
+            seen.append(connection.recv(1024))
+            close = b"connection: close\r\n" if ask_to_close else b""
+            connection.sendall(b"HTTP/1.1 200 OK\r\n" + close + b"content-length: 2\r\n\r\nok")
+    for connection in connections:
+        connection.close()
+
+
+@pytest.mark.parametrize("ask_to_close", [True, False], ids=["it wants to close", "it has not read the request"])
+def test_a_connection_that_the_server_keeps_open_is_left_all_the_same(kind: Kind, ask_to_close: bool) -> None:
+    """A server that said `close` may close in any moment; one that has not read a request takes its rest for the next.
+
+    A plain program cannot get into the second case, since it reads only after it has sent everything.
+    """
+    if not ask_to_close and (kind.plain or not kind.reuses):
+        pytest.skip("sends all of a request before it reads")
+    seen: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=_serve_rudely, args=(listener, ask_to_close, seen), daemon=True)
+        server.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        with kind.client() as client:
+            for _ in range(2):
+                body = b"x" if ask_to_close else b"x" * 20_000_000
+                assert client.open(url, method="POST", body=body).read() == b"ok"
+        listener.shutdown(socket.SHUT_RDWR)
+        server.join(WAIT)
+    assert [data[:4] for data in seen] == [b"POST", b"POST"]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from dragoman.errors import ConfigurationError, ConnectionFailedError, ProtocolError
-from dragoman.transport import USER_AGENT, PoolLimits, RetryPolicy, Timeouts
+from dragoman.transport import USER_AGENT, PoolLimits
 from dragoman.transport.httpx_adapter import HttpxTransport
 from tests.transport.colours import Client, Kind, failing
 from tests.transport.server import Exchange, Server, echo, half, raw
@@ -23,24 +21,6 @@ async def drip(exchange: Exchange) -> None:
         await exchange.chunk(f"piece {number}".encode())
         await exchange.wait_for(f"seen {number}")
     await exchange.end()
-
-
-@pytest.mark.parametrize(
-    ("kind", "wrong"),
-    [
-        (Timeouts, {"read": -1}),
-        (Timeouts, {"total": float("nan")}),
-        (Timeouts, {"conect": 1}),
-        (RetryPolicy, {"max_attempts": 0}),
-        (RetryPolicy, {"first_wait": -1}),
-        (PoolLimits, {"connections": 0}),
-        (PoolLimits, {"idle": "3"}),
-    ],
-)
-def test_senseless_settings_are_refused(kind: Callable[..., object], wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
-        kind(**wrong)
-    assert Timeouts(read=math.inf) == Timeouts(read=None)
 
 
 class TestOneRequest:

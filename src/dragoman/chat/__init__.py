@@ -1,6 +1,6 @@
 """The chat client, its configuration and its credentials.
 
-client.py, async_client.py   ChatClient and AsyncChatClient: signatures over core.py, which holds the conversation
+client.py        ChatClient and AsyncChatClient: signatures over core.py, which holds the conversation
 options.py       options, prompts                 answers.py   answers of a type
 ledger.py        what is written to a store, and when
 factory.py       `new`, `new_async`: clients from configuration

@@ -1,6 +1,10 @@
 from .answers import AnswerType as AnswerType, answer_type as answer_type, generate_schema as generate_schema
-from .async_client import AsyncChatClient as AsyncChatClient, AsyncChatStream as AsyncChatStream
-from .client import ChatClient as ChatClient, ChatStream as ChatStream
+from .client import (
+    AsyncChatClient as AsyncChatClient,
+    AsyncChatStream as AsyncChatStream,
+    ChatClient as ChatClient,
+    ChatStream as ChatStream,
+)
 from .config import (
     FIELDS as FIELDS,
     Config as Config,
@@ -16,10 +20,15 @@ from .credentials import (
     find_key as find_key,
     keys_file as keys_file,
     list_keys as list_keys,
-    reference_for as reference_for,
     resolve_provider as resolve_provider,
     store_key as store_key,
-    stored_references as stored_references,
 )
 from .factory import new as new, new_async as new_async
-from .options import ChatOptions as ChatOptions, Prompt as Prompt
+from .options import (
+    ChatOptions as ChatOptions,
+    Prompt as Prompt,
+    drop_engine_options as drop_engine_options,
+    find_engine as find_engine,
+    make_executor as make_executor,
+    make_message as make_message,
+)

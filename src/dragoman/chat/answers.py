@@ -88,8 +88,11 @@ class AnswerType(Generic[T]):
         try:
             return self._decode(text)
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-            problems = error.problems if isinstance(error, InvalidArguments) else (Problem((), "cannot be read"),)
-        raise _describe_misfit(text, tuple(map(str, problems)))
+            found = error.problems if isinstance(error, InvalidArguments) else (Problem((), "cannot be read"),)
+        problems = tuple(map(str, found))
+        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        message = f"The answer does not fit: {'; '.join(problems[:_SHOWN])}{more}."
+        raise InvalidAnswerError(message, text=text, problems=problems)
 
     def read(self, message: Message, *, prompted: bool = False) -> T:
         """The value of a reply: its last text, or what stands in the code fence of it.
@@ -123,10 +126,12 @@ def answer_type(target: object, *, name: str | None = None, description: str = "
     schema = generate_schema(target)
     is_schema = isinstance(target, Mapping)
     decode = _make_schema_decoder(schema) if is_schema else _make_type_decoder(target, schema)
+    described = schema.get("description")
     wanted = ResponseFormat(
         schema=Raw(msgspec.json.encode(schema)),
-        name=_clean_name(name or _find_name(target)),
-        description=description or _find_description(schema),
+        # Every provider takes such a name.
+        name=re.sub(r"[^A-Za-z0-9_-]+", "_", name or _find_name(target)).strip("_")[:_LONGEST_NAME] or _NAME,
+        description=description or (described if isinstance(described, str) else ""),
     )
     return AnswerType(wanted, decode)
 
@@ -199,25 +204,8 @@ def _find_name(target: object) -> str:
     return name if own and isinstance(name, str) else ""
 
 
-def _clean_name(text: str) -> str:
-    """A name that every provider takes."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:_LONGEST_NAME] or _NAME
-
-
-def _find_description(schema: Mapping[str, object]) -> str:
-    said = schema.get("description")
-    return said if isinstance(said, str) else ""
-
-
 def _refuse_type(error: ToolDefinitionError) -> ConfigurationError:
     return ConfigurationError(f"An answer cannot be of this type: {error.message}", hint=error.hint)
-
-
-def _describe_misfit(text: str, problems: tuple[str, ...]) -> InvalidAnswerError:
-    more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-    return InvalidAnswerError(
-        f"The answer does not fit: {'; '.join(problems[:_SHOWN])}{more}.", text=text, problems=problems
-    )
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------

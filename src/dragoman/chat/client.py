@@ -1,15 +1,15 @@
-"""The chat client for plain programs: signatures over the one core, which is stepped."""
+"""The chat clients: signatures over the one core, which plain programs step and programs on an event loop await."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack, overload
 
 import dragoman.stores
 from dragoman._stepping import step
 from dragoman.conversation import Event
-from dragoman.engines import Engine, EngineOptions
-from dragoman.loop import LoopRun, PlainIO, RunResult, RunStream
+from dragoman.engines import AsyncEngine, Engine, EngineOptions, Models, made_here
+from dragoman.loop import AsyncIO, AsyncRunStream, LoopRun, PlainIO, RunResult, RunStream
 from dragoman.providers import Loss
 from dragoman.tools import AnyTools, Approval
 from dragoman.transport import Transport
@@ -18,13 +18,14 @@ from .core import ChatCore
 from .options import ChatOptions, Prompt, QuestionOptions, TurnOptions, check_store, drop_engine_options, find_engine
 
 if TYPE_CHECKING:
-    from dragoman.stores import ConversationStore, Snapshot
+    from dragoman.stores import AsyncConversationStore, ConversationStore, Snapshot
 
     from .answers import AnswerType
 
 T = TypeVar("T")
 
 ChatStream: TypeAlias = RunStream
+AsyncChatStream: TypeAlias = AsyncRunStream
 OnEvent = Callable[[Event], object]
 """Is told of each event. Returning False stops the turn quietly; raising stops it with the error."""
 
@@ -40,7 +41,7 @@ class ChatClient(ChatCore[Engine]):
 
     def __init__(
         self,
-        model: str | Engine,
+        model: Engine | Models[Engine],
         tools: AnyTools = (),
         *,
         store: ConversationStore | None = None,
@@ -52,7 +53,7 @@ class ChatClient(ChatCore[Engine]):
             check_store(store, plain=True)
             kept = dragoman.stores.BlockingStore(store)  # loaded only now
         found = find_engine(model, transport, options, Engine)
-        super().__init__(found, tools, options, kept, owned=isinstance(model, str))
+        super().__init__(found, tools, options, kept, owned=made_here(found, model))
         self._store: ConversationStore | None = store
 
     # --- talking ---
@@ -122,12 +123,12 @@ class ChatClient(ChatCore[Engine]):
     # --- changing ---
 
     def switch(
-        self, model: str | Engine, *, transport: Transport | None = None, **options: Unpack[EngineOptions]
+        self, model: Engine | Models[Engine], *, transport: Transport | None = None, **options: Unpack[EngineOptions]
     ) -> tuple[Loss, ...]:
         """Go on with another model; what it will not get of the history is returned, or with strict=True refused."""
         with self._claimed():
             found = find_engine(model, transport, options, Engine, but=("strict",))
-            return step(self._switch(found, options, owned=isinstance(model, str)))
+            return step(self._switch(found, options, owned=made_here(found, model)))
 
     def fork(self) -> ChatClient:
         """A client with a conversation of its own that begins like this one; both go their own ways."""
@@ -148,3 +149,128 @@ class ChatClient(ChatCore[Engine]):
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+
+class AsyncChatClient(ChatCore[AsyncEngine]):
+    """A conversation with a model that may call tools: ChatClient for programs on an event loop."""
+
+    _make_io = AsyncIO
+
+    def __init__(
+        self,
+        model: AsyncEngine | Models[AsyncEngine],
+        tools: AnyTools = (),
+        *,
+        store: AsyncConversationStore | None = None,
+        transport: Transport | None = None,
+        **options: Unpack[ChatOptions],
+    ) -> None:
+        if store is not None:
+            check_store(store, plain=False)
+        found = find_engine(model, transport, options, AsyncEngine)
+        super().__init__(found, tools, options, store, owned=made_here(found, model))
+        self._store: AsyncConversationStore | None = store
+
+    # --- talking ---
+
+    async def chat(self, prompt: Prompt | None = None, **given: Unpack[TurnOptions]) -> RunResult:
+        """Say something, let the model use its tools, and get its answer; `str()` of the result is the text.
+
+        Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
+        What is given here holds for this turn alone.
+        """
+        return await self._chat(prompt, given)
+
+    async def resume(self, *approvals: Approval) -> RunResult:
+        """Go on from where the conversation stands, with these answers about pending calls."""
+        return await self.chat(approvals=approvals)
+
+    @overload
+    def stream_chat(
+        self, prompt: Prompt | None = None, callback: None = None, **given: Unpack[TurnOptions]
+    ) -> AsyncChatStream: ...
+    @overload
+    def stream_chat(
+        self, prompt: Prompt | None, callback: OnEvent, **given: Unpack[TurnOptions]
+    ) -> Awaitable[RunResult]: ...
+    def stream_chat(
+        self, prompt: Prompt | None = None, callback: OnEvent | None = None, **given: Unpack[TurnOptions]
+    ) -> AsyncChatStream | Awaitable[RunResult]:
+        """`chat`, with everything that happens as it happens: iterate the stream in an `async with` block.
+
+        With a callback, plain or async, that is told of each event and may stop the turn; await the result.
+        """
+        begun: list[LoopRun] = []
+        stream = AsyncChatStream(begun, self._turn(prompt, given, begun, streamed=True))
+        return stream if callback is None else _called_back(stream, callback)
+
+    @overload
+    async def ask(self, question: Prompt, answer: type[T] | AnswerType[T], **given: Unpack[QuestionOptions]) -> T: ...
+    @overload
+    async def ask(self, question: Prompt, answer: object = None, **given: Unpack[QuestionOptions]) -> Any: ...
+    async def ask(self, question: Prompt, answer: object = None, **given: Unpack[QuestionOptions]) -> object:
+        """Ask for an answer of a type: a dataclass, TypedDict, Struct, pydantic model, list, number … or a JSON Schema.
+
+        No tools are used, and the schema holds for this question alone. The answer joins the history. One that does not
+        fit is shown its problems and asked for again, once or `retries` times; then InvalidAnswerError has the text.
+        """
+        return await self._ask(question, answer, given)
+
+    # --- keeping ---
+
+    async def save(self) -> Snapshot:
+        """The conversation as it stands, as a snapshot; in the store too, if the client has one."""
+        return await self._save()
+
+    async def restore(self, saved: Snapshot | str) -> tuple[Loss, ...]:
+        """Go on with a saved conversation; what this client's model will not get of it is returned.
+
+        By an id, the store is asked for the newest state of that conversation, up to the last step before a crash; see
+        `pending` and `uncertain`. A Snapshot is that very point: going on from one that is not the newest in the store
+        begins a conversation of its own.
+        """
+        return await self._restore(saved)
+
+    # --- changing ---
+
+    async def switch(
+        self,
+        model: AsyncEngine | Models[AsyncEngine],
+        *,
+        transport: Transport | None = None,
+        **options: Unpack[EngineOptions],
+    ) -> tuple[Loss, ...]:
+        """Go on with another model; what it will not get of the history is returned, or with strict=True refused."""
+        with self._claimed():
+            found = find_engine(model, transport, options, AsyncEngine, but=("strict",))
+            return await self._switch(found, options, owned=made_here(found, model))
+
+    async def fork(self) -> AsyncChatClient:
+        """A client with a conversation of its own that begins like this one; both go their own ways."""
+        with self._claimed():
+            given = drop_engine_options(self._options)
+            twin = AsyncChatClient(self.engine, self.tools.tools, store=self._store, **given)
+            self._fork_into(twin)
+            return twin
+
+    async def aclose(self) -> None:
+        """End the threads of the tools and close the connections, unless a fork still needs them.
+
+        A turn under way is stopped.
+        """
+        await self._close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()
+
+
+async def _called_back(stream: AsyncChatStream, callback: OnEvent) -> RunResult:
+    async with stream:
+        async for event in stream:
+            said = callback(event)
+            if (await said if isinstance(said, Awaitable) else said) is False:
+                break
+    return stream.result

@@ -9,15 +9,24 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast, get_origin
 
 import msgspec
 from msgspec import Struct
 
 from dragoman._checks import CheckedMeta, Positive, list_changes, reason_of
-from dragoman.engines import EngineOptions, Secret, is_registered
+from dragoman.engines import (
+    Credential,
+    EngineOptions,
+    Fallback,
+    KeySource,
+    RateLimiter,
+    Secret,
+    given_key,
+    is_registered,
+)
 from dragoman.errors import ConfigurationError
-from dragoman.providers import ALIASES, PROVIDERS, WELL_KNOWN_MODELS, ModelOptions, Profile, split_model
+from dragoman.providers import ALIASES, PROVIDERS, WELL_KNOWN_MODELS, ModelOptions, Prices, Profile, split_model
 from dragoman.tools import ToolConfig
 from dragoman.transport import RetryPolicy, Timeouts, Transport, validate_base_url
 
@@ -49,12 +58,17 @@ class Config(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
     # --- which model, where, by which key ---
     provider: str = ""
     """As before the colon in `provider:model`; empty: the one that the model's name says."""
-    model: str = ""
-    """With or without its provider; empty: the provider's default model."""
-    token: str | Secret | None = None
-    """The key. Kept as a Secret; None: it is looked up (see dragoman.chat.credentials)."""
+    model: str | tuple[str, ...] = ""
+    """With or without its provider; empty: the provider's default model. Of several, which after the first say their
+    provider, the next one answers where one fails."""
+    token: str | Secret | KeySource | Credential | None = None
+    """The key, kept as a Secret, or a function that makes one, as a Credential; None: it is looked up."""
     base_url: str = ""
     """Empty: the provider's own address."""
+    region: str = ""
+    """For models in a cloud; empty: the one that the cloud's own variables name."""
+    project: str = ""
+    """For models on Vertex AI; empty: the one that Google's own variables name."""
     keys: Mapping[str, KeyReference] = {}
     """Where keys are to be found, by provider."""
     # --- what is said ---
@@ -76,10 +90,16 @@ class Config(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
     """Refuse a history of which the model would not get every part."""
     options: ModelOptions = ModelOptions()
     """What else is asked of the model: temperature, reasoning, …"""
+    prices: Prices | None = None
+    """What the model costs; None: as the table says."""
     tool_config: ToolConfig = ToolConfig()
     """How else tools are used: timeouts, budgets, errors."""
     retry: RetryPolicy = RetryPolicy()
     timeouts: Timeouts = Timeouts()
+    fallback: Fallback = Fallback()
+    """Of several models, when the next one is asked, and which one that is."""
+    limiter: RateLimiter = RateLimiter()
+    """How much is asked for in a minute and at once; with nothing said it is off."""
     # --- code only: neither a file nor a variable can say these ---
     allow_insecure_base_url: bool = False
     """Let the base URL be http:// on another machine, for tests."""
@@ -93,8 +113,8 @@ class Config(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
     """How a program such as `claude` is found, as shutil.which does."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.token, str):
-            msgspec.structs.force_setattr(self, "token", Secret(self.token) if self.token else None)
+        if not isinstance(self.token, Secret):
+            msgspec.structs.force_setattr(self, "token", given_key(self.token))
         for (table, inner), top in SAME.items():
             said, default = getattr(getattr(self, table), inner), getattr(TABLES[table](), inner)
             if said != default:
@@ -126,8 +146,13 @@ class Config(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
             raise ConfigurationError(message, hint=f"Say which: model='{provider}:…'.")
         return f"{provider}:{model}"
 
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """`provider:model` of every model, those that answer where one fails behind the first."""
+        return self.model_name, *map(_complete_name, list_models(self.model)[1:])
+
     def _address(self) -> tuple[str, str]:
-        provider, model = split_address(self.provider, self.model)
+        provider, model = split_address(self.provider, list_models(self.model)[0])
         if model and not provider:
             provider, model = split_model(model)  # raises: nobody says which provider has it
         provider = resolve_provider(provider or _DEFAULT_PROVIDER)
@@ -143,17 +168,18 @@ class Config(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
         return msgspec.structs.replace(self.options, max_tokens=limit)
 
     def for_tools(self) -> ToolConfig:
-        """How tools are used."""
         at_once = self.max_parallel_tools if self.parallel_tools else 1
         return msgspec.structs.replace(self.tool_config, max_iterations=self.max_steps, max_parallel_tools=at_once)
 
     def for_engine(self, environ: Mapping[str, str] | None = None) -> EngineOptions:
-        """What `engine` and `async_engine` take beside `model_name`. The key is looked up now."""
-        found = self.key(environ)
+        """What `engine` and `async_engine` take beside `model_names`. Keys are looked up now."""
         options: EngineOptions = {
-            "key": None if found is None else found.secret,
+            "key": self._keys(environ),
             "base_url": self.base_url or None,
+            "region": self.region,
+            "project": self.project,
             "options": self.for_model(),
+            "prices": self.prices,
             "profile": self.model_profile,
             "strict": self.strict,
             "retry": self.retry,
@@ -163,7 +189,23 @@ class Config(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
         }
         if self.find_program is not None:
             options["find_program"] = self.find_program
+        if self.fallback != Fallback():
+            options["fallback"] = self.fallback
+        if self.limiter != RateLimiter():
+            options["limiter"] = self.limiter
         return options
+
+    def _keys(self, environ: Mapping[str, str] | None) -> Secret | Credential | dict[str, Secret | Credential] | None:
+        """The key, or of several providers the key of each."""
+        providers = list(dict.fromkeys([name.partition(":")[0] for name in self.model_names]))
+        if len(providers) == 1:
+            found = self.key(environ)
+            return None if found is None else found.secret
+        if self.token is not None:
+            message = f"The token belongs to one provider, and there are {len(providers)}: {', '.join(providers)}."
+            raise ConfigurationError(message, hint="Say with [keys.…] where the key of each is, or set its variable.")
+        found = {name: find_key(name, keys=self.keys, environ=environ) for name in providers}
+        return {name: each.secret for name, each in found.items() if each is not None}
 
 
 # --- what can be set --------------------------------------------------------------------------------------------------
@@ -173,6 +215,8 @@ TABLES: Final[Mapping[str, type[Struct]]] = {
     "tool_config": ToolConfig,
     "retry": RetryPolicy,
     "timeouts": Timeouts,
+    "fallback": Fallback,
+    "limiter": RateLimiter,
 }
 """Tables whose keys are the fields of a value that the rest of the library uses too."""
 
@@ -196,7 +240,7 @@ _CODE_ONLY: Final = {
 """What neither a file nor a variable can set; the rest of these is set elsewhere."""
 
 # A project may say which model answers and how, but not where requests go, which keys are used or what may run.
-_OWN: Final = ("base_url", "tool_config", "retry", "timeouts")
+_OWN: Final = ("base_url", "region", "project", "prices", "tool_config", "retry", "timeouts", "fallback", "limiter")
 _OF_PROJECTS: Final = frozenset({"reasoning", "temperature", "top_p", "top_k", "stop", "seed", "cache", "adapt"})
 _TYPES: Final[Mapping[str, object]] = {  # which a file can say, where code can say more
     "response_schema": dict[str, object],
@@ -217,12 +261,10 @@ class Field(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """`options.temperature`."""
         return ".".join(self.path)
 
     @property
     def variable(self) -> str:
-        """The environment variable that sets it."""
         return "DRAGOMAN_" + "_".join(self.path).upper()
 
 
@@ -276,7 +318,9 @@ def parse_text(field: Field, text: str, where: str) -> Any:
         except msgspec.DecodeError:
             raise _describe_wrong(field, where, "it is no JSON") from None
         return check_value(field, decoded, where)
-    if field.type in (tuple[str, ...], frozenset[str] | None):
+    if field.name == "model" and "," not in word:
+        return check_value(field, word, where)
+    if get_origin(field.type) in (tuple, frozenset) or field.type in (str | tuple[str, ...], frozenset[str] | None):
         return check_value(field, [part.strip() for part in word.split(",") if part.strip()], where)
     return check_value(field, word, where, from_text=True)
 
@@ -292,6 +336,20 @@ _MAKERS: Final = frozenset({"anthropic", "gemini", "openai", "openai-responses"}
 
 _TAG: Final = re.compile(r"latest|[a-z]?[0-9.]+[bm](?:-.*)?").fullmatch
 """What Ollama writes behind the colon, as in `mistral:7b`."""
+
+
+def list_models(model: object) -> tuple[str, ...]:
+    """The models that a setting names, one or more."""
+    return (model,) if isinstance(model, str) else cast("tuple[str, ...]", model) or ("",)
+
+
+def _complete_name(model: str) -> str:
+    """`provider:model`, for a model that is not the first: it says its provider, or everybody knows it."""
+    provider, bare = split_address("", model)
+    if not provider:
+        provider, bare = split_model(model)
+    provider = resolve_provider(provider)
+    return f"{provider}:{bare or default_model(provider)}"
 
 
 def resolve_alias(provider: str) -> str:

@@ -12,11 +12,12 @@ import tomllib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeGuard, cast
+from typing import Final, TypeAlias, TypeGuard, cast
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from dragoman.directories import config_directory, home_directory
+from dragoman.engines import Confidential
 from dragoman.errors import ConfigFileError, ConfigurationError
 
 KeyPath: TypeAlias = tuple[str, ...]
@@ -35,17 +36,7 @@ class ConfigWarning(UserWarning):
     """Something about a configuration file is unsafe, or probably not what was meant."""
 
 
-class Discreet(Struct, frozen=True):
-    """A value that may hold keys, and so does not show what it holds: not in a log, nor in rich's tracebacks."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(…)"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
-
-
-class TomlFile(Discreet, frozen=True, kw_only=True):
+class TomlFile(Confidential, frozen=True, kw_only=True):
     """A file that was read."""
 
     path: Path
@@ -82,7 +73,6 @@ class TomlFile(Discreet, frozen=True, kw_only=True):
 
 
 def shorten_path(path: Path) -> str:
-    """A path with `~` for the home directory."""
     home, text = os.environ.get("HOME", ""), str(path)
     return f"~{text.removeprefix(home)}" if len(home) > 1 and text.startswith(home + os.sep) else text
 
@@ -171,7 +161,6 @@ def _split_key(text: str) -> KeyPath:
 
 
 def user_file(environ: Mapping[str, str] | None = None) -> Path:
-    """Where the user's own file is, or would be."""
     return config_directory(environ) / "config.toml"
 
 
@@ -237,5 +226,4 @@ def _is_trusted(path: Path, directories: Iterable[str], home: Path | None) -> bo
 
 
 def is_texts(value: object) -> TypeGuard[list[str]]:
-    """Whether it is a list of texts."""
     return isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value))

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._checks import check_names, list_changes, nearest, suggest
-from dragoman.engines import Secret, given_key, hosts_of, is_registered
+from dragoman.engines import Confidential, Credential, Secret, given_key, hosts_of, is_registered
 from dragoman.errors import ConfigFileError, ConfigurationError, InvalidBaseURLError
 from dragoman.providers import ALIASES, PROVIDERS
 from dragoman.transport import validate_base_url
@@ -39,21 +39,25 @@ from .config import (
     check_value,
     hide_query,
     is_same_service,
+    list_models,
     parse_text,
     resolve_alias,
     split_address,
 )
-from .config_files import Discreet, Table, TomlFile, find_files, warn
+from .config_files import Table, TomlFile, find_files, warn
 from .credentials import KeyReference, read_reference, reference_for
 
 T = TypeVar("T")
 
-SECTIONS: Final = frozenset({"cli", "mcp", "permissions", "skills"})
+SECTIONS: Final = frozenset({"cli", "fleet", "mcp", "permissions", "skills"})
 """Tables of other rooms: kept as they are, and checked by the room that asks for one (LoadedConfig.section)."""
 
 PROVIDER: Final[Path] = ("provider",)
 MODEL: Final[Path] = ("model",)
 BASE_URL: Final[Path] = ("base_url",)
+_ADDRESS: Final = (PROVIDER, MODEL)
+_PLACES: Final = (BASE_URL, ("region",), ("project",))
+"""Where a provider is."""
 
 SourceKind: TypeAlias = Literal["argument", "environment", "file", "project"]
 """`project` is the file of a project that the user has not declared trusted."""
@@ -63,7 +67,7 @@ Section: TypeAlias = tuple[Table, TomlFile, Path]
 """A table of another room, and where it stands."""
 
 
-class Setting(Discreet, frozen=True, kw_only=True):
+class Setting(Confidential, frozen=True, kw_only=True):
     """A value and where it comes from."""
 
     value: object
@@ -75,7 +79,7 @@ class Setting(Discreet, frozen=True, kw_only=True):
     """Where else it was set, to no effect, the nearest first."""
 
 
-class Layer(Discreet, frozen=True, kw_only=True):
+class Layer(Confidential, frozen=True, kw_only=True):
     """What one source says."""
 
     kind: SourceKind
@@ -85,7 +89,6 @@ class Layer(Discreet, frozen=True, kw_only=True):
     sections: dict[str, Section] = msgspec.field(default_factory=dict)
 
     def set(self, path: Path, value: object, origin: str) -> None:
-        """Take down a value that has been checked."""
         self.settings[path] = Setting(value=value, origin=origin, kind=self.kind)
 
 
@@ -127,7 +130,7 @@ def _read_arguments(arguments: Mapping[str, object]) -> Layer:
     layer = Layer(kind="argument")
     check_names(arguments, Config.__struct_fields__, "A configuration")
     for name, given in sorted(arguments.items(), key=lambda item: item[0] not in TABLES):
-        value = Secret(given) if name == "token" and isinstance(given, str) else given  # from here on it does not print
+        value = given_key(cast("Any", given)) if name == "token" else given  # from here on it does not print
         origin = f"the argument {name}"
         if value is None:
             continue
@@ -143,7 +146,6 @@ def _read_arguments(arguments: Mapping[str, object]) -> Layer:
 
 
 def _read_table(struct: type[Struct], name: str, value: object) -> Iterator[tuple[str, object]]:
-    """What is said in a value, or in a mapping of its fields."""
     if isinstance(value, Mapping):
         made = struct(**cast("Mapping[str, object]", value))
         yield from [(inner, getattr(made, inner)) for inner in cast("Mapping[str, object]", value)]
@@ -213,13 +215,11 @@ def _read_file(file: TomlFile, profile: str) -> Layer:
     return layer
 
 
-class _FileReader:
+class _FileReader(Struct):
     """Sorts a table of one file into a layer, each value checked."""
 
-    def __init__(self, file: TomlFile, layer: Layer) -> None:
-        self._file: TomlFile = file
-        self._layer: Layer = layer
-        self._is_project: bool = layer.kind == "project"
+    _file: TomlFile
+    _layer: Layer
 
     def read(self, content: Table, at: Path) -> None:
         """Take in the top level (`at` is empty) or a profile."""
@@ -243,11 +243,12 @@ class _FileReader:
             elif at or name not in ("profiles", "trusted_projects"):
                 others = [*(path[0] for path in FIELDS), *SECTIONS, "keys", "ai", *([] if at else ["profiles"])]
                 raise self._refuse_unknown(name, here, others)
-        texts = {path: str(found.value) for path, found in self._layer.settings.items() if path in (PROVIDER, MODEL)}
-        provider, _ = split_address(texts.get(PROVIDER, ""), texts.get(MODEL, ""))
-        if provider and provider not in PROVIDERS:  # which may be anything, also a program that is started
-            where = (*at, "provider" if PROVIDER in texts else "model")
-            self._refuse_in_project(f"a provider like {provider!r}", where)
+        said = {path: list_models(found.value) for path, found in self._layer.settings.items() if path in _ADDRESS}
+        provider, (first, *others) = said.get(PROVIDER, ("",))[0], said.get(MODEL, ("",))
+        for chosen in [split_address(provider, first)[0], *[split_address("", each)[0] for each in others]]:
+            if chosen and chosen not in PROVIDERS:  # which may be anything, also a program that is started
+                where = (*at, "provider" if PROVIDER in said else "model")
+                self._refuse_in_project(f"a provider like {chosen!r}", where)
 
     def _set(self, path: Path, value: object, at: Path) -> None:
         field = FIELDS.get(path)
@@ -279,8 +280,7 @@ class _FileReader:
         return self._file.error(f"there is no setting {name!r}.", at, hint=suggest(name.rpartition(".")[2], others))
 
     def _refuse_in_project(self, name: str, at: Path) -> None:
-        """What only the user's own file may say."""
-        if self._is_project:
+        if self._layer.kind == "project":
             hint = (
                 "It could send your data or keys elsewhere, or run programs. If you trust this project, write "
                 f'trusted_projects = ["{self._file.path.resolve().parent}"] into your own configuration file; '
@@ -316,8 +316,8 @@ def _merge(layers: tuple[Layer, ...], profile: str) -> LoadedConfig:
 def _merge_settings(layers: tuple[Layer, ...]) -> dict[Path, Setting]:
     """The settings of all layers, of which the first wins.
 
-    A model means something at its own provider only, and so does an address: where a layer names another provider, the
-    model and the address of the layers below no longer hold.
+    A model means something at its own provider only, and so does a place: where a layer names another provider, the
+    model and the address, region and project of the layers below no longer hold.
     """
     known: dict[Path, Setting] = {}
 
@@ -327,24 +327,28 @@ def _merge_settings(layers: tuple[Layer, ...]) -> dict[Path, Setting]:
         known[path] = msgspec.structs.replace(setting, value=value, tied=tied, overridden=overridden)
 
     for layer in reversed(layers):
-        texts = {path: str(layer.settings[path].value) for path in (PROVIDER, MODEL) if path in layer.settings}
+        said = {path: list_models(layer.settings[path].value) for path in _ADDRESS if path in layer.settings}
         before = str(known[PROVIDER].value) if PROVIDER in known else ""
-        provider, model = split_address(texts.get(PROVIDER, ""), texts.get(MODEL, ""), before)
+        first, *others = said.get(MODEL, ("",))
+        provider, model = split_address(said.get(PROVIDER, ("",))[0], first, before)
         if provider:
             if before and not is_same_service(provider, before):
                 known.pop(MODEL, None)
-                if BASE_URL in known and known[BASE_URL].tied:
-                    del known[BASE_URL]
-            put(PROVIDER, layer.settings[PROVIDER if PROVIDER in texts else MODEL], provider)
+                for place in _PLACES:
+                    if place in known and known[place].tied:
+                        del known[place]
+            put(PROVIDER, layer.settings[PROVIDER if PROVIDER in said else MODEL], provider)
         for path, setting in layer.settings.items():
             if path == MODEL:
-                put(path, setting, model)
+                put(path, setting, (model, *others) if others else model)
             elif path != PROVIDER:
                 put(path, setting, setting.value, tied=bool(provider))
     return known
 
 
-def _bind_token(token: Secret | None, known: Mapping[Path, Setting], keys: Mapping[str, KeyReference]) -> Secret | None:
+def _bind_token(
+    token: Secret | Credential | None, known: Mapping[Path, Setting], keys: Mapping[str, KeyReference]
+) -> Secret | Credential | None:
     """The key of the argument, bound to its provider's hosts unless the address was given along with it."""
     provider = known.get(PROVIDER)
     if token is None or token.hosts is not None or provider is None:
@@ -357,7 +361,10 @@ def _bind_token(token: Secret | None, known: Mapping[Path, Setting], keys: Mappi
         return token
     hosts = hosts_of(PROVIDERS[name]) if name in PROVIDERS else None
     reference = reference_for(name, keys) or KeyReference()
-    return token.bound_to(None if hosts is None else hosts | set(reference.hosts))
+    hosts = None if hosts is None else hosts | set(reference.hosts)
+    return (
+        Credential(token.source, hosts=hosts) if isinstance(token, Credential) else Secret(token.reveal(), hosts=hosts)
+    )
 
 
 # --- explaining -------------------------------------------------------------------------------------------------------
@@ -387,7 +394,7 @@ class Explanation(tuple[Row, ...]):
         return "\n".join(lines)
 
 
-class LoadedConfig(Discreet, frozen=True, kw_only=True):
+class LoadedConfig(Confidential, frozen=True, kw_only=True):
     """The configuration that holds, and where each part of it comes from."""
 
     config: Config
@@ -395,12 +402,6 @@ class LoadedConfig(Discreet, frozen=True, kw_only=True):
     """What was set, by path; what is not here has its default."""
     layers: tuple[Layer, ...]
     profile: str = ""
-
-    def __repr__(self) -> str:
-        return f"LoadedConfig({self.config!r})"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [("config", self.config)]
 
     @property
     def files(self) -> tuple[FilePath, ...]:
@@ -460,7 +461,7 @@ def _show(name: str, value: object) -> str:
     """The value on one line, as a file would have it, at most 60 letters of it; secrets are masked."""
     if value is None or value == "":
         return "-"
-    if isinstance(value, Secret):
+    if isinstance(value, Secret | Credential):
         return value.masked
     if isinstance(value, KeyReference):
         said = {"env": value.env, "keychain": value.keychain, "key": value.key and value.key.masked}

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from msgspec import structs
 
+import dragoman._observer
 from dragoman._checks import check_names, overlay
+from dragoman._observer import follow, within
 from dragoman.conversation import Conversation, Event, Message, ToolSpec, Usage
 from dragoman.engines import AsyncEngine, Engine, EngineOptions, lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError, InvalidAnswerError
 from dragoman.loop import (
+    UNCERTAIN,
     Cancelled,
     LoopIO,
     LoopRun,
@@ -29,7 +32,7 @@ from dragoman.loop import (
     refuse_unanswered_calls,
     settings_of,
 )
-from dragoman.providers import Loss
+from dragoman.providers import Loss, conversation_cost
 from dragoman.tools import AnyTools, PendingApproval
 
 from .options import (
@@ -55,7 +58,6 @@ _BUSY = (
     "Wait for the turn, or leave the `with` block of its stream. For several at once make a client each, or share one "
     "made with stateless=True."
 )
-_UNCERTAIN = "it had begun when the program was stopped, and nobody knows whether it did its work"
 
 
 class _Shared(Generic[E]):
@@ -67,7 +69,6 @@ class _Shared(Generic[E]):
         self._lock: threading.Lock = threading.Lock()
 
     def join(self) -> _Shared[E]:
-        """One user more."""
         with self._lock:
             self._users += 1 if self._users else 0
         return self
@@ -124,7 +125,7 @@ class ChatCore(Generic[E]):
         """Make the settings and the I/O of turns anew, for another engine, other tools or other options."""
         settings = settings_of(self._options, self.engine.options, self.tools.config)
         if self._kept_in is not None:
-            settings = structs.replace(settings, hooks=(self._ledger, *settings.hooks))
+            settings = structs.replace(settings, hooks=(self._ledger, *settings.hooks), accounts=True)
         self._settings: LoopSettings = settings
         self._io: LoopIO = self._make_io(self.engine, self.tools)
 
@@ -168,6 +169,11 @@ class ChatCore(Generic[E]):
         return self.conversation.usage
 
     @property
+    def cost(self) -> float | None:
+        """What all replies in the conversation cost, in US dollars; None if a part of it is not known."""
+        return conversation_cost(self.conversation.messages)
+
+    @property
     def tools(self) -> ToolExecutor:
         """The executor that runs the tools; its `tools` are those that the model may call."""
         return self._executor
@@ -191,6 +197,14 @@ class ChatCore(Generic[E]):
     def id(self) -> str | None:
         """The id of the conversation in its store; None until something was saved, unless one was chosen."""
         return self._options.get("id") if self._kept is None else self._kept.id
+
+    @property
+    def kept_as(self) -> tuple[str, int] | None:
+        """What this client knows to be in its store: the newest snapshot's id, and the journal's position behind it.
+
+        A journal that says something else was written by another program; `restore` takes that up.
+        """
+        return None if self._kept is None else self._kept.kept_as
 
     # --- what changes it at once ---
 
@@ -283,7 +297,10 @@ class ChatCore(Generic[E]):
             run = self._begin(settings, executor, prompt, given)
             begun.append(run)
             try:
-                async with aclosing(run.events(io, streamed=streamed)) as events:
+                events = run.events(io, streamed=streamed)
+                if run.observed is not None:
+                    events = follow(run.observed, events)
+                async with aclosing(events):
                     async for event in events:
                         yield event
             except BaseException as error:
@@ -297,7 +314,6 @@ class ChatCore(Generic[E]):
                 extra.close()
 
     def _settings_for(self, given: CallOptions, kind: type[CallOptions]) -> LoopSettings:
-        """The settings of one turn."""
         check_names(given, kind.__annotations__, "A turn" if kind is TurnOptions else "A question", ELSEWHERE)
         settings = self._settings
         return structs.replace(
@@ -309,10 +325,18 @@ class ChatCore(Generic[E]):
 
     async def _finish(self, run: LoopRun, error: BaseException | None = None) -> None:
         """Take over what came of a run, and keep it, however the run has ended."""
-        self._end(run, failed=error is not None)
-        if self._kept_in is not None:
-            with note_on(error):
-                await self._ledger.write(self._ledger.end, self._conversation)
+        # Whoever leaves a stream with its last event has cut nothing short.
+        self._end(run, failed=isinstance(error, Exception))
+        try:
+            if self._kept_in is not None:
+                with note_on(error), within(run.observed):
+                    await self._ledger.write(self._ledger.end, self._conversation)
+        except BaseException as problem:
+            error = error or problem
+            raise
+        finally:
+            if run.observed is not None:
+                run.observed.end(run, error)
 
     def _begin(
         self,
@@ -323,7 +347,6 @@ class ChatCore(Generic[E]):
         *,
         single: bool = False,
     ) -> LoopRun:
-        """A run of the loop for this turn."""
         answers, conversation = tuple(given.get("approvals", ())), given.get("conversation")
         if conversation is not None and not self._stateless:
             message = "This client holds a conversation of its own."
@@ -337,12 +360,13 @@ class ChatCore(Generic[E]):
                 start,
                 executor,
                 settings,
-                self.engine.profile,
                 approvals=answers,
                 waiting=self._uncertain,
                 unread=(*self._queue, *said),
                 single=single,
             )
+            if (told := dragoman._observer.current) is not None:
+                run.observed = told.run(run, self.engine, lambda: self.id)
             self._runs.add(run)
             if not self._stateless:
                 self._run = run
@@ -400,7 +424,8 @@ class ChatCore(Generic[E]):
             while True:
                 run = self._begin(settings, asked.executor, prompt, {}, single=True)
                 try:
-                    await run.complete(io)
+                    with within(run.observed):
+                        await run.complete(io)
                 except BaseException as error:
                     await self._finish(run, error)
                     raise
@@ -487,7 +512,7 @@ class ChatCore(Generic[E]):
         self._take_up(
             conversation,
             [
-                PendingApproval(call=call, reason=_UNCERTAIN)
+                PendingApproval(call=call, reason=UNCERTAIN)
                 for call in uncertain
                 if call.name not in known or not known[call.name].options.idempotent
             ],

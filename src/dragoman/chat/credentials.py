@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from dragoman._checks import suggest
 from dragoman.directories import config_directory
-from dragoman.engines import Secret, given_key, hosts_of, is_registered, missing_key
+from dragoman.engines import Credential, KeySource, Secret, given_key, hosts_of, is_registered, missing_key
 from dragoman.errors import ConfigurationError, KeychainError
 from dragoman.providers import ALIASES, PROVIDERS, Provider, provider_of
 
@@ -50,7 +50,7 @@ class KeyReference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Found(Struct, frozen=True):
     """A key, and where it was found."""
 
-    secret: Secret
+    secret: Secret | Credential
     origin: str
 
 
@@ -71,7 +71,7 @@ class StoredKey(Struct, frozen=True, kw_only=True):
 def find_key(
     provider: str,
     *,
-    token: str | Secret | None = None,
+    token: str | Secret | KeySource | Credential | None = None,
     keys: Mapping[str, KeyReference] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Found | None:
@@ -84,8 +84,9 @@ def find_key(
         return Found(secret, "the argument token")
     row = PROVIDERS.get(name) or Provider(name=name, dialect="openai_chat", base_url="", needs_key=False)
     environment = os.environ if environ is None else environ
-    given, stored = reference_for(name, keys or {}), reference_for(name, stored_references(environment))
-    hosts = hosts_of(row)
+    path = _find_file(environment)
+    given, stored = reference_for(name, keys or {}), reference_for(name, {} if path is None else _read_references(path))
+    hosts = hosts_of(row, environment)
     if given is not None and given.hosts:
         hosts = (hosts or frozenset()) | set(given.hosts)
     places = ["the argument token"]
@@ -114,20 +115,14 @@ def _list_places(
         if reference is not None and reference.key:
             yield reference.origin or "the argument keys", reference.key.reveal
     if stored is None:
-        yield _describe_store(environ), lambda: None
+        path = _find_file(environ)
+        yield f"the stored keys ({shorten_path(path) if path else 'none without a home directory'})", lambda: None
     for variable in provider.key_variables:
         yield f"the environment variable {variable}", partial(environ.get, variable)
 
 
 def _name_origin(reference: KeyReference) -> str:
     return f" (named by {reference.origin})" if reference.origin else ""
-
-
-def _describe_store(environ: Mapping[str, str]) -> str:
-    try:
-        return f"the stored keys ({shorten_path(keys_file(environ))})"
-    except ConfigurationError:
-        return "the stored keys (none without a home directory)"
 
 
 def reference_for(provider: str, keys: Mapping[str, KeyReference]) -> KeyReference | None:
@@ -162,17 +157,14 @@ def read_reference(file: TomlFile, value: object, at: KeyPath) -> KeyReference:
 
 
 def keys_file(environ: Mapping[str, str] | None = None) -> Path:
-    """The file that lists the stored keys."""
     return config_directory(environ) / "keys.toml"
 
 
-def stored_references(environ: Mapping[str, str] | None = None) -> dict[str, KeyReference]:
-    """What is stored, by provider; nothing where there is no home directory to store it in."""
+def _find_file(environ: Mapping[str, str]) -> Path | None:
     try:
-        path = keys_file(environ)
-    except ConfigurationError:  # a user without a name, as in many containers
-        return {}
-    return _read_references(path)
+        return keys_file(environ)
+    except ConfigurationError:  # a user without a name and a home directory, as in many containers
+        return None
 
 
 def list_keys(*, environ: Mapping[str, str] | None = None) -> tuple[StoredKey, ...]:
@@ -295,7 +287,6 @@ _START: Final = "Start one (on Linux a Secret Service such as gnome-keyring)"
 
 
 def _read_entry(entry: str) -> str | None:
-    """The secret of an entry; None if there is none."""
     with _open_keyring(entry) as (keyring, place):
         found: object = keyring.get_password(*place)
     return found if isinstance(found, str) and found else None
@@ -330,18 +321,15 @@ def _open_keyring(entry: str) -> Generator[tuple[Any, tuple[str, str]]]:
         message = "The keychain needs the library keyring, which is not installed."
         hint = f"Install it with pip install 'dragoman[keyring]', {_INSTEAD}."
         raise KeychainError(message, reason="not_installed", hint=hint) from None
-    none = ("no_backend", "This machine has no keychain that could be used.", _START)
-    refused = ("refused", f"The keychain refuses to change the entry {entry!r}.", "Check its permissions")
-    troubles: dict[type[Exception], tuple[str, str, str]] = {
-        errors.KeyringLocked: ("locked", f"The keychain is locked; the entry {entry!r} cannot be used.", "Unlock it"),
-        errors.NoKeyringError: none,
-        errors.InitError: none,
-        errors.PasswordSetError: refused,
-        errors.PasswordDeleteError: refused,
-    }
     try:
         yield keyring, place
+    except errors.KeyringLocked:
+        reason, message, hint = "locked", f"The keychain is locked; the entry {entry!r} cannot be used.", "Unlock it"
+    except (errors.NoKeyringError, errors.InitError):
+        reason, message, hint = "no_backend", "This machine has no keychain that could be used.", _START
     except Exception as error:  # noqa: BLE001 -- backends raise whatever their system's library raises
-        what = f"The keychain failed at the entry {entry!r} ({type(error).__name__})."
-        reason, message, hint = troubles.get(type(error), ("failed", what, "Check that it works at all"))
-        raise KeychainError(message, reason=reason, hint=f"{hint}, {_INSTEAD}.") from None
+        reason, hint = "failed", "Check that it works at all, and its permissions"
+        message = f"The keychain failed at the entry {entry!r} ({type(error).__name__})."
+    else:
+        return
+    raise KeychainError(message, reason=reason, hint=f"{hint}, {_INSTEAD}.")

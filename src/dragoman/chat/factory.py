@@ -15,8 +15,7 @@ from dragoman.stores import AsyncConversationStore, ConversationStore
 from dragoman.tools import AnyTools
 
 from .answers import answer_type
-from .async_client import AsyncChatClient
-from .client import ChatClient
+from .client import AsyncChatClient, ChatClient
 from .config import Config
 from .config_sources import change_config, load_config
 from .options import ChatOptions
@@ -39,7 +38,7 @@ def new(
     temperature as it is. Whatever differs from its default counts as said.
     """
     config, merged = _merge(config, options)
-    return ChatClient(config.model_name, tools, store=store, transport=config.transport, **merged)
+    return ChatClient(config.model_names, tools, store=store, transport=config.transport, **merged)
 
 
 def new_async(
@@ -51,7 +50,7 @@ def new_async(
 ) -> AsyncChatClient:
     """`new` for a program on an event loop."""
     config, merged = _merge(config, options)
-    return AsyncChatClient(config.model_name, tools, store=store, transport=config.async_transport, **merged)
+    return AsyncChatClient(config.model_names, tools, store=store, transport=config.async_transport, **merged)
 
 
 def _merge(config: Config | None, options: ChatOptions) -> tuple[Config, ChatOptions]:

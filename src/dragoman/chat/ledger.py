@@ -8,12 +8,14 @@ been carried out all the same. It writes as a hook of the loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
+import dragoman._observer
+from dragoman._observer import observing
 from dragoman.conversation import Conversation, ToolCall, ToolResult, ToolSpec
-from dragoman.engines import Reply
 from dragoman.errors import SnapshotNotFoundError, StoreConflictError
 from dragoman.loop import LoopHooks, LoopRun
 from dragoman.stores import (
@@ -91,8 +93,12 @@ class Ledger(LoopHooks):
         return None if self._fork else self.snapshot.root
 
     @property
+    def kept_as(self) -> tuple[str, int] | None:
+        """The newest snapshot, and how many entries follow it in the journal; None before the first."""
+        return None if self.snapshot is None or self._fork else (self.snapshot.id, self._position)
+
+    @property
     def store(self) -> AsyncConversationStore:
-        """Where it is kept."""
         assert self._store is not None
         return self._store
 
@@ -147,7 +153,6 @@ class Ledger(LoopHooks):
         return structs.replace(following, conversation=conversation, provider=provider, model=model, tools=tools)
 
     def done(self, writing: Writing) -> None:
-        """It was written."""
         if isinstance(writing, Save):
             self.take_up(writing.snapshot)
             return
@@ -195,14 +200,23 @@ class Ledger(LoopHooks):
         writing = plan(about)
         while writing is not None:
             self.doubt = writing
-            if isinstance(writing, Save):
-                await self.store.save(writing.snapshot, after=writing.after)
-            else:
-                await self.store.record(writing.id, writing.entries, after=writing.after)
+            try:
+                if isinstance(writing, Save):
+                    await self._save(writing)
+                else:
+                    await self.store.record(writing.id, writing.entries, after=writing.after)
+            except StoreConflictError:
+                self.doubt = None  # it was not written, even if somebody else has written the very same
+                raise
             self.done(writing)
             # A snapshot does not say that calls had begun.
             begun = self._in_doubt(writing.snapshot.conversation) if isinstance(writing, Save) else ()
             writing = self.note(*begun) if begun else None
+
+    async def _save(self, writing: Save) -> None:
+        snapshot, told = writing.snapshot, dragoman._observer.current
+        with nullcontext() if told is None else observing(told.save(snapshot.root)):
+            await self.store.save(snapshot, after=writing.after)
 
     async def _is_there(self, writing: Writing) -> bool:
         """Whether what the store has is what was to be written, and not what somebody else wrote in its place."""
@@ -232,17 +246,10 @@ class Ledger(LoopHooks):
 
     # --- as a hook ---
 
-    async def before_model(self, run: LoopRun) -> None:
+    async def _write_step(self, run: LoopRun, *_: object, **__: object) -> None:
         await self.write(self.step, run.conversation)
 
-    async def after_model(self, run: LoopRun, reply: Reply) -> None:
-        await self.write(self.step, run.conversation)
-
-    async def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
-        await self.write(self.step, run.conversation)
-
-    async def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> None:
-        await self.write(self.step, run.conversation)
+    before_model = after_model = before_tools = after_tools = _write_step
 
     async def tool_started(self, run: LoopRun, call: ToolCall) -> None:
         await self.write(self.note, ToolCallBegun(call))

@@ -7,8 +7,8 @@ Must not know: what a client does with them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
 
 import dragoman.tools
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import logging
 
     from dragoman.tools import Middleware, OnResult, ToolExecutor
-    from dragoman.transport import Transport
 
     from .answers import AnswerType
 
@@ -116,9 +115,13 @@ def find_engine(
     """The engine that is meant: made by its name, or itself, which takes none of the options of engines `but` these."""
     check_names(options, ChatOptions.__annotations__, "A chat client", ELSEWHERE)
     found: dict[str, Any] = {name: value for name, value in options.items() if name in _ENGINE}
+    make: Any = engine if kind is Engine else async_engine
     if isinstance(model, str):
-        make = engine if kind is Engine else async_engine
-        return cast("E", make(model, transport=cast("Transport | None", transport), **found))
+        return make(model, transport=transport, **found)
+    if isinstance(model, Sequence):
+        if not any(isinstance(each, str) for each in cast("Sequence[object]", model)):  # a call brings the loop's
+            found = {name: value for name, value in found.items() if name not in _LOOP and name not in but}
+        return make(model, transport=transport, **found)
     foreign = [name for name in found if name not in _LOOP and name not in but]
     foreign += [] if transport is None else ["transport"]
     if foreign:
@@ -131,7 +134,8 @@ def check_store(store: object, *, plain: bool) -> None:
     """Refuse what is no store, and a store of the other colour, which would fail much later and in riddles."""
     if not callable(getattr(store, "record", None)):
         message = f"A store is not a {type(store).__name__}."
-        raise ConfigurationError(message, hint=f"Make one, for instance SqliteStore({_path_of(store)}).")
+        path = str(cast("object", store)) if isinstance(store, str | os.PathLike) else "talks.db"
+        raise ConfigurationError(message, hint=f"Make one, for instance SqliteStore({path!r}).")
     from inspect import iscoroutinefunction
 
     if iscoroutinefunction(getattr(store, "record", None)) is plain:
@@ -139,10 +143,6 @@ def check_store(store: object, *, plain: bool) -> None:
         if not plain:
             other, use = ("plain programs", "ChatClient, or AsyncStore(store), which makes a plain store async")
         raise ConfigurationError(f"The store is for {other}; this client is not.", hint=f"Use {use}.")
-
-
-def _path_of(store: object) -> str:
-    return repr(str(store)) if isinstance(store, str | PurePath) else "'talks.db'"
 
 
 def drop_engine_options(given: ChatOptions) -> ChatOptions:
@@ -185,12 +185,9 @@ def make_message(prompt: Prompt) -> Message:
         text = "An empty message says nothing that a model could answer."
         raise ConfigurationError(text, hint="Give a text or a block.")
     if message.role != "user" or any(isinstance(block, ToolCall | ToolResult) for block in message.blocks):
-        _refuse_unfit(message)
+        for change in Conversation().plus(message).repaired().changes:
+            if change.kind != "added_result":  # calls whose results come later are fine
+                text = f"This message would spoil the history: {change.problem}."
+                hint = "Say texts and media; results of tools join the history by themselves."
+                raise ConfigurationError(text, hint=hint)
     return read_message(message)
-
-
-def _refuse_unfit(message: Message) -> None:
-    for change in Conversation().plus(message).repaired().changes:
-        if change.kind != "added_result":  # calls whose results come later are fine
-            text = f"This message would spoil the history: {change.problem}."
-            raise ConfigurationError(text, hint="Say texts and media; results of tools join the history by themselves.")

@@ -28,13 +28,9 @@ class UsageError(ConfigurationError):
 
 def find_nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """The name that was probably meant; empty if none is near."""
-    from difflib import get_close_matches
+    from dragoman._checks import nearest  # with msgspec, which `--help` does not need
 
-    names = list(known)
-    lower = {each.lower(): each for each in names}
-    swapped = [each for each in names if sorted(each) == sorted(name)]  # `chta`
-    near = swapped or [lower[found] for found in get_close_matches(name.lower(), lower, n=1, cutoff=cutoff)]
-    return near[0] if near else ""
+    return nearest(name, known, cutoff=cutoff)
 
 
 def suggest(name: str, known: Iterable[str], otherwise: str = "") -> str:
@@ -56,6 +52,15 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+def read_lines(files: Sequence[str], terminal: Terminal, *, whole: bool = False) -> list[str]:
+    """The lines of these files that say something, or each file as one text; `-`, or no file, is standard input."""
+    texts: list[str] = []
+    for name in files or ["-"]:
+        text = terminal.read_input() if name == "-" else expand_path(name).read_text("utf-8", "replace")
+        texts += [clean(each) for each in ([text] if whole else text.splitlines()) if each.strip()]
+    return texts
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, with errors instead of exits, and commands that are read one level at a time."""
 
@@ -71,7 +76,6 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("-h", "--help", action="help", help="show this text")
 
     def describe(self, run: Run, about: str, *examples: str) -> None:
-        """Make it the parser of one command."""
         self.run, self.description, self.examples = run, about, examples
         self.epilog = "\n".join(["examples:", *(f"  {line}" for line in examples)])
         self.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -133,7 +137,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_json(parser: Parser) -> None:
-    """The option of every list."""
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -145,10 +148,15 @@ def add_profile(parser: Parser) -> None:
     parser.add_argument("--profile", metavar="NAME", help="a profile of the configuration")
 
 
-def add_talking(parser: Parser) -> None:
-    """The options that asking and chatting share."""
+def add_talking(parser: Parser, *, continues: bool = True) -> None:
+    """The options of a talk; `continues` says whether it may go on with an earlier conversation."""
     add = parser.add_argument
-    add("-m", "--model", metavar="MODEL", help="provider:model, such as anthropic:claude-sonnet-4-5")
+    add(
+        "-m",
+        "--model",
+        metavar="MODEL",
+        help="provider:model, such as anthropic:claude-sonnet-4-5; a,b: if a fails, b answers",
+    )
     add("-s", "--system", metavar="TEXT", help="the system prompt")
     tools = (
         "a tool the model may use: a name (dragoman tools list), `toolkit` for all, module:function, a .py file, or an "
@@ -158,18 +166,19 @@ def add_talking(parser: Parser) -> None:
     add("--approve", choices=APPROVE, help="calls that no rule allows: ask you (the default), run them, or refuse them")
     option = "an option of the model, such as temperature 0.2; may be repeated"
     add("-o", "--option", dest="options", default=[], nargs=2, action="append", metavar=("KEY", "VALUE"), help=option)
-    add("-c", "--continue", dest="go_on", action="store_true", help="continue the latest conversation")
-    add("--cid", metavar="ID", help="continue this conversation (dragoman history list)")
+    if continues:
+        add("-c", "--continue", dest="go_on", action="store_true", help="continue the latest conversation")
+        add("--cid", metavar="ID", help="continue this conversation (dragoman history list)")
     add("--strict", action="store_true", help="fail where the model would not get all of it, such as an image")
     add("-n", "--no-log", action="store_true", help="do not keep the conversation")
-    add("--usage", action="store_true", help="say how many tokens it took")
+    if continues:
+        add("--usage", action="store_true", help="say how many tokens it took, and what they cost")
     add("-q", "--quiet", action="store_true", help="nothing on standard error but errors and questions")
     add_profile(parser)
     add("--base-url", metavar="URL", help="the address of the provider")
 
 
 def add_asking(parser: Parser) -> None:
-    """The options of a single question."""
     add = parser.add_argument
     add("words", nargs="*", metavar="PROMPT", help="the question; - reads it from standard input")
     add_talking(parser)

@@ -68,7 +68,7 @@ def _ask(session: Session, message: Message | None, kind: AnswerType[object] | N
     """A text, with tools, or JSON of this kind without. What was said stays, also if it breaks off."""
     client, terminal, arguments = session.client, session.terminal, session.arguments
     since, code, further = len(client.history), OK, dict[str, object]()
-    view = _make_view(session)
+    view = View() if arguments.json else JsonLinesView(terminal) if arguments.json_lines else session.make_view()
     try:
         if kind is None or message is None:
             session.take_turn(message, view)
@@ -93,12 +93,6 @@ def _ask(session: Session, message: Message | None, kind: AnswerType[object] | N
     if arguments.usage:
         terminal.say(format_usage(client.history[since:]), "dim")
     return code
-
-
-def _make_view(session: Session) -> View:
-    if session.arguments.json_lines:
-        return JsonLinesView(session.terminal)
-    return View() if session.arguments.json else session.make_view()
 
 
 def _judge_ending(session: Session) -> int:

@@ -17,7 +17,7 @@ from dragoman.errors import ConfigurationError, DragomanError
 from .arguments import APPROVE, Parser, UsageError, add_talking, clean, find_nearest
 from .failures import OK, report
 from .history import shorten_id, write_document
-from .output import format_usage
+from .output import format_cost, format_usage
 from .program import Terminated
 from .session import Session
 from .terminal import Terminal, shorten, to_line
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyPressEvent
 
 
-def declare(parser: Parser) -> None:
-    """The options of a chat."""
+def declare_chat(parser: Parser) -> None:
     about = "Talk with a model: /help says what can be typed, Ctrl-C stops an answer, Ctrl-D leaves."
     model = "dragoman chat -m anthropic:claude-sonnet-4-5 -T Read -T Bash"
     parser.describe(chat, about, "dragoman chat", model, "dragoman chat -c")
@@ -62,7 +61,7 @@ class _Talk:
             "tools": (self._tools, "[NAMES]", "the tools; use these instead, or none"),
             "approve": (self._approve, "[ask|auto|deny]", "what happens to calls that no rule allows"),
             "system": (self._system, "[TEXT]", "the system prompt; change it, or none"),
-            "usage": (self._usage, "", "the tokens of this conversation"),
+            "usage": (self._usage, "", "the tokens and the cost of this conversation"),
             "undo": (self._undo, "", "take back the last turn"),
             "fork": (self._fork, "", "go on in a copy; the original stays as it is"),
             "new": (self._new, "", "begin a new conversation"),
@@ -86,7 +85,7 @@ class _Talk:
     def describe_status(self) -> str:
         """What stands below the input."""
         client = self._session.client
-        used = f" · {client.usage.tokens:,} tokens" if client.usage.tokens else ""
+        used = f" · {client.usage.tokens:,} tokens, cost {format_cost(client.cost)}" if client.usage.tokens else ""
         tools = len(client.tools.tools)
         return f"{client.model} · {tools} tool{'' if tools == 1 else 's'} · {self._session.approver.mode}{used}"
 

@@ -39,7 +39,7 @@ _CODES: Final[tuple[tuple[tuple[type[BaseException], ...], int], ...]] = (
     ((errors.LocalModelError,), FAILED),
     ((errors.ConfigurationError, errors.ModelNotFoundError, errors.ToolDefinitionError), USAGE),
     ((errors.ToolNotFoundError, errors.ToolConflictError, errors.SkillNotFoundError), USAGE),
-    ((errors.InvalidSnapshotIDError, errors.SnapshotNotFoundError), USAGE),
+    ((errors.SnapshotNotFoundError, errors.InvalidSnapshotIDError), USAGE),
     ((errors.LimitReachedError, errors.ContextTooLongError), LIMIT),
     ((errors.ConnectionFailedError, errors.RequestTimeoutError), UNREACHABLE),
     ((errors.RateLimitError, errors.OverloadedError), UNREACHABLE),
@@ -51,7 +51,6 @@ _CODES: Final[tuple[tuple[tuple[type[BaseException], ...], int], ...]] = (
 
 
 def code_of(error: BaseException) -> int:
-    """The exit code for an error."""
     if type(error) is errors.ProviderError and (error.status or 0) >= 500:
         return UNREACHABLE
     if isinstance(error, errors.LocalModelError) and error.reason == "download":
@@ -69,7 +68,6 @@ def report(error: BaseException, terminal: Terminal, *, debug: bool = False) -> 
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """What happened, and what to do next."""
     if isinstance(error, errors.DragomanError):
         hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), error.hint)
         text = hint if isinstance(hint, str) else hint(error)
@@ -90,7 +88,6 @@ def _end_sentence(text: str) -> str:
 
 
 def error_object(error: BaseException) -> dict[str, object]:
-    """An error, for programs that read JSON."""
     message, hint = describe(error)
     return {"type": type(error).__name__, "message": message, "hint": hint, "exit_code": code_of(error)}
 
@@ -137,11 +134,9 @@ _HINTS: Final[dict[type[errors.DragomanError], str | Callable[[Any], str]]] = {
     errors.ContextTooLongError: "Begin a new conversation, or use a model with a larger window.",
     errors.InvalidAnswerError: "Ask again, loosen the schema, or use a larger model.",
     errors.StoreConflictError: "Another program went on with this conversation; continue with -c.",
-    errors.ConcurrentUseError: "Wait for the answer.",
     errors.LossyConversionError: "Leave --strict out, or choose another model: -m MODEL",
     errors.InvalidConversationError: "Begin a new conversation, or continue another one (dragoman history list).",
     errors.SnapshotNotFoundError: "See dragoman history list.",
-    errors.InvalidSnapshotIDError: "See dragoman history list.",
     errors.ToolConflictError: "Leave one of the two out (-T).",
     errors.SkillNotFoundError: "See dragoman skills list.",
     errors.SkillError: "Check it with: dragoman skills validate DIRECTORY",

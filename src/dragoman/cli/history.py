@@ -8,29 +8,33 @@ one conversation.
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from msgspec import structs
 
-from dragoman.conversation import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from dragoman.directories import data_directory
 from dragoman.errors import DragomanError
-from dragoman.stores import ConversationStore, Snapshot, SnapshotSummary, SqliteStore, resume, snapshot_to_json
+from dragoman.stores import (
+    ConversationStore,
+    DocumentFormat,
+    Snapshot,
+    SnapshotSummary,
+    SqliteStore,
+    format_document,
+    resume,
+)
 
 from .arguments import Parser, UsageError, add_json, expand_path
-from .output import print_list
+from .output import format_cost, print_list
 from .terminal import Terminal
 
-Format: TypeAlias = Literal["markdown", "json"]
 _SHORTEST: Final = 4
 
 
 def store_path() -> Path:
-    """The file that holds them."""
     return data_directory() / "conversations.db"
 
 
@@ -46,7 +50,6 @@ def open_store() -> SqliteStore:
 
 
 def shorten_id(id: str) -> str:
-    """How lists show an id."""
     return id[-8:]
 
 
@@ -86,25 +89,8 @@ def find_conversation(store: ConversationStore, part: str | None = None) -> Snap
 
 # --- documents --------------------------------------------------------------------------------------------------------
 
-_WHO: Final = {"user": "You", "assistant": "Model", "tool": "Tools"}
 
-
-def format_document(snapshot: Snapshot, format: Format) -> str:
-    """The conversation as Markdown, which stands as it was said, or as the stored JSON."""
-    if format == "json":
-        return snapshot_to_json(snapshot).decode() + "\n"
-    parts = [
-        f"# {' '.join(snapshot.title.split()) or 'Conversation'}",
-        f"{snapshot.provider}:{snapshot.model} · {snapshot.created_at:%Y-%m-%d %H:%M} UTC · {snapshot.root}",
-    ]
-    if snapshot.system_prompt:
-        parts += ["## System", snapshot.system_prompt]
-    for message in snapshot.messages:
-        parts += _format_message(message)
-    return "\n\n".join(parts) + "\n"
-
-
-def write_document(snapshot: Snapshot, name: str, format: Format | None = None) -> Path:
+def write_document(snapshot: Snapshot, name: str, format: DocumentFormat | None = None) -> Path:
     """Write the conversation to a file, in the format that its name asks for."""
     path = expand_path(name)
     wanted = format or ("json" if path.suffix.lower() == ".json" else "markdown")
@@ -115,42 +101,10 @@ def write_document(snapshot: Snapshot, name: str, format: Format | None = None) 
     return path
 
 
-def _format_message(message: Message) -> list[str]:
-    parts = [f"## {_WHO[message.role]}"]
-    for block in message.blocks:
-        match block:
-            case Text():
-                parts.append(block.text)
-            case Thinking():
-                if block.text:
-                    parts.append(f"<details><summary>Thinking</summary>\n\n{_fence(block.text)}\n\n</details>")
-            case ToolCall():
-                parts += [f"**{block.name}** is called:", _fence(block.arguments or "{}", "json")]
-            case ToolResult():
-                verb = "failed" if block.is_error else "gave"
-                parts += [f"**{block.name}** {verb}:", _fence(block.text)]
-            case Media():
-                where = block.name or block.url or block.path or f"{len(block.data or b''):,} bytes"
-                parts.append(f"*({block.kind}: {where})*")
-            case Opaque():
-                parts.append(f"*(something that only {block.provider} understands)*")
-    if message.interrupted:
-        parts.append("*(interrupted)*")
-    return parts
-
-
-def _fence(text: str, language: str = "") -> str:
-    """A code block around a text that may hold fences of its own."""
-    longest = max([len(run) for run in re.findall(r"`+", text)], default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
-
-
 # --- the command ---------------------------------------------------------------------------------------------------
 
 
-def declare(parser: Parser) -> None:
-    """The commands about conversations."""
+def declare_history(parser: Parser) -> None:
     parser.default = "list"
     listing = parser.add_command("list", _list, "List conversations, newest first.", "dragoman history list -n 5")
     show = parser.add_command("show", _export, "Show a conversation.", "dragoman history show")
@@ -198,6 +152,7 @@ def _summarise(each: SnapshotSummary) -> dict[str, object]:
         "id": shorten_id(each.root),
         "when": f"{each.created_at.astimezone():%Y-%m-%d %H:%M}",
         "messages": each.message_count,
+        "cost": format_cost(each.cost),
         "model": f"{each.provider}:{each.model}",
         "about": each.title,
     }

@@ -22,8 +22,7 @@ from .terminal import Terminal
 from .tools import ALL, ToolChoice
 
 
-def declare(parser: Parser) -> None:
-    """The commands about MCP."""
+def declare_mcp(parser: Parser) -> None:
     about = "Serve tools to another program, under the rules of [permissions]."
     examples = ("dragoman mcp serve -T Read -T Grep", "dragoman mcp serve --http 8765")
     serve = parser.add_command("serve", _serve, about, *examples)
@@ -108,17 +107,15 @@ def _call(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if result.text or not result.content:
         terminal.line(result.text)
     for media in [block for block in result.content if isinstance(block, Media)]:
-        terminal.say(_save(media, arguments.tool))
+        terminal.say(f"It also gave {media.mime_type}{_save(media, arguments.tool)}")
     return 0
 
 
 def _save(media: Media, tool: str) -> str:
     """Put what is no text into a file of its own in the working directory, and say where it is."""
-    if media.data is None:
-        return f"It also gave {media.mime_type}: {media.url or media.path}"
     stem, suffix = re.sub(r"[^\w-]", "_", tool), mimetypes.guess_extension(media.mime_type) or ""
-    for number in count(1):
+    for number in count(1) if media.data is not None else ():
         with suppress(FileExistsError), Path(f"{stem}-{number}{suffix}").open("xb") as file:
-            file.write(media.data)
-            return f"It also gave {media.mime_type}, which is now in {file.name} ({len(media.data):,} bytes)."
-    raise AssertionError
+            file.write(media.data or b"")
+            return f", which is now in {file.name} ({len(media.data or b''):,} bytes)."
+    return f": {media.url or media.path}"

@@ -1,4 +1,4 @@
-"""`dragoman models`: what there is, and what it can do.
+"""`dragoman models`: what there is, and what it can do; `dragoman local`: the models on this machine.
 
 Servers that can be asked are asked: those of this machine, the configured one, and those that there is a key for. Of
 the others only names that surely exist are shown.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -16,9 +17,22 @@ from msgspec import Struct
 
 from dragoman._stepping import step
 from dragoman.chat import Config, find_key, load_config
-from dragoman.engines import MODELS, Secret, may_go
+from dragoman.engines import (
+    MODELS,
+    ModelServer,
+    Secret,
+    StoredModel,
+    bar_if_terminal,
+    may_go,
+    model_named,
+    models,
+    pull,
+    remove,
+    running_models,
+    stop_models,
+)
 from dragoman.errors import ConfigurationError, DragomanError, MissingKeyError
-from dragoman.providers import PROFILES, PROVIDERS, Profile, Provider, profile_of
+from dragoman.providers import PROFILES, PROVIDERS, Prices, Profile, Provider, prices_of, profile_of, window_of
 from dragoman.transport import HttpRequest, SocketTransport, Timeouts, host_of, is_loopback, validate_base_url
 
 from .arguments import Parser, add_json
@@ -30,8 +44,7 @@ _QUICKLY: Final = Timeouts(connect=2.0, read=5.0, total=10.0)
 _PATHS: Final = {"anthropic": "/v1/models?limit=1000", "gemini": "/v1beta/models?pageSize=1000"}
 
 
-def declare(parser: Parser) -> None:
-    """The commands about models."""
+def declare_models(parser: Parser) -> None:
     parser.default = "list"
     examples = ("dragoman models list claude", "dragoman models list --json --offline")
     listing = parser.add_command("list", _list, "List models and what they can do.", *examples)
@@ -48,8 +61,8 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _show(row: Mapping[str, object]) -> dict[str, object]:
-    keys = ("model", "key", "tools", "structured", "reasoning", "context_window", "media")
-    head = ("model", "key", "tools", "JSON", "thinking", "window", "takes")
+    keys = ("model", "key", "tools", "structured", "reasoning", "context_window", "prices", "media")
+    head = ("model", "key", "tools", "JSON", "thinking", "window", "$ in/out", "takes")
     return {name: _format(row[key]) for name, key in zip(head, keys, strict=True)}
 
 
@@ -61,12 +74,14 @@ def _format(value: object) -> str:
             return "yes" if value else "no"
         case int():
             return f"{value:,}"
+        case Prices():
+            return f"{value.input:g}/{value.output:g}"
         case _:
             return str(value)
 
 
 def _describe_models(config: Config, terminal: Terminal, offline: bool) -> Iterator[dict[str, object]]:
-    services = [_find_service(row, config) for row in PROVIDERS.values()]
+    services = [_find_service(row, config) for row in PROVIDERS.values() if row.chat]
     answers = {} if offline else _ask(services, terminal)
     for service in services:
         provider, names = service.provider.name, answers.get(service.url, [])
@@ -86,7 +101,8 @@ def _describe(profile: Profile, model: str, key: str, listed: str) -> dict[str, 
         "structured": profile.structured,
         "reasoning": profile.reasoning,
         "media": ", ".join(sorted(profile.media)),
-        "context_window": profile.context_window,
+        "context_window": profile.context_window or window_of(profile.provider, model),
+        "prices": prices_of(profile.provider, model, time=datetime.now(UTC)),
         "max_output": profile.max_output,
         "from": listed,
     }
@@ -123,12 +139,14 @@ def _find_service(row: Provider, config: Config) -> _Service:
         is_chosen = config.provider_name == row.name
         url = (is_chosen and config.base_url) or url
         found = config.key() if is_chosen else find_key(row.name, keys=config.keys)
-        key, state = (found.secret, "set") if found else (None, "not needed")
+        unneeded = "identity" if row.cloud is not None else "not needed"
+        key, state = (None, unneeded) if found is None else (found.secret, "set")
     except MissingKeyError:
         pass
     except ConfigurationError:  # a keychain that is locked; or the model that is configured does not exist
         state = "locked"
-    return _Service(provider=row, url=url, key=key, key_state=state)
+    # A key that is made comes from code alone, and this is a command.
+    return _Service(provider=row, url=url, key=key if isinstance(key, Secret) else None, key_state=state)
 
 
 def _ask(services: Iterable[_Service], terminal: Terminal) -> dict[str, list[str]]:
@@ -166,3 +184,79 @@ def _fetch_names(service: _Service) -> list[str]:
     listing = msgspec.json.decode(body, type=_Listing)
     names = {str(each.get("id") or each.get("name") or "") for each in (*listing.data, *listing.models)}
     return sorted({name.removeprefix("models/") for name in names} - {""})
+
+
+# --- the models on this machine ---------------------------------------------------------------------------------------
+
+
+def declare_local(parser: Parser) -> None:
+    parser.default = "list"
+    add_json(
+        parser.add_command("list", _list_local, "List local models and whether they are here.", "dragoman local list")
+    )
+    about = "Fetch a model, and say where it is. DRAGOMAN_MODEL_DIR moves it."
+    fetch = parser.add_command("pull", _pull_local, about, "dragoman local pull", "dragoman local pull smollm2-135m")
+    named = "its name (see dragoman local list); by default the default model"
+    fetch.add_argument("model", nargs="?", default="", help=named)
+    about = "Remove a model's file."
+    delete = parser.add_command("remove", _remove_local, about, "dragoman local remove smollm2-135m")
+    delete.add_argument("model", help="its name (see dragoman local list)")
+    about = "Show the models that are loaded. DRAGOMAN_LOCAL_IDLE says for how many seconds one is kept."
+    add_json(parser.add_command("status", _status_local, about, "dragoman local status"))
+    parser.add_command("stop", _stop_local, "Unload the models that are loaded.", "dragoman local stop")
+
+
+def _list_local(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    found = models()
+    print_list(terminal, found, _show_local, as_json=arguments.json)
+    terminal.note(f"Models are kept in {found[0].path.parent} (DRAGOMAN_MODEL_DIR moves them).")
+    return 0
+
+
+def _show_local(model: StoredModel) -> dict[str, object]:
+    part = f"{100 * model.fetched // model.size} % here" if model.fetched else "not fetched"
+    return {
+        "model": f"local:{model.name}{' (default)' if model.default else ''}",
+        "size": _format_size(model.size),
+        "state": "here" if model.present else part,
+        "about": model.about,
+    }
+
+
+def _format_size(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def _pull_local(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    name = model_named(arguments.model.removeprefix("local:")).name
+    model = next(model for model in models() if model.name == name)
+    if not model.present:
+        terminal.note(f"dragoman: local:{name} is fetched now ({_format_size(model.download)}).")
+    terminal.line(str(pull(name, bar_if_terminal(terminal.stderr))))
+    return 0
+
+
+def _remove_local(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    freed = remove(arguments.model.removeprefix("local:"))
+    terminal.say(f"{freed / 1e6:,.0f} MB are free again." if freed else "It was not here.")
+    return 0
+
+
+def _status_local(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    loaded = [{"model": _name_of(each), "pid": each.pid, "context": each.context} for each in running_models()]
+    print_list(terminal, loaded, dict, as_json=arguments.json, otherwise="No model is loaded. The next call loads one.")
+    return 0
+
+
+def _stop_local(_arguments: argparse.Namespace, terminal: Terminal) -> int:
+    ended = stop_models()
+    for each in ended:
+        terminal.line(f"{_name_of(each)} is unloaded.")
+    if not ended:
+        terminal.say("No model was loaded.")
+    return 0
+
+
+def _name_of(server: ModelServer) -> str:
+    names = [model.name for model in models() if str(model.path) == server.model]
+    return f"local:{names[0] if names else server.model}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -21,7 +21,9 @@ from dragoman.conversation import (
     ToolStarted,
     Usage,
 )
+from dragoman.engines import FallbackEngine
 from dragoman.errors import ToolError
+from dragoman.providers import conversation_cost
 
 from .terminal import Terminal, shorten, to_line
 
@@ -104,8 +106,16 @@ class TextView(View):
             self._last = "\n"
 
 
+_BAR: Final = 24
+
+
+def show_progress(terminal: Terminal, done: int, total: int, text: str) -> None:
+    """A bar on the line that is wiped away, and what it says."""
+    full = _BAR * done // max(total, 1)
+    terminal.show_status(f"[{'#' * full}{'.' * (_BAR - full)}] {text}")
+
+
 def format_result(result: ToolResult, width: int) -> str:
-    """What came of a call, on one line."""
     took = f" {result.duration:.1f} s" if result.duration is not None else ""
     head = f"← {to_line(result.name)}{took}{' failed' if result.is_error else ''}: "
     return head + shorten(result.text or "…", max(20, width - len(head) - 1))
@@ -120,12 +130,14 @@ def sum_up(client: ChatClient, since: int, **further: object) -> dict[str, objec
     last = next((message for message in reversed(new) if message.role == "assistant"), None)
     results = {result.call_id: result for message in new for result in message.tool_results}
     calls = [_sum_up_call(call, results.get(call.id)) for message in new for call in message.tool_calls]
+    is_chain = isinstance(client.engine, FallbackEngine)
     return {
         "text": last.text if last is not None else "",
-        "model": client.model,
+        "model": f"{last.provider}:{last.model}" if is_chain and last is not None else client.model,
         "conversation": client.id if client.history else None,
         "stop_reason": last.stop_reason.value if last is not None and last.stop_reason is not None else None,
         "usage": msgspec.to_builtins(_add_usage(new)),
+        "cost": conversation_cost(new),
         "tool_calls": calls,
         **further,
     }
@@ -147,11 +159,17 @@ def _add_usage(messages: tuple[Message, ...]) -> Usage:
 
 
 def format_usage(messages: tuple[Message, ...]) -> str:
-    """How many tokens some messages took."""
     usage = _add_usage(messages)
     counts = {"in": usage.input, "cached": usage.cache_read, "out": usage.output, "thinking": usage.reasoning}
     known = [f"{count:,} {name}" for name, count in counts.items() if count]
-    return f"tokens: {', '.join(known) or 'not reported'}{' (at least)' if usage.partial and known else ''}"
+    tokens = f"tokens: {', '.join(known) or 'not reported'}{' (at least)' if usage.partial and known else ''}"
+    return f"{tokens}; cost: {format_cost(conversation_cost(messages))}"
+
+
+def format_cost(cost: float | None) -> str:
+    if cost is None:
+        return "unknown"
+    return f"${cost:,.2f}" if cost >= 1 else "$0" if not cost else f"${cost:.4f}" if cost >= 0.001 else f"${cost:.6f}"
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------
@@ -185,6 +203,5 @@ def print_list(
 
 
 def print_json(terminal: Terminal, value: object) -> None:
-    """A value as JSON, with line ends for people."""
     encoded = msgspec.json.encode(value, enc_hook=str)
     terminal.line(msgspec.json.format(encoded, indent=2).decode())

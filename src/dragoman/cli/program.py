@@ -26,10 +26,16 @@ from .terminal import Terminal, to_line
 COMMANDS: Final = {
     "ask": "ask a question; the same as no command at all",
     "chat": "talk with a model, interactively",
+    "web": "talk with a model in the browser",
+    "batch": "hand questions in together, answered within a day at half the price",
+    "embed": "turn texts into vectors",
     "models": "list models and what they can do",
     "tools": "list tools, show a schema, check them against a model",
     "keys": "store, list and remove API keys",
     "history": "list, show, search, export and delete conversations",
+    "usage": "show what conversations took and cost",
+    "worker": "carry out turns of conversations for a fleet",
+    "fleet": "hand turns in, wait for, answer, cancel and watch them; status",
     "mcp": "serve tools over MCP; list and call tools of MCP servers",
     "skills": "list and validate skills",
     "config": "show the configuration and where it comes from",
@@ -38,6 +44,12 @@ COMMANDS: Final = {
     "doctor": "check keys, network, versions, store and model",
     "completion": "print a completion script for your shell",
 }
+_MODULES: Final = {
+    **dict.fromkeys(("keys", "config", "doctor", "completion"), "setup"),
+    "local": "models",
+    "skills": "tools",
+}
+"""Where commands are that have no module of their own name."""
 EXAMPLES: Final = (
     'dragoman "What is the capital of France?"',
     'cat notes.txt | dragoman "Sum this up in three lines"',
@@ -122,7 +134,8 @@ def load_command(name: str, parser: Parser | None = None) -> Parser:
         parser.describe(_ask, about, *EXAMPLES)
         add_asking(parser)
     elif name != "simulate":
-        import_module(f"dragoman.cli.{name}").declare(parser)
+        module = import_module(f"dragoman.cli.{_MODULES.get(name, name)}")
+        getattr(module, f"declare_{name}")(parser)
     return parser
 
 
@@ -133,7 +146,7 @@ def _ask(given: Any, terminal: Terminal) -> int:
 def _refuse_slips(arguments: list[str]) -> None:
     """A misspelt command is not sent to a model, which may cost something and takes a while."""
     word = arguments[0] if arguments else ""
-    near = find_nearest(word, COMMANDS, cutoff=0.8) if word.isalpha() and word.isascii() else ""
+    near = find_nearest(word, COMMANDS, cutoff=0.75) if word.isalpha() and word.isascii() else ""
     if near and (len(arguments) == 1 or arguments[1] in load_command(near).commands):
         hint = f"Did you mean dragoman {near}? To ask a model: dragoman ask {word}"
         raise UsageError(f"There is no command {word!r}.", hint=hint)

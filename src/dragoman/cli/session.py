@@ -13,6 +13,8 @@ from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Final
 
+from msgspec import Struct
+
 from dragoman.chat import ChatClient, ChatOptions, LoadedConfig, Prompt, new
 from dragoman.conversation import Conversation, ToolCall
 from dragoman.errors import ConfigurationError, StepLimitError, StoreError, ToolError
@@ -24,6 +26,7 @@ from dragoman.tools import (
     Approval,
     Ask,
     Decision,
+    Deny,
     PendingApproval,
     ToolContext,
     ToolRegistry,
@@ -35,7 +38,7 @@ from dragoman.tools import (
 from .arguments import Approve, clean
 from .history import find_conversation, open_store
 from .output import TextView, View
-from .settings import Settings, clean_model, fetch_model, load_with, read_settings, settle_model
+from .settings import Settings, clean_models, fetch_models, load_with, read_settings, settle_model
 from .terminal import Terminal, escape_controls, to_line
 from .tools import ToolChoice
 
@@ -63,8 +66,10 @@ class Session(ExitStack):
         continued = None
         if self.store is not None and self._continues:
             continued = find_conversation(self.store, self.arguments.cid)
-            if self.arguments.model is None:
-                self.loaded = self.loaded.change(model=f"{continued.provider}:{continued.model}")
+            model, config = f"{continued.provider}:{continued.model}", self.loaded.config
+            is_configured = isinstance(config.model, tuple) and config.model_name == model
+            if self.arguments.model is None and not is_configured:
+                self.loaded = self.loaded.change(model=model)
         self.loaded = settle_model(self.loaded, self.terminal)
         choice = ToolChoice(self.settings, self.terminal, self)
         self.build_tools: Callable[[Iterable[str]], ToolRegistry] = choice.build
@@ -72,7 +77,7 @@ class Session(ExitStack):
         self.approver: Approver = Approver(self.arguments.approve or self.settings.cli.approve, self.terminal, checker)
         tools = self.build_tools(self.arguments.tools or self.settings.cli.tools)
         # Last: what is wrong in the arguments costs no download.
-        fetch_model(self.loaded.config.model_name, self.terminal)
+        fetch_models(self.loaded.config.model_names, self.terminal)
         self.client: ChatClient = self._make_client(tools)
         self.callback(lambda: self.client.close())  # noqa: PLW0108 -- whichever it is by then
         if continued is not None:
@@ -129,9 +134,9 @@ class Session(ExitStack):
 
     def use_model(self, name: str) -> tuple[object, ...]:
         """Speak to another model from now on; what it will not get of the history is returned."""
-        loaded = self.loaded.change(model=clean_model(name))
-        fetch_model(loaded.config.model_name, self.terminal)
-        losses = self.client.switch(loaded.config.model_name, **loaded.config.for_engine())
+        loaded = self.loaded.change(model=clean_models(name))
+        fetch_models(loaded.config.model_names, self.terminal)
+        losses = self.client.switch(loaded.config.model_names, **loaded.config.for_engine())
         self.loaded = loaded
         return losses
 
@@ -206,20 +211,26 @@ _NOT_AGAIN: Final = (
 )
 
 
-class Approver:
+class Approver(Struct):
     """Answers about calls that need approval: by asking, or as the user has said once for all."""
 
-    def __init__(self, mode: Approve, terminal: Terminal, checker: PermissionChecker) -> None:
-        self.mode: Approve = mode
-        self.refused: int = 0
-        """How many calls were refused because nobody could be asked."""
-        self._terminal: Terminal = terminal
-        self._checker: PermissionChecker = checker
+    mode: Approve
+    _terminal: Terminal
+    _checker: PermissionChecker
+    refused: int = 0
+    """How many calls were refused because nobody could be asked."""
 
     def check(self, call: ToolCall, tool: AnyTool, context: ToolContext[object]) -> Decision | Awaitable[Decision]:
         """What the rules say, for the executor; in mode `auto`, yes to what they would ask."""
         decision = self._checker(call, tool, context)
         return Allow() if isinstance(decision, Ask) and self.mode == "auto" else decision
+
+    def decide(self, call: ToolCall, tool: AnyTool, context: ToolContext[object]) -> Decision | Awaitable[Decision]:
+        """The same where nobody calls `answer`, as on the page; in mode `deny`, no to what would be asked."""
+        decision = self.check(call, tool, context)
+        if self.mode == "deny" and (isinstance(decision, Ask) or _asks(call, tool, decision)):
+            return Deny(_REFUSED)
+        return decision
 
     def answer(
         self, pending: Iterable[PendingApproval], tools: ToolSet, uncertain: Collection[PendingApproval] = ()
@@ -278,6 +289,13 @@ class Approver:
                     return approve(call)
                 case _:
                     say(f"Answer y, n, a{choices and ' or a number'}; behind n you may say why, for the model to read.")
+
+
+def _asks(call: ToolCall, tool: AnyTool, decision: object) -> bool:
+    """Whether the tool wants a person's word of its own accord, and a rule has not given it."""
+    needed = tool.options.requires_approval
+    given = isinstance(decision, Deny) or (isinstance(decision, Allow) and decision.approved)
+    return not given and bool(needed(call) if callable(needed) else needed)
 
 
 def format_arguments(call: ToolCall) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
@@ -93,11 +93,10 @@ def read_settings(loaded: LoadedConfig) -> Settings:
 
 
 def load_with(arguments: Namespace) -> LoadedConfig:
-    """The configuration under these arguments."""
     said = parse_options(arguments.options)
     return load_config(
         profile=arguments.profile,
-        model=arguments.model and clean_model(arguments.model),
+        model=arguments.model and clean_models(arguments.model),
         system_prompt=arguments.system,
         base_url=arguments.base_url,
         strict=arguments.strict or None,
@@ -123,6 +122,12 @@ def parse_options(pairs: Iterable[Sequence[str]]) -> dict[str, object]:
             text = f'{{"budget": {int(word)}}}'  # noqa: PLW2901 -- … and `2000` for the budget
         found[name] = parse_text(known[name], text, f"-o {key}")
     return found
+
+
+def clean_models(names: str) -> str | tuple[str, ...]:
+    """The model that is named, or with commas between them several, of which the next answers where one fails."""
+    found = tuple([clean_model(name) for name in names.split(",") if name.strip()])
+    return found if len(found) > 1 else "".join(found)
 
 
 def clean_model(name: str) -> str:
@@ -160,12 +165,11 @@ def settle_model(loaded: LoadedConfig, terminal: Terminal) -> LoadedConfig:
     return loaded.change(model=LOCAL_MODEL)
 
 
-def fetch_model(model: str, terminal: Terminal) -> None:
-    """Fetch a local model that is not here yet, before anything else is on the screen."""
-    provider, _, name = model.partition(":")
-    if provider != "local" or not can_run_local():
+def fetch_models(names: Collection[str], terminal: Terminal) -> None:
+    """Fetch local models that are not here yet, before anything else is on the screen."""
+    if "local" not in [name.partition(":")[0] for name in names] or not can_run_local():
         return
     for row in models():
-        if row.name == name and not row.present:
-            terminal.note(f"dragoman: {model} is fetched now, once ({row.download / 1e9:.1f} GB).", "yellow")
-            pull(name, None if terminal.quiet else bar_if_terminal(terminal.stderr))
+        if f"local:{row.name}" in names and not row.present:
+            terminal.note(f"dragoman: local:{row.name} is fetched now, once ({row.download / 1e9:.1f} GB).", "yellow")
+            pull(row.name, None if terminal.quiet else bar_if_terminal(terminal.stderr))

@@ -30,7 +30,6 @@ def escape_controls(text: str) -> str:
 
 
 def to_line(text: str) -> str:
-    """The same on one line."""
     return " ".join(escape_controls(text).split())
 
 
@@ -81,7 +80,6 @@ class Terminal:
         self._line_open = self.out_is_tty and not text.endswith("\n")
 
     def line(self, text: str = "") -> None:
-        """A line to standard output."""
         self.answer(f"{text}\n")
 
     def end_line(self) -> None:
@@ -129,7 +127,6 @@ class Terminal:
         return textwrap.fill(line, self.width, break_long_words=False, break_on_hyphens=False)
 
     def say(self, text: str, style: str = "") -> None:
-        """A line that the user must see."""
         self.write_error(text, style, end="\n")
 
     def show_status(self, text: str) -> None:
@@ -170,6 +167,10 @@ class Terminal:
             return max(40, os.get_terminal_size((self.stderr if self.err_is_tty else self.stdout).fileno()).columns)
         except (OSError, ValueError):
             return 80
+
+    def read_input(self) -> str:
+        """All of standard input; empty if there is none."""
+        return "" if self.stdin is None else self.stdin.read()
 
     # --- a person ---
 

@@ -1,5 +1,6 @@
 """Which tools are meant by `-T`: a ready tool, all of them, a function, the tools of a file, or an MCP server; and
-`dragoman tools`, which shows what there is, what a model is told of it, and what a provider would say to it.
+`dragoman tools`, which shows what there is, what a model is told of it, and what a provider would say to it. Beside it
+`dragoman skills`, which lists and validates skills.
 
 Nothing is built that was not asked for.
 """
@@ -17,12 +18,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dragoman.chat import load_config
 from dragoman.errors import DragomanError
 from dragoman.providers import check
-from dragoman.toolkit import CallbackResponder, toolkit
+from dragoman.toolkit import CallbackResponder, SkillSummary, toolkit, validate_skill
 from dragoman.tools import AnyTool, Tool, ToolRegistry, ToolSet
 
 from .arguments import Parser, UsageError, add_json, expand_path, suggest
@@ -37,15 +38,14 @@ READY: Final = ("Read", "Write", "Edit", "Glob", "Grep", "Bash", "Fetch", "calcu
 _SKILLS: Final = ("Skill", "LoadSkillSupporting")
 
 
-class ToolChoice:
-    """Finds tools by what the user calls them. MCP servers stay open as long as `stack` does."""
+class ToolChoice(Struct):
+    """Finds tools by what the user calls them. MCP servers stay open as long as the stack does."""
 
-    def __init__(self, settings: Settings, terminal: Terminal, stack: ExitStack) -> None:
-        self._settings: Settings = settings
-        self._terminal: Terminal = terminal
-        self._stack: ExitStack = stack
-        self._opened: dict[str, ToolSet] = {}
-        self._ready: dict[str, AnyTool] = {}
+    _settings: Settings
+    _terminal: Terminal
+    _stack: ExitStack
+    _opened: dict[str, ToolSet] = {}
+    _ready: dict[str, AnyTool] = {}
 
     def build(self, names: Iterable[str]) -> ToolRegistry:
         """The tools that are meant, each once; two different ones of one name are an error."""
@@ -143,11 +143,10 @@ def _find_function(module: ModuleType, function: str, name: str) -> ToolRegistry
     return ToolRegistry([cast("AnyTool", found)])
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
+# --- the commands -----------------------------------------------------------------------------------------------------
 
 
-def declare(parser: Parser) -> None:
-    """The commands about tools."""
+def declare_tools(parser: Parser) -> None:
     parser.default = "list"
     listing = parser.add_command("list", _list, "List tools.", "dragoman tools list")
     add_json(listing)
@@ -200,3 +199,33 @@ def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _built(names: Iterable[str], settings: Settings, terminal: Terminal) -> Generator[ToolRegistry]:
     with terminal.reserve_stdout(), ExitStack() as stack:
         yield ToolChoice(settings, terminal, stack).build(names)
+
+
+def declare_skills(parser: Parser) -> None:
+    parser.default = "list"
+    add_json(parser.add_command("list", _list_skills, "List the skills that can be loaded.", "dragoman skills list"))
+    example = "dragoman skills validate ~/.agents/skills/pdf"
+    validate = parser.add_command("validate", _validate_skills, "Say what is wrong with skills.", example)
+    validate.add_argument("paths", nargs="+", metavar="DIRECTORY", help="a skill's directory, or its SKILL.md")
+
+
+def _list_skills(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    store = read_settings(load_config()).skills
+    otherwise = f"There are no skills. Looked into: {', '.join(store.directories)}"
+    print_list(terminal, store.list(), _show_skill, as_json=arguments.json, otherwise=otherwise)
+    for problem in store.problems:
+        terminal.say(f"dragoman: {problem}", "yellow")
+    return 0
+
+
+def _show_skill(skill: SkillSummary) -> dict[str, object]:
+    return {"skill": skill.name, "where": skill.location, "what for": skill.description}
+
+
+def _validate_skills(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    wrong = 0
+    for path in arguments.paths:
+        problems = validate_skill(expand_path(path))
+        wrong += bool(problems)
+        terminal.line("\n  ".join([f"{path}: {'not good' if problems else 'good'}", *map(str, problems)]))
+    return 1 if wrong else 0

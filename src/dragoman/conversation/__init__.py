@@ -48,11 +48,17 @@ from .json_form import (
 )
 from .message import (
     BROKEN_OFF as BROKEN_OFF,
+    Account as Account,
+    Attempt as Attempt,
     Message as Message,
     Role as Role,
     StopReason as StopReason,
     Usage as Usage,
 )
 from .tool_spec import OneTool as OneTool, ToolChoice as ToolChoice, ToolExample as ToolExample, ToolSpec as ToolSpec
-from .validity import Change as Change, ChangeKind as ChangeKind
+from .validity import (
+    Change as Change,
+    ChangeKind as ChangeKind,
+    drop_unanswerable_calls as drop_unanswerable_calls,
+)
 from .values import FrozenDict as FrozenDict, Native as Native, Value as Value, memory_of as memory_of

@@ -5,8 +5,8 @@ Nothing here opens a file or a connection: a file is read when its media are add
 
 from __future__ import annotations
 
-from pathlib import PurePath
-from typing import Literal, TypeAlias, cast
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw
@@ -14,6 +14,9 @@ from msgspec import Raw
 from dragoman.errors import ToolErrorType, ToolValidationError
 
 from .values import Native, Value
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
 
 
 class Text(Value, frozen=True, tag="text", tag_field="type"):
@@ -94,6 +97,8 @@ _TYPE_OF_SUFFIX = {
     ".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 }
 
+_STORED: Final = "provider-file:"
+
 _KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
 
 
@@ -125,6 +130,8 @@ class Media(Value, frozen=True, tag="media", tag_field="type"):
     @classmethod
     def from_path(cls, path: str | PurePath, *, mime_type: str | None = None) -> Media:
         """Media in a file, which is read when a chat client is given them or a tool returns them, not now."""
+        from pathlib import PurePath  # slow to load, and few programs send files
+
         pure = PurePath(path)
         mime_type = mime_type or cls._guess(pure.suffix, str(path))
         return cls(kind=_kind_of(mime_type), mime_type=mime_type, path=str(path), name=pure.name)
@@ -133,8 +140,22 @@ class Media(Value, frozen=True, tag="media", tag_field="type"):
     def from_url(cls, url: str, *, mime_type: str | None = None) -> Media:
         """Media behind a URL, which the provider fetches where it can."""
         bare = url.partition("?")[0].partition("#")[0]
-        mime_type = mime_type or cls._guess(PurePath(bare.rpartition("/")[2]).suffix, url)
+        stem, dot, ending = bare.rpartition("/")[2].rpartition(".")
+        mime_type = mime_type or cls._guess(dot + ending if stem else "", url)
         return cls(kind=_kind_of(mime_type), mime_type=mime_type, url=url)
+
+    @classmethod
+    def from_file(cls, provider: str, id: str, *, mime_type: str, name: str | None = None) -> Media:
+        """Media that a provider keeps under this id, and that only its models can read (see `dragoman.files`)."""
+        return cls(kind=_kind_of(mime_type), mime_type=mime_type, url=f"{_STORED}{provider}/{id}", name=name)
+
+    @property
+    def stored(self) -> tuple[str, str] | None:
+        """The provider that keeps them, and the id there; None for media that are here, or anybody can fetch."""
+        if self.url is None or not self.url.startswith(_STORED):
+            return None
+        provider, _, id = self.url.removeprefix(_STORED).partition("/")
+        return provider, id
 
     @staticmethod
     def _guess(suffix: str, where: str) -> str:
@@ -178,6 +199,8 @@ class ToolResult(Value, frozen=True, tag="tool_result", tag_field="type"):
     duration: float | None = None
     """Seconds, retries included."""
     retries: int = 0
+    began: datetime | None = None
+    """When the call was taken up."""
 
     @property
     def text(self) -> str:

@@ -103,11 +103,12 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
         if checked < length:
             last: int | None = since
             for index in range(checked, length):
-                if not _is_plain(message := self.messages[index]):  # calls and results: the turn is looked at anew
+                message = self.messages[index]
+                if message.role == "assistant":
+                    since = last = index
+                if not _is_plain(message):  # calls and results: the turn is looked at anew
                     last = last_turn(self.messages, since)
                     break
-                if message.role == "assistant":
-                    last = index
             if last is None:
                 return False
             known[_VALID] = (length, last)
@@ -125,6 +126,15 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
         """A conversation that can be sent, and a list of what was changed to get there; itself if it is valid."""
         messages, changes = mended(self.messages)
         return Repaired(msgspec.structs.replace(self, messages=messages) if changes else self, changes)
+
+    def to_html(self, *, note: str = "") -> str:
+        """As HTML that can only be looked at, with a note below; this is how notebooks show it."""
+        from .html import messages_to_html  # only they need it
+
+        return messages_to_html(self.messages, system=self.system, note=note)
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
 
     @property
     def usage(self) -> Usage:

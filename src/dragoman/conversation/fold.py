@@ -72,7 +72,7 @@ class _Part(Struct, eq=False):
 
 
 class Fold(Struct, eq=False):
-    """Collects events one by one; `message()` may be asked for at any time and gives what is there so far."""
+    """Collects events; `message()` may be asked for at any time and gives what is there so far."""
 
     _parts: dict[int, _Part | Block] = {}
     _started: ReplyStarted | None = None
@@ -85,12 +85,8 @@ class Fold(Struct, eq=False):
         """Whether the reply came to its proper end."""
         return self._ended is not None
 
-    def push(self, event: Event) -> None:
-        """Take one more event in."""
-        self._HANDLERS[type(event)](self, event)
-
     def extend(self, events: Iterable[Event]) -> None:
-        """Take several events in."""
+        """Take events in."""
         handlers = self._HANDLERS
         for event in events:
             handlers[type(event)](self, event)
@@ -216,11 +212,8 @@ def unfold(message: Message, *, piece: int | None = None) -> Iterator[ReplyEvent
     if message.usage is not None:
         yield UsageReported(message.usage)
     if not message.interrupted:
-        yield Completed(message.stop_reason or _natural_end(message), message.raw_stop_reason, message.native)
-
-
-def _natural_end(message: Message) -> StopReason:
-    return StopReason.TOOL_CALLS if message.tool_calls else StopReason.END
+        natural = StopReason.TOOL_CALLS if message.tool_calls else StopReason.END
+        yield Completed(message.stop_reason or natural, message.raw_stop_reason, message.native)
 
 
 def _part(index: int, block: Block, piece: int | None) -> Iterator[ReplyEvent]:

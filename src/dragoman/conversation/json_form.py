@@ -18,7 +18,7 @@ from dragoman.errors import ConversationError, MalformedDataError, UnsupportedVe
 
 from .blocks import Json, Media, Opaque, Text, Thinking, ToolCall, ToolResult
 from .conversation import Conversation
-from .message import Message, Usage
+from .message import Account, Attempt, Message, Usage
 from .tool_spec import ToolSpec
 from .values import FrozenDict, Native, Value
 
@@ -37,6 +37,8 @@ _INNER: Final[dict[str, type[Value] | None]] = {
     "content": None,
     "structured": None,
     "usage": Usage,
+    "account": Account,
+    "attempts": Attempt,
     "native": Native,
 }
 

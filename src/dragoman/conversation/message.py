@@ -51,8 +51,8 @@ def _sum(a: int | None, b: int | None) -> int | None:
 class Usage(Value, frozen=True):
     """Tokens of one reply, or of several added up. `None` means that the provider did not say.
 
-    `input` counts everything the model read, cached parts included; `cache_read` and `cache_write` are parts of
-    `input`, `reasoning` is a part of `output`.
+    `input` counts everything the model read, cached parts included; `cache_read`, `cache_write` and `audio_input` are
+    parts of `input`, `reasoning` and `audio_output` are parts of `output`.
     """
 
     input: int | None = None
@@ -61,6 +61,14 @@ class Usage(Value, frozen=True):
     cache_write: int | None = None
     reasoning: int | None = None
     total: int | None = None
+    cache_write_1h: int | None = None
+    """Of `cache_write`, what is kept for an hour, which costs more."""
+    audio_input: int | None = None
+    audio_output: int | None = None
+    audio_cache_read: int | None = None
+    """Of `audio_input`, what was read from the cache."""
+    charged: float | None = None
+    """US dollars, where the reply came with its cost: said by the provider, or reckoned with prices of your own."""
     partial: bool = False
     """True for a sum in which some reply did not report its usage: the counts are lower bounds."""
 
@@ -91,8 +99,40 @@ class Usage(Value, frozen=True):
             cache_write=_sum(self.cache_write, other.cache_write),
             reasoning=_sum(self.reasoning, other.reasoning),
             total=_sum(self.tokens, other.tokens),
+            cache_write_1h=_sum(self.cache_write_1h, other.cache_write_1h),
+            audio_input=_sum(self.audio_input, other.audio_input),
+            audio_output=_sum(self.audio_output, other.audio_output),
+            audio_cache_read=_sum(self.audio_cache_read, other.audio_cache_read),
             partial=self.partial or other.partial or not (self.known and other.known),
         )
+
+
+class Attempt(Value, frozen=True):
+    """One attempt of a model call, as it is kept with the reply."""
+
+    outcome: str
+    """`ok`, or why it failed, in a few words."""
+    waited: float = 0.0
+    """Seconds waited before it."""
+    queued: float = 0.0
+    """Seconds in a line of our own before it."""
+    duration: float = 0.0
+    first_token: float | None = None
+    """Seconds until something of the answer came; of a streamed reply only."""
+    model: str | None = None
+    """The model that was asked, where the ledger says so."""
+    status: int | None = None
+
+
+class Account(Value, frozen=True):
+    """When and how a reply came about. A conversation that is kept in a store has one on each of its replies."""
+
+    began: datetime
+    """When the model was asked."""
+    seconds: float
+    """From then until the reply was complete."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every attempt, in order; none where the engine keeps no ledger."""
 
 
 Role: TypeAlias = Literal["user", "assistant", "tool"]
@@ -114,6 +154,8 @@ class Message(Value, frozen=True, dict=True, gc=True):
     raw_stop_reason: str | None = None
     time: datetime | None = None
     native: Native | None = None
+    account: Account | None = None
+    """Of a reply in a conversation that is kept: how it came about. Never sent to a model."""
 
     @classmethod
     def user(cls, *content: str | Block, time: datetime | None = None) -> Message:
@@ -149,6 +191,12 @@ class Message(Value, frozen=True, dict=True, gc=True):
     def tool_results(self) -> tuple[ToolResult, ...]:
         """The results in this message, in order."""
         return tuple([block for block in self.blocks if isinstance(block, ToolResult)])
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        from .html import message_to_html  # which knows messages
+
+        return message_to_html(self)
 
     @property
     def interrupted(self) -> bool:

@@ -80,7 +80,7 @@ def _mended_turn(messages: tuple[Message, ...], start: int, end: int, changes: l
         if message.role == "tool":
             answers.append((index, message))
             continue
-        cleaned = _without_stray_blocks(message, index, changes)
+        cleaned = drop_unanswerable_calls(message, index, changes)
         if cleaned.blocks:
             spoken.append(cleaned)
         else:
@@ -94,8 +94,8 @@ def _mended_turn(messages: tuple[Message, ...], start: int, end: int, changes: l
     return [*head, *body, *spoken[len(head) :]]
 
 
-def _without_stray_blocks(message: Message, index: int, changes: list[Change]) -> Message:
-    """The message without results (they belong in tool messages) and without calls that cannot be answered."""
+def drop_unanswerable_calls(message: Message, index: int, changes: list[Change]) -> Message:
+    """The message without calls that nobody could answer, and without results (they belong in tool messages)."""
     kept: list[Block] = []
     seen: set[str] = set()
     for block in message.blocks:

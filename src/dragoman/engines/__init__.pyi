@@ -4,6 +4,7 @@ from dragoman._stop import current_stop as current_stop
 from .base import (
     AsyncEngine as AsyncEngine,
     AsyncReplyStream as AsyncReplyStream,
+    BaseEngine as BaseEngine,
     Engine as Engine,
     MessageCall as MessageCall,
     ReplyStream as ReplyStream,
@@ -11,26 +12,50 @@ from .base import (
     adopt as adopt,
     lossy as lossy,
 )
-from .call import Reply as Reply, ReplyCall as ReplyCall, failed as failed
+from .call import Prepared as Prepared, Reply as Reply, ReplyCall as ReplyCall, failed as failed
 from .claude_cli.engine import AsyncClaudeEngine as AsyncClaudeEngine, ClaudeEngine as ClaudeEngine
 from .claude_cli.launch import ClaudeSettings as ClaudeSettings
+from .clouds.aws import aws_keys as aws_keys
+from .credential import (
+    AwsKeys as AwsKeys,
+    Confidential as Confidential,
+    Credential as Credential,
+    KeySource as KeySource,
+    Secret as Secret,
+    Token as Token,
+)
 from .factory import (
     EngineOptions as EngineOptions,
+    Models as Models,
     ProviderFactory as ProviderFactory,
     async_engine as async_engine,
     engine as engine,
     is_registered as is_registered,
+    made_here as made_here,
     register_provider as register_provider,
 )
-from .http import AsyncHttpEngine as AsyncHttpEngine, Connection as Connection, HttpEngine as HttpEngine
+from .fallback import (
+    AsyncFallbackEngine as AsyncFallbackEngine,
+    Fallback as Fallback,
+    FallbackEngine as FallbackEngine,
+)
+from .health import ModelHealth as ModelHealth
+from .http import (
+    AnyHttpEngine as AnyHttpEngine,
+    AsyncHttpEngine as AsyncHttpEngine,
+    Connection as Connection,
+    Exchange as Exchange,
+    HttpEngine as HttpEngine,
+    as_service as as_service,
+)
 from .keys import (
-    Secret as Secret,
     given_key as given_key,
     hosts_of as hosts_of,
     may_go as may_go,
     missing_key as missing_key,
     usual_key as usual_key,
 )
+from .limiter import RateLimiter as RateLimiter
 from .local.download import bar_if_terminal as bar_if_terminal
 from .local.models import MODELS as MODELS, model_named as model_named
 from .local.server import (
@@ -45,6 +70,7 @@ from .local.storage import (
     pull as pull,
     remove as remove,
 )
+from .parallel import Work as Work, together as together
 from .scripted import (
     AsyncScriptedEngine as AsyncScriptedEngine,
     ScriptedCall as ScriptedCall,

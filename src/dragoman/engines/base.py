@@ -9,16 +9,29 @@ An engine has one method of its own, `call`: a call that is ready to be made, as
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, Self, cast, overload
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+import dragoman._observer
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec, unfold
 from dragoman.errors import ConfigurationError, LossyConversionError
-from dragoman.providers import Loss, ModelOptions, Profile, ToolLimits
+from dragoman.providers import (
+    Loss,
+    ModelOptions,
+    Prices,
+    Profile,
+    TokenCount,
+    ToolLimits,
+    estimated_tokens,
+    prices_of,
+    window_of,
+)
 
-from .call import Reply, ReplyCall
+from .call import Reply, ReplyCall, Veto
+from .observed import ObservedCall
 
 
 def lossy(name: str, losses: tuple[Loss, ...]) -> LossyConversionError:
@@ -38,11 +51,9 @@ class MessageCall(ReplyCall):
         self._events: Iterator[ReplyEvent] | None = None
 
     async def reply(self) -> Reply:
-        """The message as it is."""
         return Reply(message=await self._answer())
 
     async def advance(self) -> None:
-        """Take the next event of the message in."""
         if self._events is None:
             self._events = unfold(await self._answer(), piece=self._piece)
         event = next(self._events, None)
@@ -75,12 +86,74 @@ class BaseEngine:
     """What the model can do."""
     options: ModelOptions = ModelOptions()
     """What is asked of the model where a call does not say."""
+    asks_others: bool = False
+    """Whether other engines make its calls, and are observed themselves."""
+    place: tuple[object, ...] | None = None
+    """What tells two engines of one name apart, such as an address; None: they have nothing in common."""
+    prices: Prices | None = None
+    """What the model costs, in place of what the table says."""
+
+    @property
+    def known_prices(self) -> Prices | None:
+        """What the model costs: as somebody said, else as the table does. None: not known."""
+        return prices_of(*self._address, time=datetime.now(UTC)) if self.prices is None else self.prices
+
+    @property
+    def priced(self) -> bool:
+        """Whether it is known what this model costs."""
+        return self.known_prices is not None
+
+    @property
+    def context_window(self) -> int | None:
+        """How many tokens the model can read: as its profile says, else as the table does. None: not known."""
+        known = self.profile.context_window
+        return window_of(*self._address) if known is None else known
+
+    @property
+    def _address(self) -> tuple[str, str]:
+        provider, _, model = self.name.partition(":")
+        return provider, model
 
     def call(
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
     ) -> ReplyCall:
         """A call that is ready to be made. Raises before anything is sent if it cannot be."""
         raise NotImplementedError
+
+    def begin(
+        self,
+        conversation: Conversation,
+        tools: Sequence[ToolSpec],
+        options: ModelOptions | None,
+        *,
+        stream: bool,
+        veto: Veto | None = None,
+    ) -> ReplyCall:
+        """`call` for whoever makes it: seen by who observes the program, if anybody does."""
+        call, observing = self.call(conversation, tools, options, stream=stream), dragoman._observer.current
+        if veto is not None:
+            call.veto = veto
+        if observing is None or self.asks_others:
+            return call
+        return ObservedCall(call, observing.model_call(self, conversation, tools, options, stream=stream))
+
+    def count_call(
+        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None
+    ) -> ReplyCall | None:
+        """A call whose reply is empty and reports, as its input, how many tokens the model would read.
+
+        None: the provider cannot be asked, and the number is estimated.
+        """
+        return None
+
+    async def _count(
+        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None
+    ) -> TokenCount:
+        call = self.count_call(conversation, tools, options)
+        usage = None if call is None else (await call.reply()).message.usage
+        if usage is None or usage.input is None:
+            return TokenCount(tokens=estimated_tokens(conversation, tools), source="estimate")
+        return TokenCount(tokens=usage.input, source="provider")
 
     def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
         """What this model would not get of the conversation, or would get in another form; nothing is sent."""
@@ -122,13 +195,19 @@ class Engine(BaseEngine):
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
     ) -> Reply:
         """The model's reply and the account of the call."""
-        return step(self.call(conversation, tools, options, stream=False).reply())
+        return step(self.begin(conversation, tools, options, stream=False).reply())
 
     def stream(
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
     ) -> ReplyStream:
         """The model's reply as it arrives; use it in a `with` block."""
-        return ReplyStream(self.call(conversation, tools, options, stream=True))
+        return ReplyStream(self.begin(conversation, tools, options, stream=True))
+
+    def count(
+        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
+    ) -> TokenCount:
+        """How many tokens the model would read, as its provider counts them, or else estimated; nothing is answered."""
+        return step(self._count(conversation, tools, options))
 
     def close(self) -> None:
         """Close connections, and whatever else it holds."""
@@ -153,13 +232,19 @@ class AsyncEngine(BaseEngine):
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
     ) -> Reply:
         """The model's reply and the account of the call."""
-        return await self.call(conversation, tools, options, stream=False).reply()
+        return await self.begin(conversation, tools, options, stream=False).reply()
 
     def stream(
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
     ) -> AsyncReplyStream:
         """The model's reply as it arrives; use it in an `async with` block."""
-        return AsyncReplyStream(self.call(conversation, tools, options, stream=True))
+        return AsyncReplyStream(self.begin(conversation, tools, options, stream=True))
+
+    async def count(
+        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
+    ) -> TokenCount:
+        """How many tokens the model would read, as its provider counts them, or else estimated; nothing is answered."""
+        return await self._count(conversation, tools, options)
 
     async def aclose(self) -> None:
         """Close connections, and whatever else it holds."""
@@ -195,7 +280,10 @@ class _Simple(BaseEngine):
             if not isinstance(longer, Conversation) or len(longer.messages) <= len(conversation.messages):
                 message = f"run_inference of {self.name} did not return the conversation with a reply at its end."
                 raise ConfigurationError(message, hint="Return conversation.plus(Message.assistant(…)).")
-            return longer.messages[-1]
+            reply = longer.messages[-1]
+            if reply.provider is None:  # else it would pass for one that was put into the model's mouth, and is free
+                reply = structs.replace(reply, provider=self._address[0])
+            return reply
 
         return MessageCall(answer)
 
@@ -261,10 +349,10 @@ class ReplyStream(_Stream):
 
     def __init__(self, call: ReplyCall) -> None:
         super().__init__(call)
-        self._events: Generator[ReplyEvent, None, None] = self._iterate()
+        self._events: Generator[ReplyEvent, None, None] = self._iterate(call)
 
-    def _iterate(self) -> Generator[ReplyEvent, None, None]:
-        call = self._call
+    @staticmethod  # the stream has the generator: if that had the stream, one that is dropped would stay for a while
+    def _iterate(call: ReplyCall) -> Generator[ReplyEvent, None, None]:
         try:
             while events := step(call.next()):
                 yield from events
@@ -290,10 +378,10 @@ class AsyncReplyStream(_Stream):
 
     def __init__(self, call: ReplyCall) -> None:
         super().__init__(call)
-        self._events: AsyncGenerator[ReplyEvent, None] = self._iterate()
+        self._events: AsyncGenerator[ReplyEvent, None] = self._iterate(call)
 
-    async def _iterate(self) -> AsyncGenerator[ReplyEvent, None]:
-        call = self._call
+    @staticmethod
+    async def _iterate(call: ReplyCall) -> AsyncGenerator[ReplyEvent, None]:
         try:
             while events := await call.next():
                 for event in events:

@@ -10,24 +10,47 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Final
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from dragoman._chance import chance
+import dragoman.providers
 from dragoman._stepping import step
+from dragoman._stop import chance
 from dragoman._version import __version__
 from dragoman.conversation import Conversation, Message, ToolSpec
-from dragoman.errors import AuthenticationError, ConfigurationError
-from dragoman.providers import Call, Codec, Loss, ModelOptions, Profile, Provider, codec_of
+from dragoman.errors import AuthenticationError, ConfigurationError, ProviderError
+from dragoman.providers import (
+    RECENT,
+    Call,
+    Codec,
+    Encoded,
+    Loss,
+    ModelOptions,
+    Prices,
+    Profile,
+    Prompt,
+    Provider,
+    WireRequest,
+    codec_of,
+)
 from dragoman.transport import HttpRequest, RetryPolicy, Timeouts, Transport, join
 
 from .base import AsyncEngine, BaseEngine, Engine, lossy
 from .call import ModelCall, Prepared
-from .keys import Confidential, Secret
+from .credential import AwsKeys, Confidential, Credential, MadeKey, Secret, Token
+from .keys import without_keys
+
+if TYPE_CHECKING:
+    from .limiter import Line, RateLimiter
 
 _AGENT: Final = f"dragoman/{__version__} python/{'.'.join(map(str, sys.version_info[:3]))}"
 _LOGGER: Final = logging.getLogger("dragoman.engines")
+
+
+Sign: TypeAlias = Callable[[HttpRequest, AwsKeys], Mapping[str, str]]
+"""The headers that prove who sends a request."""
 
 
 class Connection(Confidential, frozen=True, kw_only=True):
@@ -37,37 +60,87 @@ class Connection(Confidential, frozen=True, kw_only=True):
     model: str
     profile: Profile
     base_url: str
-    key: Secret | None = None
+    key: Secret | Credential | None = None
+    sign: Sign | None = None
+    """How requests are signed with keys of Amazon; None: this provider takes none."""
     options: ModelOptions = ModelOptions()
+    prices: Prices | None = None
+    """What the model costs, in place of what the table says."""
     strict: bool = False
     """Refuse a history of which this model would not get every part."""
     retry: RetryPolicy = RetryPolicy()
     timeouts: Timeouts = Timeouts()
     headers: Mapping[str, str] = {}
+    limiter: RateLimiter | None = None
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     random: Callable[[], float] = chance
 
     @property
     def name(self) -> str:
-        """As in `provider:model`."""
         return f"{self.provider.name}:{self.model}"
 
     @property
+    def place(self) -> tuple[str, object]:
+        """Where the model is, and by which key it is called: nothing that could be shown to anybody."""
+        # Not the hash of a Credential: that is an address, which comes back for another one when this one is freed.
+        return self.base_url, self.key if isinstance(self.key, Credential) else hash(self.key)
+
+    @property
     def codec(self) -> Codec:
-        """The dialect that the model speaks."""
         return codec_of(self.provider.dialect)
 
     def key_header(self) -> dict[str, str]:
-        """The header with the key, if there is one."""
-        if self.key is None:
-            return {}
-        name = self.provider.key_header
-        if not self.key.is_sendable:
+        """The header with a key that was typed, if there is one."""
+        return self._header(self.provider.key_header, self.key) if isinstance(self.key, Secret) else {}
+
+    def signed(self, request: HttpRequest, made: MadeKey) -> HttpRequest:
+        """The request with a key that was made."""
+        if isinstance(made, Token):
+            headers = self._header(self.provider.token_header or self.provider.key_header, cast("Secret", made.value))
+        elif self.sign is not None:
+            headers = self.sign(request, made)
+        else:
+            message = f"{self.provider.name} takes a key, and no keys of Amazon."
+            raise ConfigurationError(message, hint="Let the function that makes the key give a text or a Token.")
+        return msgspec.structs.replace(request, headers={**request.headers, **headers})
+
+    def _header(self, name: str, key: Secret) -> dict[str, str]:
+        if not key.is_sendable:
             message = f"The key for {self.provider.name} contains characters that no key has."
             hint = "Copy it again, without quotes, spaces or line ends."
             raise AuthenticationError(message, hint=hint, provider=self.provider.name)
-        return {name: f"Bearer {self.key.reveal()}" if name == "authorization" else self.key.reveal()}
+        return {name: f"Bearer {key.reveal()}" if name == "authorization" else key.reveal()}
+
+
+class Exchange(ModelCall):
+    """A request that is no model's call, and its reply as it is: sent and tried again like one that is."""
+
+    repeatable: bool = True
+    """Whether it may be sent again when nobody knows what became of it; otherwise only what was refused is."""
+    _body: bytes = b""
+
+    async def try_again(self, error: ProviderError) -> bool:
+        if not self.repeatable and not _refused(error.status):
+            without_keys(error, (self._sent or self.request).headers)
+            self._record("not repeated: it may have arrived", error)
+            return False
+        return await super().try_again(error)
+
+    async def advance(self) -> None:
+        self._body = await self._read()
+        self.over = True
+        self._record("ok", None)
+
+    async def body(self) -> bytes:
+        """Send it and give the body of the reply. Raises ProviderError."""
+        await self.reply()
+        return self._body
+
+
+def _refused(status: int | None) -> bool:
+    """Whether a status says that nothing was done; a gateway that gave up (504) knows nothing of what is behind it."""
+    return status is not None and ((400 <= status < 500 and status != 408) or status in (503, 529))
 
 
 class _Http(BaseEngine):
@@ -84,6 +157,7 @@ class _Http(BaseEngine):
         self.name: str = connection.name
         self.profile: Profile = connection.profile
         self.options: ModelOptions = connection.options
+        self.prices: Prices | None = connection.prices
         self._codec: Codec = connection.codec
         self._headers: dict[str, str] = {
             "content-type": "application/json",
@@ -92,43 +166,103 @@ class _Http(BaseEngine):
         }
         self._key: dict[str, str] = connection.key_header()
         self._transport: Transport = transport
+        self.place: tuple[object, ...] | None = connection.place
+        self._line: Line | None = None
+        if connection.limiter is not None:
+            from .limiter import line_of  # few programs need it
+
+            self._line = line_of(connection.limiter, connection.provider.name, connection.place)
         self._warned: int = 0
         """How many losses were told of; the same ones come again with every turn."""
+        self._prompts: tuple[Prompt, ...] = ()
+        """What was sent of late, which the provider may have in its cache."""
 
     def call(
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
     ) -> ModelCall:
-        """A call that is ready to be made. Raises before anything is sent if it cannot be."""
-        connection = self.connection
-        prepared = self._prepare(conversation, tools, options, stream=stream)
-        losses, wire = prepared.encoded.losses, prepared.encoded.request
-        if losses:
-            self._report(losses)
-        wanted = "text/event-stream" if stream else "application/json"
-        request = HttpRequest(
-            method=wire.method,
-            url=join(connection.base_url, wire.path),
-            headers={**self._headers, "accept": wanted, **wire.headers, **self._key},
-            body=wire.body,
-            timeout=connection.timeouts,
+        prepared = self.prepare(conversation, tools, options, stream=stream)
+        return self._make_call(prepared, self._remember)
+
+    def _remember(self, call: Call) -> tuple[Prompt, ...]:
+        said = call.conversation
+        prompt = Prompt(call.profile, said.system, said.messages, call.tools, call.options)
+        prompts = self._prompts = (*self._prompts[-RECENT:], prompt)
+        return prompts
+
+    def count_call(
+        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None
+    ) -> ModelCall | None:
+        if not self.profile.counts_tokens:
+            return None
+        codec = dragoman.providers.counting_codec(self._codec)  # few programs need it
+        prepared = self._prepare(conversation, tools, options, stream=False, codec=codec)
+        return self._make_call(msgspec.structs.replace(prepared, reader=None))  # no answer is to be read
+
+    def _make_call(self, prepared: Prepared, remember: Callable[[Call], tuple[Prompt, ...]] | None = None) -> ModelCall:
+        wanted = "text/event-stream" if prepared.call.stream else "application/json"
+        request = self._request(prepared.encoded.request, wanted)
+        call = ModelCall(
+            request, prepared, self.connection, self._transport, blocking=self._blocking, remember=remember
         )
-        return ModelCall(request, prepared, connection, self._transport, blocking=self._blocking)
+        if self._line is not None:
+            call.line = self._line
+        return call
+
+    def prepare(
+        self,
+        conversation: Conversation,
+        tools: Sequence[ToolSpec] = (),
+        options: ModelOptions | None = None,
+        *,
+        stream: bool = False,
+    ) -> Prepared:
+        """A call as the model will get it, and how its reply is read; nothing is sent. Raises if it cannot be made."""
+        prepared = self._prepare(conversation, tools, options, stream=stream)
+        if prepared.encoded.losses:
+            self._report(prepared.encoded.losses)
+        return prepared
+
+    def exchange(
+        self, wire: WireRequest, *, method: str = "POST", repeatable: bool = True, is_read: bool = False
+    ) -> Exchange:
+        """A request of another kind to the same provider, with the same key, ready to be sent: for vectors, say."""
+        call = Call(model=self.connection.model, conversation=Conversation(), profile=self.profile)
+        request, prepared = self._request(wire, "*/*", method), Prepared(self._codec, call, Encoded(request=wire))
+        made = Exchange(request, prepared, self.connection, self._transport, blocking=self._blocking)
+        made.repeatable, made.is_read, made.line = repeatable, is_read, self._line
+        return made
+
+    def _request(self, wire: WireRequest, accept: str, method: str = "POST") -> HttpRequest:
+        return HttpRequest(
+            url=join(self.connection.base_url, wire.path),
+            method=method,
+            headers={**self._headers, "accept": accept, **wire.headers, **self._key},
+            body=wire.body,
+            timeout=self.connection.timeouts,
+        )
 
     def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
-        """What this model would not get of the conversation, or would get in another form; nothing is sent."""
         if not conversation.messages:  # there is no request for it, and nothing to lose
             return ()
         return self._prepare(conversation.repaired().conversation, (), None, stream=False).encoded.losses
 
     def prepare_tools(self, tools: Sequence[ToolSpec]) -> object:
-        """The tools in the provider's own form, as JSON data; nothing is sent."""
         asked = Conversation().plus(Message.user("?"))  # no provider takes a request without a message
         body = self._prepare(asked, tools, None, stream=False).encoded.request.body
         return msgspec.json.decode(body, type=dict[str, object]).get("tools")
 
     def _prepare(
-        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
+        self,
+        conversation: Conversation,
+        tools: Sequence[ToolSpec],
+        options: ModelOptions | None,
+        *,
+        stream: bool,
+        codec: Codec | None = None,
     ) -> Prepared:
+        if not self.connection.provider.chat:
+            message = f"{self.connection.provider.name} has no models that answer, only embeddings."
+            raise ConfigurationError(message, hint="Use another provider here, and this one in dragoman.embeddings.")
         conversation.ensure_valid()
         call = Call(
             model=self.connection.model,
@@ -137,13 +271,13 @@ class _Http(BaseEngine):
             tools=tuple(tools),
             options=self.options if options is None else options,
             stream=stream,
+            time=datetime.fromtimestamp(self.connection.wall_clock(), UTC),
         )
         reader = None
         if call.options.response_format is not None:
-            from dragoman.providers import prepare
-
-            call, reader = prepare(call)
-        return Prepared(self._codec, call, self._codec.encode(call), reader)
+            call, reader = dragoman.providers.prepare(call)
+        codec = codec or self._codec
+        return Prepared(codec, call, codec.encode(call), reader)
 
     def _report(self, losses: tuple[Loss, ...]) -> None:
         if self.connection.strict:
@@ -159,7 +293,6 @@ class HttpEngine(_Http, Engine):
     _blocking = True
 
     def close(self) -> None:
-        """Close the connections."""
         step(self._transport.aclose())
 
 
@@ -169,5 +302,20 @@ class AsyncHttpEngine(_Http, AsyncEngine):
     _blocking = False
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._transport.aclose()
+
+
+AnyHttpEngine: TypeAlias = HttpEngine | AsyncHttpEngine
+_E = TypeVar("_E", HttpEngine, AsyncHttpEngine)
+
+
+def as_service(made: object, kind: type[_E], what: str) -> _E:
+    """The engine, if it speaks to a service; a program on this machine, say, has no `what`: ConfigurationError."""
+    if isinstance(made, AnyHttpEngine) and not isinstance(made, kind):
+        programs = "an event loop" if kind is HttpEngine else "plain programs"
+        hint = "Use the function, the class or the engine of the other colour."
+        raise ConfigurationError(f"The engine {made!r} is for {programs}.", hint=hint)
+    if not isinstance(made, kind):
+        message = f"{getattr(made, 'name', made)} has no {what}: it is no service."
+        raise ConfigurationError(message, hint="Use a provider that is reached over HTTP, such as openai or gemini.")
+    return made

@@ -1,7 +1,7 @@
 """Keys and the hosts that they belong to.
 
-Owns: Secret, a key that does not print itself; which hosts a provider's key may go to, the check before a key is used,
-the key in the provider's usual variable, the error for a missing one, and keeping keys out of texts and children.
+Owns: which hosts a provider's key may go to, the check before a key is used, the key in the provider's usual variable,
+the error for a missing one, and keeping keys out of texts and children. What a key is, is in credential.py.
 Must not know: configuration files and keychains. Whoever finds keys there (the chat room) hands them over bound to
 their hosts; here alone it is decided whether a key goes along.
 """
@@ -9,103 +9,84 @@ their hosts; here alone it is decided whether a key goes along.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NoReturn, Self
-
-from msgspec import Struct
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from dragoman.errors import ConfigurationError, MissingKeyError, ProviderError
 from dragoman.providers import PROVIDERS, Provider
 from dragoman.transport import host_of, is_loopback, keys_in, port_of
 
+from .credential import AnyKey, Credential, Secret
+
 LOCAL_MODEL: Final = "Or use the local model, which needs no key: local:"
 
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_REGION: Final = "[a-z]{2,}(-[a-z]+)+-?[0-9]+"
+"""What REGION stands for in a host's name: no name that a customer of a cloud can choose looks like one."""
+_CLOUD_HOSTS: Final[Mapping[str, tuple[frozenset[str], str]]] = {
+    "amazon": (
+        frozenset(
+            [
+                "bedrock-runtime.REGION.amazonaws.com",
+                "bedrock-runtime-fips.REGION.amazonaws.com",
+                "bedrock-runtime.REGION.amazonaws.com.cn",
+                "bedrock-mantle.REGION.api.aws",
+            ]
+        ),
+        "AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+    ),
+    "azure": (
+        frozenset(
+            [
+                *(f"*.openai.azure.{end}" for end in ("com", "us", "cn")),
+                *(f"*.cognitiveservices.azure.{end}" for end in ("com", "us", "cn")),
+                "*.services.ai.azure.com",
+            ]
+        ),
+        "AZURE_OPENAI_ENDPOINT",
+    ),
+    "google": (
+        frozenset(
+            [
+                "aiplatform.googleapis.com",
+                "REGION-aiplatform.googleapis.com",
+                "aiplatform.us.rep.googleapis.com",
+                "aiplatform.eu.rep.googleapis.com",
+            ]
+        ),
+        "",
+    ),
+}
+"""Where each cloud has its models, and the variable in which the user says where else."""
 
 
-class Secret:
-    """A value that must not appear in logs, errors, tapes, snapshots or the environment of a child."""
-
-    __slots__ = ("_value", "hosts")
-
-    def __init__(self, value: str, *, hosts: Iterable[str] | None = None) -> None:
-        self._value: str = value
-        self.hosts: frozenset[str] | None = None if hosts is None else frozenset(hosts)
-        """The hosts that it may be sent to: `name` or `name:port`. None: wherever the one who gave it says."""
-
-    def reveal(self) -> str:
-        """The value itself."""
-        return self._value
-
-    @property
-    def is_sendable(self) -> bool:
-        """Whether it has only characters that a key can have."""
-        return self._value.isascii() and self._value.isprintable() and self._value == self._value.strip()
-
-    def bound_to(self, hosts: Iterable[str] | None) -> Secret:
-        """The same value, for these hosts only."""
-        return Secret(self._value, hosts=hosts)
-
-    @property
-    def masked(self) -> str:
-        """Enough to tell two keys apart, and too little to be of use: `…` and the last four characters."""
-        return f"…{self._value[-4:]}" if len(self._value) >= 20 else "…"
-
-    def __repr__(self) -> str:
-        return "Secret('…')"
-
-    __str__ = __repr__
-
-    def __bool__(self) -> bool:
-        return bool(self._value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other._value == self._value
-
-    def __hash__(self) -> int:
-        return hash(self._value)
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, _memo: object) -> Self:
-        return self
-
-    def __reduce__(self) -> NoReturn:
-        message = "a secret is not pickled; pass it on by other means"
-        raise TypeError(message)
-
-    def __getstate__(self) -> NoReturn:  # what serializers other than pickle ask for
-        return self.__reduce__()
-
-
-class Confidential(Struct, frozen=True, kw_only=True):
-    """A value whose fields are not shown: one of them is, or may hold, a key."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(…)"
-
-    def __rich_repr__(self) -> list[tuple[str, object]]:
-        return []  # rich would print every field
-
-
-def hosts_of(provider: Provider) -> frozenset[str] | None:
+def hosts_of(provider: Provider, environ: Mapping[str, str] | None = None) -> frozenset[str] | None:
     """The provider's own hosts; None for one without an address of its own, which is where the user says."""
+    if provider.cloud is not None:
+        hosts, variable = _CLOUD_HOSTS[provider.cloud]
+        named = host_of((os.environ if environ is None else environ).get(variable, ""))
+        return hosts | {named} if named else hosts
     if not provider.base_url:
         return None
     host = host_of(provider.base_url)
     return _THIS_MACHINE if is_loopback(host) else frozenset({host})
 
 
-def may_go(key: Secret, url: str) -> bool:
+def may_go(key: Secret | Credential, url: str) -> bool:
     """Whether the key may be sent to this address."""
     if key.hosts is None:
         return True
     host, port = host_of(url), port_of(url)
     if not url.startswith("https:") and not is_loopback(host):
         return False  # where others can listen, a key goes only if whoever gave it says so
+    if not host:
+        return False
+    if any("REGION" in name and re.fullmatch(re.escape(name).replace("REGION", _REGION), host) for name in key.hosts):
+        return True
     wanted = {_folded(name) for name in key.hosts}
-    return bool(host) and (host in wanted or f"{host}:{port}" in wanted or f"[{host}]:{port}" in wanted)
+    below = any(name.startswith("*.") and host.endswith(name[1:]) for name in wanted)
+    return below or not wanted.isdisjoint((host, f"{host}:{port}", f"[{host}]:{port}"))
 
 
 def _folded(name: str) -> str:
@@ -114,28 +95,38 @@ def _folded(name: str) -> str:
 
 
 def key_of(
-    provider: Provider, given: str | Secret | None, base_url: str, *, environ: Mapping[str, str] | None = None
-) -> Secret | None:
+    provider: Provider,
+    given: AnyKey | Mapping[str, AnyKey] | None,
+    base_url: str,
+    *,
+    environ: Mapping[str, str] | None = None,
+) -> Secret | Credential | None:
     """The key for a provider at an address: the given one, or that of the usual variable; None if none is needed."""
     if key := given_key(given):
         if not may_go(key, base_url):
-            raise _belongs_elsewhere(provider.name, key, base_url)
+            raise belongs_elsewhere(provider.name, key, base_url)
         return key
     found = usual_key(provider, environ)
     if found is not None and may_go(found[0], base_url):
         return found[0]
-    if not provider.needs_key:
+    if not provider.needs_key and (found is None or provider.cloud is None):
         return None
     if found is not None:
-        raise _belongs_elsewhere(provider.name, found[0], base_url, f"The one in {found[1]}")
-    raise missing_key(provider, ("the argument key", *map(_variable, provider.key_variables)))
+        raise belongs_elsewhere(provider.name, found[0], base_url, f"The one in {found[1]}")
+    variables = [f"the environment variable {name}" for name in provider.key_variables]
+    raise missing_key(provider, ("the argument key", *variables))
 
 
-def given_key(given: str | Secret | None) -> Secret | None:
-    """A key from an argument. Given as a text it goes wherever the caller says."""
-    if isinstance(given, Secret):
-        return given or None
-    return Secret(given) if given else None
+def given_key(given: AnyKey | Mapping[str, AnyKey] | None) -> Secret | Credential | None:
+    """A key from an argument, or what makes one. Given as a text or a function it goes wherever the caller says."""
+    if not given:
+        return None
+    if isinstance(given, Mapping):
+        message = "Keys by provider are for engines that are made by name."
+        raise ConfigurationError(message, hint="Give this one its own key.")
+    if isinstance(given, Secret | Credential):
+        return given
+    return Secret(given) if isinstance(given, str) else Credential(given)
 
 
 def usual_key(provider: Provider, environ: Mapping[str, str] | None = None) -> tuple[Secret, str] | None:
@@ -143,12 +134,8 @@ def usual_key(provider: Provider, environ: Mapping[str, str] | None = None) -> t
     environment: Mapping[str, str] = os.environ if environ is None else environ
     for variable in provider.key_variables:
         if value := environment.get(variable):
-            return Secret(value, hosts=hosts_of(provider)), variable
+            return Secret(value, hosts=hosts_of(provider, environ)), variable
     return None
-
-
-def _variable(name: str) -> str:
-    return f"the environment variable {name}"
 
 
 def missing_key(provider: Provider, places: Sequence[str]) -> MissingKeyError:
@@ -163,9 +150,10 @@ def missing_key(provider: Provider, places: Sequence[str]) -> MissingKeyError:
     )
 
 
-def _belongs_elsewhere(
-    provider: str, key: Secret, base_url: str, which: str = "The one that was found"
+def belongs_elsewhere(
+    provider: str, key: Secret | Credential, base_url: str, which: str = "The one that was found"
 ) -> ConfigurationError:
+    """A key was found, and may not be sent to this address."""
     host = host_of(base_url)
     own = " or ".join(sorted(key.hosts or ()))
     return MissingKeyError(

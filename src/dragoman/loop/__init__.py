@@ -1,6 +1,6 @@
 """The loop: ask the model, run the tools that it calls, ask again.
 
-step.py decides what comes next, run.py is one run of it over the I/O of io.py, stream.py what callers iterate;
+step.py decides what comes next, run.py is one run of it over the I/O of io.py, which also has what callers iterate;
 settings.py has options and hooks, context.py the policies for long histories, orchestrator.py the ways to call it.
 """
 

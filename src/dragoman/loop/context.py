@@ -1,4 +1,4 @@
-"""Keeping a conversation within what the model can read: the estimate of its size, and ready policies.
+"""Keeping a conversation within what the model can read: how full it is, and ready policies.
 
 A policy is asked before each call of the model and gives back the conversation to go on with: the same one, or a
 shorter one in which calls and their results stay together.
@@ -15,19 +15,12 @@ from msgspec import Struct
 from dragoman.conversation import (
     Block,
     Conversation,
-    Json,
-    Media,
     Message,
-    Opaque,
     Text,
-    Thinking,
-    ToolCall,
     ToolResult,
 )
+from dragoman.providers import length_of_block
 
-_CHARACTERS_PER_TOKEN: Final = 4
-_TOKENS_PER_MEDIA: Final = 1500
-_TOKENS_PER_MESSAGE: Final = 4
 _DROPPED: Final = "[This result was dropped to save space. Call the tool again if it is needed.]"
 
 
@@ -48,31 +41,6 @@ class ContextUse(Struct, frozen=True):
 
 ContextPolicy: TypeAlias = Callable[[Conversation, ContextUse], Conversation | Awaitable[Conversation]]
 """Gives back the conversation as it is, or a shorter one. In plain programs it may await `use.ask` and nothing else."""
-
-
-def estimated_tokens(conversation: Conversation) -> int:
-    """About how many tokens the model would read: from its last report on, by length; four characters are a token."""
-    tokens = 0
-    for message in reversed(conversation.messages):
-        if message.role == "assistant" and message.usage is not None and message.usage.tokens is not None:
-            return tokens + message.usage.tokens
-        tokens += _TOKENS_PER_MESSAGE + sum(map(_length, message.blocks)) // _CHARACTERS_PER_TOKEN
-    return tokens + len(conversation.system or "") // _CHARACTERS_PER_TOKEN
-
-
-def _length(block: Block | Json) -> int:
-    """A block's length in characters, or what stands for it."""
-    match block:
-        case Text() | Thinking():
-            return len(block.text)
-        case ToolCall():
-            return len(block.name) + len(block.arguments)
-        case ToolResult():
-            return sum(map(_length, block.content))
-        case Media():
-            return _TOKENS_PER_MEDIA * _CHARACTERS_PER_TOKEN
-        case Json() | Opaque():
-            return len(bytes(block.raw))
 
 
 class DropToolResults(Struct, frozen=True, kw_only=True):
@@ -99,7 +67,7 @@ class DropToolResults(Struct, frozen=True, kw_only=True):
 def _without_content(message: Message) -> Message:
     kept: list[Block] = []
     for block in message.blocks:
-        if isinstance(block, ToolResult) and sum(map(_length, block.content)) > len(_DROPPED):
+        if isinstance(block, ToolResult) and sum(map(length_of_block, block.content)) > len(_DROPPED):
             kept.append(msgspec.structs.replace(block, content=(Text(_DROPPED),), structured=None))
         else:
             kept.append(block)

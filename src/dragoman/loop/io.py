@@ -1,33 +1,33 @@
-"""What a run does with the world: call a model, run tools, wait.
+"""The outside of a run, in each colour: what it does with the world (call a model, run tools, wait), and its stream.
 
-One I/O for each colour. What the plain one does blocks and never suspends, so that a plain program can step the run. A
-workflow engine or a test brings its own.
+What the plain I/O does blocks and never suspends, so that a plain program can step the run. A workflow engine or a test
+brings its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Coroutine
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from types import AsyncGeneratorType, GeneratorType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
+from dragoman._stepping import step_through
 from dragoman._stop import Stop, stoppable
-from dragoman.conversation import ToolFinished, ToolStarted
+from dragoman.conversation import Conversation, Event, ToolFinished, ToolStarted
 from dragoman.engines import AsyncEngine, Engine
 from dragoman.errors import ConfigurationError
 from dragoman.tools import Batch, ToolExecutor
 
+if TYPE_CHECKING:
+    from .run import LoopRun, RunResult
+
 T = TypeVar("T")
-
-
-class Guard(Protocol):
-    """Ends an await as soon as a run is stopped; see `stoppable`."""
-
-    def __call__(self, work: Coroutine[Any, Any, T], stop: Stop) -> Awaitable[T]: ...
 
 
 class LoopIO:
     """The outside of a run; the base of one for each colour."""
 
-    guard: Guard | None = None
+    guard: Callable[[Coroutine[Any, Any, Any], Stop], Awaitable[Any]] | None = None
     """What ends an await as soon as the run is stopped; None where awaiting blocks, and ends by itself."""
 
     def __init__(self, engine: Engine | AsyncEngine, executor: ToolExecutor) -> None:
@@ -44,7 +44,6 @@ class LoopIO:
 
 
 async def close_engine(engine: Engine | AsyncEngine) -> None:
-    """Close an engine of either colour."""
     if isinstance(engine, Engine):
         engine.close()
     else:
@@ -71,7 +70,116 @@ class PlainIO(LoopIO):
 class AsyncIO(LoopIO):
     """The outside of a run on an event loop."""
 
-    guard: Guard | None = staticmethod(stoppable)
+    guard = staticmethod(stoppable)
 
     def run_tools(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
         return self.executor.aevents(batch)
+
+
+# --- a run while it happens -------------------------------------------------------------------------------------------
+
+
+class _Watched:
+    """What can be asked about a run while it happens."""
+
+    def __init__(self, begun: Sequence[LoopRun]) -> None:
+        self._begun: Sequence[LoopRun] = begun
+        """The run, once there is one."""
+
+    @property
+    def conversation(self) -> Conversation:
+        """As far as it has got; complete and valid once the block is left."""
+        return self._run.conversation
+
+    @property
+    def result(self) -> RunResult:
+        """What came of it, once it has ended."""
+        return self._run.result
+
+    def cancel(self) -> None:
+        """Stop, from any thread; what was said and done stays in the conversation."""
+        self._run.cancel()
+
+    @property
+    def _run(self) -> LoopRun:
+        if not self._begun:
+            message = "The turn has not begun."
+            raise ConfigurationError(message, hint="Iterate the stream first.")
+        return self._begun[0]
+
+
+class RunStream(_Watched):
+    """A run while it happens: iterate it inside a `with` block, which stops the run however it is left."""
+
+    def __init__(self, begun: Sequence[LoopRun], events: AsyncGenerator[Event, None]) -> None:
+        super().__init__(begun)
+        self._events: Generator[Event, None, None] = step_through(events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._events
+
+    def _ipython_display_(self) -> None:
+        """Show itself in a notebook, while it comes."""
+        from .notebook import show
+
+        with self:
+            show(self)
+
+    def close(self) -> None:
+        """Stop and release the connection. While another thread reads the stream, that thread does it, soon."""
+        if cast("GeneratorType[Event, None, None]", self._events).gi_running:
+            self.cancel()
+        else:
+            self._events.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        with note_on(error):
+            self.close()
+
+
+class AsyncRunStream(_Watched):
+    """A run while it happens: iterate it inside an `async with` block, which stops the run however it is left."""
+
+    def __init__(self, begun: Sequence[LoopRun], events: AsyncGenerator[Event, None]) -> None:
+        super().__init__(begun)
+        self._events: AsyncGenerator[Event, None] = events
+        self._shown: Any = None
+        """The task that shows it in a notebook; kept, so that it is not collected on the way."""
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events
+
+    def _ipython_display_(self) -> None:
+        """Show itself in a notebook, while it comes; the cell is done before that."""
+        from .notebook import show_async
+
+        self._shown = show_async(self)
+
+    async def aclose(self) -> None:
+        """Stop and release the connection. While another task reads the stream, that task does it, soon."""
+        if cast("AsyncGeneratorType[Event, None]", self._events).ag_running:
+            self.cancel()
+        else:
+            await self._events.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        with note_on(error):
+            await self.aclose()
+
+
+@contextmanager
+def note_on(error: BaseException | None) -> Generator[None]:
+    """For what must still be done while an error is on its way: its own failure becomes a note on that error."""
+    try:
+        yield
+    except Exception as failure:
+        # GeneratorExit is nobody's error: somebody has left a stream, and the failure is all there is to tell.
+        if error is None or isinstance(error, GeneratorExit):
+            raise
+        error.add_note(f"Then this went wrong too: {type(failure).__name__}: {failure}")

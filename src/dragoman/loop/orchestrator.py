@@ -5,21 +5,27 @@ Nothing here holds a conversation: whoever runs one gets it back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import nullcontext
-from typing import Generic, Self, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
+import dragoman._observer
+import dragoman.loop
 from dragoman._checks import check_names
+from dragoman._observer import follow, observing
 from dragoman._stepping import step
-from dragoman.conversation import Conversation, ToolCall, ToolResult
-from dragoman.engines import AsyncEngine, Engine, adopt, async_engine, engine
+from dragoman.conversation import Conversation, Event, ToolCall, ToolResult
+from dragoman.engines import AsyncEngine, Engine, Models, adopt, async_engine, engine, made_here
 from dragoman.errors import ConfigurationError
-from dragoman.tools import AnyTools, Approval, ToolConfig, ToolExecutor
+from dragoman.tools import AnyTools, Approval, PendingApproval, ToolConfig, ToolExecutor
 
-from .io import AsyncIO, PlainIO, close_engine
+from .io import AsyncIO, AsyncRunStream, LoopIO, PlainIO, RunStream, close_engine
 from .run import LoopRun, RunResult
 from .settings import LoopOptions, LoopSettings, settings_of
-from .stream import AsyncRunStream, RunStream
+from .step import Spent
+
+if TYPE_CHECKING:
+    from .durable import DurableStep
 
 E = TypeVar("E", bound=Engine | AsyncEngine)
 
@@ -37,6 +43,17 @@ def _executor_for(tools: LoopTools, config: ToolConfig | None) -> ToolExecutor:
     return tools
 
 
+class RunOptions(TypedDict, total=False):
+    """What a run can go on with, of one before it."""
+
+    approvals: Iterable[Approval]
+    """Answers about calls that wait for a person."""
+    waiting: Iterable[PendingApproval]
+    """The calls that wait for a person, `result.pending` of the run before; those without an answer are not run."""
+    spent: Spent
+    """What was spent before: limits hold for both together."""
+
+
 class _Bound(Generic[E]):
     """What both colours share."""
 
@@ -50,9 +67,25 @@ class _Bound(Generic[E]):
         self.executor: ToolExecutor = _executor_for(tools, config)
         self.settings: LoopSettings = settings_of(given, engine.options, self.executor.config)
 
-    def start(self, conversation: Conversation, approvals: Iterable[Approval] = ()) -> LoopRun:
+    def start(self, conversation: Conversation, **given: Unpack[RunOptions]) -> LoopRun:
         """A run that is yet to be driven."""
-        return LoopRun(conversation, self.executor, self.settings, self.engine.profile, approvals=approvals)
+        return LoopRun(conversation, self.executor, self.settings, **given)
+
+    async def _complete(self, run: LoopRun, io: LoopIO) -> RunResult:
+        if (told := dragoman._observer.current) is None:
+            await run.complete(io)
+        else:
+            run.observed = told.run(run, self.engine, lambda: None)
+            with observing(run.observed, run):
+                await run.complete(io)
+        return run.result
+
+    def _events(self, run: LoopRun, io: LoopIO) -> AsyncGenerator[Event, None]:
+        events = run.events(io, streamed=True)
+        if (told := dragoman._observer.current) is None:
+            return events
+        run.observed = told.run(run, self.engine, lambda: None)
+        return follow(run.observed, events, run)
 
     async def _close(self) -> None:
         if self._owns_executor:
@@ -66,24 +99,22 @@ class Orchestrator(_Bound[Engine]):
 
     def __init__(
         self,
-        model: Engine | str,
+        model: Engine | Models[Engine],
         tools: LoopTools = (),
         config: ToolConfig | None = None,
         **options: Unpack[LoopOptions],
     ) -> None:
-        found = engine(model) if isinstance(model, str) else adopt(model, Engine)
-        super().__init__(found, tools, config, options, owned=isinstance(model, str))
+        found = engine(model) if isinstance(model, str | Sequence) else adopt(model, Engine)
+        super().__init__(found, tools, config, options, owned=made_here(found, model))
 
-    def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunResult:
+    def run(self, conversation: Conversation, **given: Unpack[RunOptions]) -> RunResult:
         """Run the conversation to its end, or to where a person is needed."""
-        run = self.start(conversation, approvals)
-        step(run.complete(PlainIO(self.engine, self.executor)))
-        return run.result
+        return step(self._complete(self.start(conversation, **given), PlainIO(self.engine, self.executor)))
 
-    def stream(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunStream:
+    def stream(self, conversation: Conversation, **given: Unpack[RunOptions]) -> RunStream:
         """`run`, with everything that happens as it happens; use it in a `with` block."""
-        run = self.start(conversation, approvals)
-        return RunStream([run], run.events(PlainIO(self.engine, self.executor), streamed=True))
+        run = self.start(conversation, **given)
+        return RunStream([run], self._events(run, PlainIO(self.engine, self.executor)))
 
     def close(self) -> None:
         """End the threads; and close the engine, if it was made here."""
@@ -101,24 +132,32 @@ class AsyncOrchestrator(_Bound[AsyncEngine]):
 
     def __init__(
         self,
-        model: AsyncEngine | str,
+        model: AsyncEngine | Models[AsyncEngine],
         tools: LoopTools = (),
         config: ToolConfig | None = None,
         **options: Unpack[LoopOptions],
     ) -> None:
-        found = async_engine(model) if isinstance(model, str) else adopt(model, AsyncEngine)
-        super().__init__(found, tools, config, options, owned=isinstance(model, str))
+        found = async_engine(model) if isinstance(model, str | Sequence) else adopt(model, AsyncEngine)
+        super().__init__(found, tools, config, options, owned=made_here(found, model))
 
-    async def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunResult:
-        """Run the conversation to its end, or to where a person is needed."""
-        run = self.start(conversation, approvals)
-        await run.complete(AsyncIO(self.engine, self.executor))
-        return run.result
+    async def run(
+        self, conversation: Conversation, *, step: DurableStep | None = None, **given: Unpack[RunOptions]
+    ) -> RunResult:
+        """Run the conversation to its end, or to where a person is needed.
 
-    def stream(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> AsyncRunStream:
+        With a `step` of a workflow engine every call of the model and of a tool is kept there, and a run that is
+        started again after a crash goes on where it was; see DurableStep.
+        """
+        run = self.start(conversation, **given)
+        io: LoopIO = AsyncIO(self.engine, self.executor)
+        if step is not None:
+            io = dragoman.loop.DurableIO(step, self.engine, self.executor)  # loaded only now
+        return await self._complete(run, io)
+
+    def stream(self, conversation: Conversation, **given: Unpack[RunOptions]) -> AsyncRunStream:
         """`run`, with everything that happens as it happens; use it in an `async with` block."""
-        run = self.start(conversation, approvals)
-        return AsyncRunStream([run], run.events(AsyncIO(self.engine, self.executor), streamed=True))
+        run = self.start(conversation, **given)
+        return AsyncRunStream([run], self._events(run, AsyncIO(self.engine, self.executor)))
 
     async def aclose(self) -> None:
         """End the threads; and close the engine, if it was made here."""

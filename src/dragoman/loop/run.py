@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
+import dragoman._observer
+from dragoman._observer import Observed
 from dragoman._stop import CURRENT, Stop
 from dragoman.conversation import (
     BROKEN_OFF,
+    Account,
+    Attempt,
     Conversation,
     Event,
     Failed,
@@ -31,6 +36,7 @@ from dragoman.conversation import (
     ToolSpec,
     ToolStarted,
     Usage,
+    drop_unanswerable_calls,
 )
 from dragoman.engines import Reply, ReplyCall, failed
 from dragoman.errors import (
@@ -40,11 +46,17 @@ from dragoman.errors import (
     StepLimitError,
     StoppedError,
     ToolAbortedError,
+    UnknownCostError,
 )
-from dragoman.providers import ModelOptions, Profile
-from dragoman.tools import Approval, Batch, PendingApproval, ToolExecutor, ToolRun
+from dragoman.providers import (
+    ModelOptions,
+    estimated_tokens,
+    total_cost,
+)
+from dragoman.tools import Approval, Batch, PendingApproval, ToolConfig, ToolExecutor, ToolRun
+from dragoman.transport import AttemptRecord
 
-from .context import ContextUse, estimated_tokens
+from .context import ContextUse
 from .io import LoopIO
 from .settings import Hook, LoopHooks, LoopSettings
 from .step import (
@@ -56,7 +68,6 @@ from .step import (
     RunTools,
     Spent,
     append_tool_results,
-    drop_unanswerable_calls,
     next_step,
     refuse_outdated,
 )
@@ -96,6 +107,15 @@ class RunResult(Struct, frozen=True):
         text = self.text if len(self.text) <= _SHOWN else self.text[: _SHOWN - 1] + "…"
         return f"<RunResult {_ENDINGS[type(self.ending)]}: {text!r}>"
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: the turn, and how it ended."""
+        messages = self.conversation.messages
+        begin = max([place for place, each in enumerate(messages) if each.role == "user"], default=0)
+        facts = [_ENDINGS[type(self.ending)].replace("_", " "), f"{self.spent.seconds:.1f} s"]
+        if self.usage.tokens:
+            facts.append(f"{self.usage.tokens:,} tokens")
+        return Conversation(messages=messages[begin:]).to_html(note=" · ".join(facts))
+
     @property
     def text(self) -> str:
         """The model's latest answer."""
@@ -105,6 +125,11 @@ class RunResult(Struct, frozen=True):
     def usage(self) -> Usage:
         """The tokens of this run, added up."""
         return Usage.total_of([reply.message.usage for reply in self.replies])
+
+    @property
+    def cost(self) -> float | None:
+        """What this run cost, in US dollars; None if a part of it is not known."""
+        return total_cost([reply.cost for reply in self.replies])
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
@@ -120,12 +145,13 @@ class LoopRun:
         conversation: Conversation,
         executor: ToolExecutor,
         settings: LoopSettings,
-        profile: Profile,
         *,
         approvals: Iterable[Approval] = (),
         waiting: Iterable[PendingApproval] = (),
         unread: Iterable[Message] = (),
+        spent: Spent = NOTHING_SPENT,
         single: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         calls = conversation.pending_tool_calls
         answers = self._approvals = tuple(approvals)
@@ -156,19 +182,25 @@ class LoopRun:
         """Whether the first answer ends the run; what is said meanwhile then stays unread."""
         self._executor: ToolExecutor = executor
         self._settings: LoopSettings = settings
-        self._profile: Profile = profile
         self._tools: ToolRun | None = None
         """What the tool calls of this run share, as soon as there is one."""
         self._batch: Batch | None = None
-        began = self._began = time.monotonic()
+        self._clock: Callable[[], float] = clock
+        began = self._began = clock() - spent.seconds
         seconds = settings.limits.seconds
         self.stop: Stop = Stop() if seconds is None else Stop(began + seconds)
         """What ends the run early, in whatever it is doing."""
-        self._steps: int = 0
-        self._tool_calls: int = 0
-        self._tokens: int = 0
-        self._cost: float = 0.0
+        self._asked: float = 0.0
+        """When the model was asked, as Unix time, where replies are kept with an account."""
+        self._before: Spent = spent
+        """What was spent before; the limits hold for both together."""
+        self._steps: int = spent.steps
+        self._tool_calls: int = spent.tool_calls
+        self._tokens: int = spent.tokens
+        self._cost: float | None = spent.cost if settings.limits.cost is not None else None
         self.hooks: tuple[LoopHooks, ...] = settings.hooks
+        self.observed: Observed[LoopRun] | None = None
+        """The run as somebody observes it, if anybody does; whoever drives the run begins and ends that."""
 
     # --- from outside ---
 
@@ -182,20 +214,15 @@ class LoopRun:
         self.stop.cancel()
 
     @property
-    def cancelled(self) -> bool:
-        """Whether the run was told to stop."""
-        return self.stop.cancelled
-
-    @property
     def spent(self) -> Spent:
         """What the run has used up so far."""
         return Spent(
             steps=self._steps,
-            model_calls=len(self.replies),
+            model_calls=self._before.model_calls + len(self.replies),
             tool_calls=self._tool_calls,
             tokens=self._tokens,
             cost=self._cost,
-            seconds=time.monotonic() - self._began,
+            seconds=self._clock() - self._began,
         )
 
     @property
@@ -230,13 +257,14 @@ class LoopRun:
                     await self._take_results(io, step.calls, batch)
                     continue
                 await self._notify(io, "before_model")
-                specs = self.offered
-                options = self._options(step, specs)
+                self._asked = time.time() if self._settings.accounts else 0.0
+                specs = offered_tools(self._executor)
+                options = step_options(self._settings.options, self._executor.config, specs, first=step.first)
                 try:
                     if not streamed:
                         reply = await self._reply(io, self.conversation, specs, options)
                     else:
-                        call = io.engine.call(self.conversation, specs, options, stream=True)
+                        call = self._ready(io)(self.conversation, specs, options, stream=True)
                         try:
                             while said := await self._next_events(io, call):
                                 for last in said:
@@ -276,20 +304,28 @@ class LoopRun:
         self, io: LoopIO, conversation: Conversation, tools: tuple[ToolSpec, ...], options: ModelOptions
     ) -> Reply:
         """A whole reply. StoppedError if the run is stopped meanwhile."""
-        token = CURRENT.set(self.stop)
+        # Put back rather than reset: a workflow engine may drop a run where it stands, and end it in another context.
+        before = CURRENT.get()
+        CURRENT.set(self.stop)
         try:
-            coming = io.engine.call(conversation, tools, options, stream=False).reply()
+            coming = self._ready(io)(conversation, tools, options, stream=False).reply()
             return await (coming if io.guard is None else io.guard(coming, self.stop))
         finally:
-            CURRENT.reset(token)
+            CURRENT.set(before)
 
     async def _next_events(self, io: LoopIO, call: ReplyCall) -> list[ReplyEvent]:
         """The next events of a reply. StoppedError if the run is stopped meanwhile."""
-        token = CURRENT.set(self.stop)
+        before = CURRENT.get()
+        CURRENT.set(self.stop)
         try:
             return await (call.next() if io.guard is None else io.guard(call.next(), self.stop))
         finally:
-            CURRENT.reset(token)
+            CURRENT.set(before)
+
+    @staticmethod
+    def _ready(io: LoopIO) -> Callable[..., ReplyCall]:
+        """What makes a call of the model ready, seen by who observes the program, if anybody does."""
+        return io.engine.call if dragoman._observer.current is None else io.engine.begin
 
     def _was_stopped(self, error: StoppedError | ProviderError) -> bool:
         """Whether a call failed because the run was stopped; then that is how the run has ended."""
@@ -303,7 +339,7 @@ class LoopRun:
         if not isinstance(error, Exception):  # it was left, cancelled or interrupted
             self.ending = Cancelled()
         self.settle()
-        if isinstance(error, ProviderError | ToolAbortedError):
+        if isinstance(error, ProviderError | ToolAbortedError | UnknownCostError):
             error.conversation = self.conversation
 
     def _tool_run(self) -> ToolRun:
@@ -326,22 +362,38 @@ class LoopRun:
             while listens and self.unread and not self.conversation.pending_tool_calls:
                 self.conversation = self.conversation.plus(self.unread[0])
                 self.unread.popleft()
-            spent = self.spent if self.replies or self._tool_calls else NOTHING_SPENT
+            spent = self.spent if self.replies or self._tool_calls else self._before
             step = next_step(self.conversation, self._settings.limits, spent, self.pending)
             if self.stop.cancelled and (
                 isinstance(step, AskModel | RunTools) or (isinstance(step, Done) and step.message.interrupted)
             ):
                 step = Cancelled()
-            if isinstance(step, AskModel) and not shortened:
+            if isinstance(step, RunTools):
+                return step
+            if isinstance(step, AskModel):
+                if self._settings.limits.cost is not None:
+                    self._check_cost_is_known(io)
+                if shortened:
+                    return step
                 await self._shorten(io)  # this may have called the model, so what is next is to be decided again
                 shortened = True
-            elif isinstance(step, AskModel | RunTools):
-                return step
-            elif isinstance(step, Done) and listens and self.unread and not self.conversation.pending_tool_calls:
+                continue
+            if isinstance(step, Done) and listens and self.unread and not self.conversation.pending_tool_calls:
                 continue  # somebody spoke in the very last moment
-            else:
-                self.ending = step
-                return None
+            if isinstance(step, AwaitApproval) and self.observed is not None:
+                # Whoever goes on, perhaps in another process, can refer to this run.
+                known = {**self.conversation.metadata, **self.observed.reference()}
+                self.conversation = self.conversation.with_metadata(known)
+            self.ending = step
+            return None
+
+    def _check_cost_is_known(self, io: LoopIO) -> None:
+        """Raise UnknownCostError where a limit of cost could not be kept."""
+        if self._cost is not None and io.engine.priced:
+            return
+        what = f"what {io.engine.name} costs" if self._cost is not None else "what the replies so far have cost"
+        message = f"The run has a limit of cost, but it is not known {what}."
+        raise UnknownCostError(message, conversation=self.conversation)
 
     def _check_limit(self) -> LimitReachedError | None:
         """The error for a run that a limit has ended, where one is wanted."""
@@ -356,7 +408,7 @@ class LoopRun:
             return
         # Ctrl-C may come between any two calls of functions, so what was taken in is marked as such in the same breath.
         if self.partial is not None:
-            said = drop_unanswerable_calls(self.partial)
+            said = self._with_account(drop_unanswerable_calls(self.partial, 0, []), ())
             grown = self.conversation.plus(said) if said.blocks else self.conversation
             self.has_done_something = self.has_done_something or bool(said.blocks)
             self.conversation, self.partial = grown, None
@@ -379,7 +431,10 @@ class LoopRun:
 
     async def _take_reply(self, io: LoopIO, reply: Reply) -> None:
         """Take the model's answer in. One that says nothing at all ends the run."""
-        message = drop_unanswerable_calls(reply.message)
+        message = reply.message
+        if ToolCall in map(type, message.blocks):
+            message = drop_unanswerable_calls(message, 0, [])
+        message = self._with_account(message, reply.attempts)
         self._count(reply)
         grown = self.conversation.plus(message) if message.blocks else self.conversation
         self.conversation, self.partial = grown, None
@@ -391,45 +446,30 @@ class LoopRun:
             # An empty message has no place in a history, and to ask the same again would bring the same.
             self.ending = Cancelled() if self.stop.cancelled else Done(message)
 
-    @property
-    def offered(self) -> tuple[ToolSpec, ...]:
-        """What the model is told of tools."""
-        config = self._executor.config
-        if not config.enabled:
-            return ()
-        tools = self._executor.tools
-        specs = tools.specs if tools.by_name else ()
-        if config.allowed_tools is None:
-            return specs
-        return tuple([spec for spec in specs if spec.name in config.allowed_tools])
-
-    def _options(self, step: AskModel, specs: Sequence[ToolSpec]) -> ModelOptions:
-        """The options with the caller's tool choice; one that forces a call holds for the first step only."""
-        options = self._settings.options
-        choice = self._executor.config.tool_choice if options.tool_choice == "auto" else options.tool_choice
-        if choice not in ("auto", "none"):
-            if not specs:
-                message = "The model must call a tool, but there is none."
-                raise ConfigurationError(message, hint="Give it tools, or leave tool_choice at 'auto'.")
-            if not step.first:
-                choice = "auto"
-        elif not specs:
-            choice = "auto"
-        return options if choice == options.tool_choice else msgspec.structs.replace(options, tool_choice=choice)
+    def _with_account(self, message: Message, attempts: Sequence[AttemptRecord]) -> Message:
+        """The reply with how it came about, in a conversation that is kept."""
+        if not self._asked:
+            return message
+        account = Account(
+            began=datetime.fromtimestamp(self._asked, UTC),
+            seconds=max(0.0, time.time() - self._asked),
+            attempts=tuple([msgspec.convert(each, Attempt, from_attributes=True) for each in attempts]),
+        )
+        return msgspec.structs.replace(message, account=account)
 
     def _count(self, reply: Reply) -> None:
         self.replies.append(reply)
-        usage, prices = reply.message.usage, self._settings.limits.prices
+        usage = reply.message.usage
         if usage is not None:
             self._tokens += usage.total or (usage.input or 0) + (usage.output or 0)
-            if prices is not None:
-                self._cost += prices.cost(usage)
+        if self._settings.limits.cost is not None:
+            self._cost = total_cost([self._cost, reply.cost])
 
     async def _shorten(self, io: LoopIO) -> None:
         """Let the context policies have their say."""
         for policy in self._settings.context:
             before = self.conversation
-            use = ContextUse(estimated_tokens(before), self._profile.context_window, partial(self._ask, io))
+            use = ContextUse(estimated_tokens(before), io.engine.context_window, partial(self._ask, io))
             after: object = policy(before, use)
             if isinstance(after, Awaitable):
                 after = cast("object", await io.wait_for(after))
@@ -465,3 +505,31 @@ class LoopRun:
             said: Hook = getattr(hook, phase)(self, *what)
             if said is not None:
                 await io.wait_for(said)
+
+
+# --- what the model is asked with; a workflow engine's worker asks for the run, and knows tools and options -----------
+
+
+def offered_tools(executor: ToolExecutor) -> tuple[ToolSpec, ...]:
+    """What the model is told of tools."""
+    config, tools = executor.config, executor.tools
+    if not config.enabled:
+        return ()
+    specs = tools.specs if tools.by_name else ()
+    if config.allowed_tools is None:
+        return specs
+    return tuple([spec for spec in specs if spec.name in config.allowed_tools])
+
+
+def step_options(options: ModelOptions, config: ToolConfig, specs: Sequence[ToolSpec], *, first: bool) -> ModelOptions:
+    """The options with the caller's tool choice; one that forces a call holds for the first step only."""
+    choice = config.tool_choice if options.tool_choice == "auto" else options.tool_choice
+    if choice not in ("auto", "none"):
+        if not specs:
+            message = "The model must call a tool, but there is none."
+            raise ConfigurationError(message, hint="Give it tools, or leave tool_choice at 'auto'.")
+        if not first:
+            choice = "auto"
+    elif not specs:
+        choice = "auto"
+    return options if choice == options.tool_choice else msgspec.structs.replace(options, tool_choice=choice)

@@ -83,6 +83,8 @@ class LoopSettings(Struct, frozen=True, kw_only=True):
     hooks: tuple[LoopHooks, ...] = ()
     context: tuple[ContextPolicy, ...] = ()
     deps: object = None
+    accounts: bool = False
+    """Whether each reply is kept with its account: when it was asked for, and every attempt."""
 
 
 def settings_of(given: LoopOptions, model: ModelOptions, tools: ToolConfig) -> LoopSettings:

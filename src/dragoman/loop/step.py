@@ -13,27 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._checks import CheckedMeta, NotNegative
-from dragoman.conversation import Block, Conversation, Message, StopReason, ToolCall, ToolResult, Usage
+from dragoman.conversation import Conversation, Message, StopReason, ToolCall, ToolResult
 from dragoman.errors import ConfigurationError, InvalidConversationError
 from dragoman.tools import Approval, PendingApproval
-
-
-class Prices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a million tokens cost, in any currency. Cached input costs as much as other input unless said otherwise."""
-
-    input: float
-    output: float
-    cache_read: float | None = None
-    cache_write: float | None = None
-
-    def cost(self, usage: Usage) -> float:
-        """The price of these tokens; what a provider did not report counts as nothing."""
-        read, written = usage.cache_read or 0, usage.cache_write or 0
-        plain = max(0, (usage.input or 0) - read - written)
-        total = plain * self.input + (usage.output or 0) * self.output
-        total += read * (self.input if self.cache_read is None else self.cache_read)
-        total += written * (self.input if self.cache_write is None else self.cache_write)
-        return total / 1_000_000
 
 
 class Spent(Struct, frozen=True, kw_only=True):
@@ -45,7 +27,8 @@ class Spent(Struct, frozen=True, kw_only=True):
     """Calls of the model, those for shortening the history included."""
     tool_calls: int = 0
     tokens: int = 0
-    cost: float = 0.0
+    cost: float | None = 0.0
+    """US dollars, counted where there is a limit of them. None: not known; `result.cost` says it without a limit."""
     seconds: float = 0.0
 
 
@@ -53,7 +36,7 @@ class Spent(Struct, frozen=True, kw_only=True):
 _ASKING: Final = ("steps", "model_calls", "tokens", "cost", "seconds")
 
 
-class Limits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Limits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """How far a run may go. None says nothing: no limit, but for steps. `inf` lifts one that is said elsewhere."""
 
     steps: NotNegative | None = None
@@ -63,21 +46,15 @@ class Limits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_un
     tokens: NotNegative | None = None
     """Of all replies of the run, input and output together. A reply that goes beyond is kept; no other is asked for."""
     cost: NotNegative | None = None
-    """In the currency of `prices`, which this limit needs."""
+    """US dollars. A model of which nobody knows what it costs is not asked at all: UnknownCostError."""
     seconds: NotNegative | None = None
     """For everything in the run: a model call under way is ended, and tools still running are given up."""
-    prices: Prices | None = None
-
-    def __post_init__(self) -> None:
-        if self.cost is not None and self.prices is None:
-            message = "A limit of cost needs prices to count with."
-            raise ConfigurationError(message, hint="Say Limits(cost=…, prices=Prices(input=…, output=…)).")
 
     def reached(self, spent: Spent) -> tuple[str, float] | None:
         """The first limit that leaves no room for asking the model once more."""
         for name in _ASKING:
             limit: float | None = getattr(self, name)
-            if limit is not None and getattr(spent, name) >= limit:
+            if limit is not None and (getattr(spent, name) or 0.0) >= limit:
                 return name, limit
         return None
 
@@ -137,6 +114,8 @@ Step: TypeAlias = AskModel | RunTools | AwaitApproval | Done | LimitReached
 """What can be next in a conversation."""
 
 NOTHING_SPENT: Final = Spent()
+UNCERTAIN: Final = "it had begun when the program was stopped, and nobody knows whether it did its work"
+"""Why a call waits for a person that had begun in another life of the program."""
 
 
 def next_step(
@@ -154,7 +133,7 @@ def next_step(
         raise InvalidConversationError(message, hint="Add a message of the user first.")
     last = conversation.messages[-1]
     calls = conversation.pending_tool_calls
-    if calls and not last.interrupted:
+    if calls and not (last.role == "assistant" and last.interrupted):
         # Providers use ids again: a call that waits is known by all of it.
         waiting = tuple([each for each in waiting if each.call in calls])
         if waiting:
@@ -204,19 +183,6 @@ def append_tool_results(conversation: Conversation, results: Iterable[ToolResult
     if not answered:
         return conversation.plus(Message.tool(in_order))
     return msgspec.structs.replace(conversation, messages=(*kept, Message.tool(in_order)))
-
-
-def drop_unanswerable_calls(message: Message) -> Message:
-    """The message without calls that nobody could answer: cut off, without an id, or with the id of another."""
-    kept: list[Block] = []
-    seen: set[str] = set()
-    for block in message.blocks:
-        if isinstance(block, ToolCall):
-            if block.partial or not block.id or block.id in seen:
-                continue
-            seen.add(block.id)
-        kept.append(block)
-    return message if len(kept) == len(message.blocks) else msgspec.structs.replace(message, blocks=tuple(kept))
 
 
 def refuse_outdated(calls: Sequence[ToolCall], answers: Iterable[Approval]) -> None:

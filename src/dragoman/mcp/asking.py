@@ -22,7 +22,7 @@ from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
 from dragoman.tools import Approval, PendingApproval, approve, compile_schema, deny
 
-from .calls import ASKING, REQUEST
+from .calls import ASKING
 
 R = TypeVar("R")
 
@@ -54,7 +54,7 @@ class Asking:
     """What the client was asked while one request is answered, and what it said."""
 
     def __init__(self, ctx: ServerRequestContext[Any, Any], responses: types.InputResponses, state: str | None) -> None:
-        self._ctx: ServerRequestContext[Any, Any] = ctx
+        self.ctx: ServerRequestContext[Any, Any] = ctx
         remembered = _RESPONSES.validate_json(state) if state else {}
         self._answers: dict[str, types.InputResponse | None] = {**responses, **remembered}
         """None for what the client refused to be asked."""
@@ -62,8 +62,7 @@ class Asking:
             self._answers.pop(_APPROVAL, None)  # without our state nobody was asked
 
     def can_answer(self, request: types.InputRequest) -> bool:
-        """Whether the client can be asked this."""
-        return self._ctx.session.check_client_capability(_KINDS[request.method][0])
+        return self.ctx.session.check_client_capability(_KINDS[request.method][0])
 
     def client(self, requests: Mapping[str, types.InputRequest]) -> dict[str, types.InputResponse | None]:
         """The answers, None for what the client cannot be asked; raises InputNeededError if one is not here yet."""
@@ -112,12 +111,12 @@ class Asking:
 
     async def ask(self, requests: Mapping[str, types.InputRequest]) -> None:
         """Ask now, by requests of our own. An error, or what cannot be read, is a refusal."""
-        related = ServerMessageMetadata(related_request_id=self._ctx.request_id)
+        related = ServerMessageMetadata(related_request_id=self.ctx.request_id)
         for key, request in requests.items():
             self._answers[key] = None
             with suppress(MCPError, ValidationError):
                 kind = _KINDS[request.method][1]
-                self._answers[key] = await self._ctx.session.send_request(request, kind, metadata=related)
+                self._answers[key] = await self.ctx.session.send_request(request, kind, metadata=related)
 
     @property
     def state(self) -> str:
@@ -143,7 +142,7 @@ async def answering(
         asking = Asking(ctx, params.input_responses or {}, params.request_state)
     except ValidationError:
         raise MCPError(types.INVALID_PARAMS, "Invalid or expired requestState") from None
-    request, token = REQUEST.set(ctx), ASKING.set(asking)
+    token = ASKING.set(asking)
     try:
         for _ in range(_MAX_ROUNDS):
             try:
@@ -155,4 +154,3 @@ async def answering(
         raise MCPError(types.INTERNAL_ERROR, f"Asked {_MAX_ROUNDS} times, and there was no answer that could be used.")
     finally:
         ASKING.reset(token)
-        REQUEST.reset(request)

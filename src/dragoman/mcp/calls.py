@@ -20,7 +20,6 @@ ProgressListener: TypeAlias = Callable[[float, float | None, str | None], None]
 """Called with what is done, what there is to do, and a text; from any thread."""
 
 LISTENER: ContextVar[ProgressListener | None] = ContextVar("dragoman-mcp-progress", default=None)
-REQUEST: ContextVar[ServerRequestContext[Any, Any] | None] = ContextVar("dragoman-mcp-request", default=None)
 ASKING: ContextVar[Asking | None] = ContextVar("dragoman-mcp-asking", default=None)
 
 
@@ -56,4 +55,5 @@ def current_request() -> ServerRequestContext[Any, Any] | None:
 
     For what only MCP has, such as log messages. A tool that uses it must also work without.
     """
-    return REQUEST.get()
+    asking = ASKING.get()
+    return None if asking is None else asking.ctx

@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, get_type_hints, is_typeddict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, get_type_hints, is_typeddict
 from urllib.parse import quote
 
 import anyio.to_thread
@@ -29,6 +29,9 @@ from dragoman.tools import AnyTool, Checker, compile_schema
 from .asking import Asking, InputNeededError, answering
 from .content import to_content
 from .settings import ToolAbout, read_about
+
+if TYPE_CHECKING:
+    from dragoman.toolkit import SkillStore, SkillSummary
 
 R = TypeVar("R")
 
@@ -58,7 +61,7 @@ class Catalogue:
         """What is wrong with a structured value, given what was promised for the tool; or nothing."""
         checker = self._checkers.get(name)
         problems = () if checker is None else checker.problems(value)
-        return "; ".join(f"{'.'.join(map(str, each.path)) or 'the value'}: {each.text}" for each in problems)
+        return "; ".join(map(str, problems))
 
 
 def _describe(tool: AnyTool, about: ToolAbout, output: dict[str, object] | None) -> types.Tool:
@@ -97,7 +100,9 @@ def _output_schema(tool: AnyTool) -> dict[str, object] | None:
             schema = cast("dict[str, object]", msgspec.json.schema(hint))
         else:
             return None
-        schema = _with_root(schema)
+        definitions = cast("dict[str, dict[str, object]]", schema.get("$defs", {}))
+        if isinstance(reference := schema.pop("$ref", None), str):  # MCP wants an object at the root
+            schema = {**definitions.get(reference.rpartition("/")[2], {}), **schema}
         if schema.get("type") != "object":
             return None
         compile_schema(schema)
@@ -116,16 +121,6 @@ def _return_hint(function: Callable[..., object]) -> object:
         return get_type_hints(inner).get("return")
     except Exception:  # noqa: BLE001 -- hints are foreign code: names that only type checkers know, and worse
         return None
-
-
-def _with_root(schema: dict[str, object]) -> dict[str, object]:
-    """The same schema with its root written out, where that is a reference: MCP wants an object there."""
-    reference, definitions = schema.get("$ref"), schema.get("$defs")
-    if not isinstance(reference, str) or not isinstance(definitions, dict):
-        return schema
-    root = cast("dict[str, dict[str, object]]", definitions).get(reference.rpartition("/")[2], {})
-    rest = {key: value for key, value in schema.items() if key != "$ref"}
-    return {**root, **rest}
 
 
 # --- resources and prompts -------------------------------------------------------------------------------------------
@@ -161,17 +156,10 @@ Offers: TypeAlias = Iterable[Offer] | Callable[[], Iterable[Offer]]
 """What is offered: fixed, or a function that says what there is now."""
 
 
-class Store(Protocol):
-    """Texts by name, such as a SkillStore: a list without the texts, and a text when it is wanted."""
-
-    def list(self) -> Iterable[Any]: ...
-    def load(self, name: str, /) -> Any: ...
-
-
-def offers_of(store: Store) -> Callable[[], Iterable[Offer]]:
+def offers_of(store: SkillStore) -> Callable[[], Iterable[Offer]]:
     """The texts of a store as resources or prompts, loaded when read: `McpServer(prompts=offers_of(skills))`."""
 
-    def offer(about: Any) -> Offer:
+    def offer(about: SkillSummary) -> Offer:
         uri = f"skill://{quote(about.name, safe='')}/SKILL.md"
         return Offer(about.name, about.description, lambda: store.load(about.name).body, uri, "text/markdown")
 
@@ -235,8 +223,6 @@ class OfferList:
     async def get_prompt(
         self, ctx: ServerRequestContext[Any, Any], params: types.GetPromptRequestParams
     ) -> types.GetPromptResult | types.InputRequiredResult:
-        """What it says, as messages of the user."""
-
         async def get(_asking: Asking) -> types.GetPromptResult:
             offer = await self._find(params.name)
             if offer is None:

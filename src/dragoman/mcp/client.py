@@ -11,6 +11,7 @@ import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import anyio
 import msgspec
@@ -68,6 +69,13 @@ class _ToolsOf(ToolSet):
         return self._union()[2]
 
 
+class _Options(TypedDict, total=False):
+    pins: Pins | None
+    optional: bool
+    elicit: Elicit | None
+    sample: Sample | None
+
+
 class McpServers:
     """MCP servers whose tools can be used like any others: `with McpServers(...) as servers:`, or `async with`.
 
@@ -102,25 +110,21 @@ class McpServers:
         cls,
         source: str | bytes | Path | Mapping[str, object],
         *,
-        pins: Pins | None = None,
-        optional: bool = False,
         environ: Mapping[str, str] | None = None,
-        elicit: Elicit | None = None,
-        sample: Sample | None = None,
+        **options: Unpack[_Options],
     ) -> McpServers:
         """The servers of a document with an `mcpServers` object: a path, JSON text, or the parsed form.
 
         `environ` is what `${NAME}` in it stands for, and what children may inherit from; None means this process's.
         """
-        around = os.environ if environ is None else environ
         if isinstance(source, Path):
             try:
                 source = source.read_bytes()
             except OSError as error:
                 message = f"The list of MCP servers cannot be read: {error.strerror}."
                 raise ConfigurationError(message) from error
-        servers = servers_from_json(source, around)
-        return cls(servers, pins=pins, optional=optional, environ=environ, elicit=elicit, sample=sample)
+        servers = servers_from_json(source, os.environ if environ is None else environ)
+        return cls(servers, environ=environ, **options)
 
     # --- what they offer ---
 
@@ -251,9 +255,7 @@ def connect(
     *,
     name: str = "mcp",
     options: ServerOptions | None = None,
-    pins: Pins | None = None,
-    elicit: Elicit | None = None,
-    sample: Sample | None = None,
+    **others: Unpack[_Options],
 ) -> McpServers:
     """One server: an address, a command with its arguments, or one with all its settings; without a prefix."""
     if isinstance(server, str):
@@ -263,5 +265,4 @@ def connect(
     chosen = options or server.options
     if chosen.prefix is None:
         chosen = msgspec.structs.replace(chosen, prefix="")
-    chosen_server = msgspec.structs.replace(server, options=chosen)
-    return McpServers({name: chosen_server}, pins=pins, elicit=elicit, sample=sample)
+    return McpServers({name: msgspec.structs.replace(server, options=chosen)}, **others)

@@ -170,7 +170,6 @@ class Connection:
         self._enter("closed")
 
     async def _connect_once(self) -> McpError:
-        """Connect once and stay so; returns why it is over."""
         self._lost, self._stale, self._words = "", False, LastWords(self._server)
         self._wake.clear()
         ready = False
@@ -210,7 +209,6 @@ class Connection:
         )
 
     async def _stay(self, client: Client) -> None:
-        """Take over changes until the connection is lost."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._subscribe, client)
             while True:
@@ -233,7 +231,6 @@ class Connection:
         self._status = status
 
     def _end(self, why: str) -> None:
-        """No more will come from the server; the first reason counts."""
         self._lost = self._lost or why
         self._wake.set()
 
@@ -434,13 +431,11 @@ class Connection:
         return error
 
     def _error(self, what: str, kind: type[McpError] = McpConnectionError) -> McpError:
-        """An error about this server, with its last words."""
         words = f" Its last words: {self._words.text}" if self._words.text else ""
         return kind(f"MCP server {self.name!r} {what}{words}", server=self.name)
 
 
 def _failed(tool: str, cause: McpError) -> ToolExecutionError:
-    """What the caller of a tool is told."""
     return ToolExecutionError(cause.message, tool_name=tool, details=cause)
 
 

@@ -17,7 +17,6 @@ import signal
 import socket
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -176,11 +175,10 @@ class HttpDoor:
             streamable_http_path=path,
             max_request_body_size=max_body_bytes,
             session_idle_timeout=_IDLE_SECONDS,
-            max_sessions=2 * MAX_SESSIONS,
             transport_security=_security(self._host, list(allowed_hosts), list(allowed_origins)),
         )
-        bounded = _end_oldest_sessions(cast("ASGIApp", inner))
-        self.app: ASGIApp = bounded if token is None else _guard(bounded, token)
+        app = _end_oldest_sessions(cast("ASGIApp", inner))
+        self.app: ASGIApp = app if token is None else _guard(app, token)
         """The ASGI application, for a server of your own; it needs the `lifespan` events."""
         self._socket: socket.socket | None = None
         self._listener: _Listener | None = None
@@ -305,34 +303,30 @@ def _security(host: str, hosts: list[str], origins: list[str]) -> TransportSecur
 
 def _end_oldest_sessions(app: ASGIApp) -> ASGIApp:
     """The application with room for a new session always: the one that was used longest ago is ended for it."""
-    used: OrderedDict[bytes, None] = OrderedDict()
+    used: dict[bytes, None] = {}
 
     async def bounded(scope: _Message, receive: _Receive, send: _Send) -> None:
         async def note(message: _Message) -> None:
             for name, value in message.get("headers", ()):
                 if name.lower() == _SESSION and message.get("status", 400) < 400:
+                    used.pop(value, None)
                     used[value] = None
-                    used.move_to_end(value)
             await send(message)
 
         await app(scope, receive, note)
         while len(used) > MAX_SESSIONS:
-            oldest, _ = used.popitem(last=False)
+            del used[oldest := next(iter(used))]
             headers = [each for each in scope["headers"] if each[0].lower() not in (_SESSION, b"content-length")]
-            await app({**scope, "method": "DELETE", "headers": [*headers, (_SESSION, oldest)]}, _no_body, _nobody)
+            await app({**scope, "method": "DELETE", "headers": [*headers, (_SESSION, oldest)]}, _nobody, _nobody)
 
     return bounded
 
 
-async def _no_body() -> _Message:
+async def _nobody(*_message: _Message) -> Any:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-async def _nobody(_message: _Message) -> None: ...
-
-
 def _guard(app: ASGIApp, token: str) -> ASGIApp:
-    """The application behind a bearer token."""
     # Comparing hashes takes the same time for every guess, whatever its length.
     digest = hashlib.sha256(token.encode()).digest()
 

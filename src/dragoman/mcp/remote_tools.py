@@ -64,13 +64,12 @@ class Remote:
         """The result, if it is what the server itself says it must be; raises ToolExecutionError."""
         if self._checker is None or result.is_error:
             return result
-        if result.structured is None:
-            what = "has no structured content"
-        else:
+        what = "has no structured content"
+        if result.structured is not None:
             problems = self._checker.problems(result.structured.value)
             if not problems:
                 return result
-            what = f"does not fit it: {'.'.join(map(str, problems[0].path)) or 'the value'}: {problems[0].text}"
+            what = f"does not fit it: {problems[0]}"
         message = f"MCP server {server!r} promises an output schema for {self.name!r}, and the result {what}."
         raise ToolExecutionError(message, tool_name=self.name, details=McpProtocolError(message, server=server))
 
@@ -133,9 +132,7 @@ class ToolReader:
     def _tool(self, each: types.Tool) -> AnyTool:
         name, hints = each.name, each.annotations or types.ToolAnnotations()
         if each.execution is not None and each.execution.task_support == "required":
-            message = (
-                f"{name!r} can only be called as a task, a call that outlives its request; that is not spoken here."
-            )
+            message = f"{name!r} can only be called as a task, which outlives its request; that is not spoken here."
             raise ToolDefinitionError(message, hint="Ask those who make the server to offer plain calls as well.")
         self._check_size(each.input_schema, f"The schema of {name!r}")
         checker = self._checker(each)
@@ -145,12 +142,18 @@ class ToolReader:
             destructive=hints.destructive_hint,
             open_world=hints.open_world_hint,
         )
+        text, most = (
+            (each.description or "").encode("utf-8", "backslashreplace").decode(),
+            self._limits.max_description_chars,
+        )
+        if len(text) > most:
+            self._report(name, f"the description of {name!r} has {len(text)} characters and was cut", usable=True)
         trusted = self._options.trust_annotations
         made: Tool[..., Any] = Tool.from_schema(
             Remote(name, about, checker, self._call),
             cast("dict[str, object]", each.input_schema),
             name=self._prefix + name,
-            description=self._description(each),
+            description=_cut(text, most),
             tags=("mcp", f"mcp:{self._server}"),
             read_only=trusted and bool(hints.read_only_hint),
             idempotent=trusted and bool(hints.idempotent_hint or hints.read_only_hint),
@@ -174,13 +177,6 @@ class ToolReader:
             what = f"the output schema of {name!r} cannot be read: {type(error).__name__}"
             self._report(name, error if isinstance(error, ToolDefinitionError) else what, usable=True)
         return None
-
-    def _description(self, each: types.Tool) -> str:
-        text = (each.description or "").encode("utf-8", "backslashreplace").decode()
-        if len(text) > self._limits.max_description_chars:
-            what = f"the description of {each.name!r} has {len(text)} characters and was cut"
-            self._report(each.name, what, usable=True)
-        return _cut(text, self._limits.max_description_chars)
 
 
 def _cut(text: str, limit: int) -> str:
@@ -231,7 +227,6 @@ class Trust:
             return dict(self.listed.prints if self._mode == "follow" or self._approved is None else self._approved)
 
     def take(self, listed: Listed) -> None:
-        """The server has a new list."""
         with self._lock:
             self.listed = listed
             if self._approved is None:

@@ -171,12 +171,10 @@ class McpServer:
 
 
 def as_server(tools: AnyTools | McpServer) -> McpServer:
-    """A server as it is, or one made of tools."""
     return tools if isinstance(tools, McpServer) else McpServer(tools)
 
 
 def _answer(result: ToolResult, promised: Catalogue, version: str) -> types.CallToolResult:
-    """What the client is told of a call."""
     content, is_error = to_content(result.content), result.is_error  # the executor has read the files that it names
     structured: object = to_structured(result)
     if version not in MODERN_PROTOCOL_VERSIONS and not is_object(structured):
@@ -364,7 +362,6 @@ class _Notices:
         self._named: set[tuple[ListName, str]] = set()
 
     def add(self, session: ServerSession) -> None:
-        """From now on, tell this one."""
         self._clients.append((session, set()))
 
     def uris_of(self, session: ServerSession) -> set[str]:
@@ -380,7 +377,6 @@ class _Notices:
             self._named.add((name, uri))
 
     async def watch(self) -> None:
-        """Look and tell, until cancelled."""
         known = self._now()
         while True:
             await anyio.sleep(self._server.watch_seconds)

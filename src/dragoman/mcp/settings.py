@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
-from dragoman._checks import CheckedMeta
+from dragoman._checks import CheckedMeta, Count, NotNegative, Positive
 from dragoman.conversation import ToolSpec
 from dragoman.engines import Secret
 from dragoman.errors import ConfigurationError, DragomanError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from dragoman.tools import AnyTool
 
+_Seconds = Annotated[float, msgspec.Meta(gt=0)]
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*").fullmatch
 
@@ -49,27 +50,17 @@ def read_about(tool: AnyTool) -> ToolAbout:
     return about if isinstance(about, ToolAbout) else ToolAbout()
 
 
-def _check_least(settings: Struct, **least: float) -> None:
-    for name, lowest in least.items():
-        value: float = getattr(settings, name)
-        if not value >= lowest:
-            raise ConfigurationError(f"{name} is {value}.", hint=f"Give it a value of {lowest} or more.")
-
-
 class ClientLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=CheckedMeta):
     """What a server may send. What goes beyond is cut, left out or refused, and reported."""
 
-    max_tools: int = 500
-    max_description_chars: int = 8_192
-    max_schema_bytes: int = 65_536
+    max_tools: Positive = 500
+    max_description_chars: Positive = 8_192
+    max_schema_bytes: Positive = 65_536
     """For the schema of parameters and that of results, each."""
-    max_message_bytes: int = 16 * 1024 * 1024
-    max_result_bytes: int = 8 * 1024 * 1024
-    max_items: int = 10_000
+    max_message_bytes: Positive = 16 * 1024 * 1024
+    max_result_bytes: Positive = 8 * 1024 * 1024
+    max_items: Positive = 10_000
     """In one message: parts of a result, tools of a page. More is refused before it is read."""
-
-    def __post_init__(self) -> None:
-        _check_least(self, **dict.fromkeys(self.__struct_fields__, 1))
 
 
 class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=CheckedMeta):
@@ -81,13 +72,13 @@ class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Which tools are taken, by the server's own names; `*` and `?` stand for any characters. None takes all."""
     exclude: tuple[str, ...] = ()
     """Which of them are left out all the same."""
-    connect_timeout: float = 30.0
+    connect_timeout: _Seconds = 30.0
     """Seconds for starting, shaking hands and the first list of tools."""
-    call_timeout: float = 60.0
+    call_timeout: _Seconds = 60.0
     """Seconds for one call, waiting for a restart included."""
-    max_restarts: int = 3
+    max_restarts: Count = 3
     """How often a server that has died is started again before it is given up."""
-    restart_backoff: float = 0.5
+    restart_backoff: NotNegative = 0.5
     """Seconds before the first restart, doubled for each further one."""
     trust: Literal["follow", "pinned"] = "follow"
     """`follow` takes over what the server changes. `pinned` refuses a tool that has changed since it was approved,
@@ -98,11 +89,7 @@ class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """`legacy` shakes hands as up to 2025-11-25 without asking for more first, for servers that hang when asked."""
     limits: ClientLimits = ClientLimits()
 
-    def __post_init__(self) -> None:
-        _check_least(self, connect_timeout=0.001, call_timeout=0.001, max_restarts=0, restart_backoff=0)
-
     def takes(self, name: str) -> bool:
-        """Whether the tool of that name is wanted."""
         wanted = self.include is None or any(fnmatchcase(name, pattern) for pattern in self.include)
         return wanted and not any(fnmatchcase(name, pattern) for pattern in self.exclude)
 

@@ -71,7 +71,6 @@ class LastWords:
 
     @property
     def text(self) -> str:
-        """The last lines, for a message."""
         words = self._kept.decode("utf-8", "replace")
         for secret in self._secrets:
             words = words.replace(secret, "…")
@@ -269,14 +268,12 @@ async def web(server: HttpServer, heard: Callable[[int], None]) -> AsyncGenerato
 # --- what any server may send ----------------------------------------------------------------------------------------
 
 TOO_MANY: Final = "what the server sent has"
-_MAX_GARBAGE: Final = 1_000
-"""How many messages that are not MCP are passed over before the connection is given up."""
 _BURST: Final = 1_000
 """How many notifications and requests are taken at once …"""
 _PER_SECOND: Final = 100
 """… and how many in each second from then on. What comes faster is dropped."""
 _MAX_DROPPED: Final = 10_000
-"""How many are dropped before the connection is given up."""
+"""How many are dropped before the connection is given up; a message that is not MCP counts as ten."""
 
 
 class _UnreadableMessageError(Exception):
@@ -299,13 +296,12 @@ async def guard(
 
 
 class _Guard:
-    """Counts garbage and rations notifications."""
+    """Drops garbage and rations notifications, and counts what it drops."""
 
     def __init__(self, limits: ClientLimits) -> None:
         self._limits: ClientLimits = limits
         self._left: float = _BURST
         self._looked: float = anyio.current_time()
-        self._garbage: int = 0
         self._dropped: int = 0
         self._problem: str = ""
         """Why the server is no longer listened to."""
@@ -327,18 +323,18 @@ class _Guard:
             )
             return False
         if isinstance(item, Exception):
-            self._garbage += 1
-            if self._garbage > _MAX_GARBAGE:
-                self._problem = f"it sent more than {_MAX_GARBAGE} messages that are not MCP"
-            return False  # the session could only log it
+            return self._drop("messages that are not MCP", 10)  # the session could only log it
         if isinstance(item.message, JSONRPCResponse):
             item.message = self._sized(item.message)
         # Requests of the server's own count as well: each would be a task of ours until it has read our answer.
         if not isinstance(item.message, JSONRPCNotification | JSONRPCRequest) or self._takes_another():
             return True
-        self._dropped += 1
+        return self._drop("notifications or requests")
+
+    def _drop(self, what: str, count: int = 1) -> bool:
+        self._dropped += count
         if self._dropped > _MAX_DROPPED:
-            self._problem = "it sent notifications or requests without end"
+            self._problem = f"it sent {what} without end"
         return False
 
     def _sized(self, message: JSONRPCResponse) -> JSONRPCResponse | JSONRPCError:

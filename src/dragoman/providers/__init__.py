@@ -11,7 +11,11 @@
     structured.py  replies of a given schema, whatever the model offers
     schema/        JSON Schemas in the style of each provider
     preflight.py   what a provider would say to some tools
-    …              one package for each dialect: openai_chat, openai_responses, anthropic, gemini
+    counting.py    how many tokens a model would read
+    prompt_cache.py  how much of a prompt could come from a provider's cache, and what changed if it did not
+    …              one package for each dialect: openai_chat, openai_responses, anthropic, gemini, bedrock; encode.py
+                   makes a request of a call, history.py writes its messages, decode.py reads the reply, profiles.py has
+                   rows
 
 No clock, no network, no files, no environment: an engine does all that.
 """

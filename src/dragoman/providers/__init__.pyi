@@ -24,8 +24,14 @@ from .codec import (
     is_content as is_content,
     remembered as remembered,
 )
+from .counting import (
+    TokenCount as TokenCount,
+    counting_codec as counting_codec,
+    estimated_tokens as estimated_tokens,
+    length_of_block as length_of_block,
+)
 from .failures import failure as failure, read_refusal as read_refusal
-from .openai_chat import CODEC as CODEC
+from .history import keeper_of as keeper_of
 from .options import (
     Effort as Effort,
     ModelOptions as ModelOptions,
@@ -33,6 +39,16 @@ from .options import (
     ResponseFormat as ResponseFormat,
 )
 from .preflight import check as check
+from .prices import (
+    Prices as Prices,
+    PriceTable as PriceTable,
+    conversation_cost as conversation_cost,
+    cost_of as cost_of,
+    price_table as price_table,
+    prices_of as prices_of,
+    total_cost as total_cost,
+    window_of as window_of,
+)
 from .profile import (
     Profile as Profile,
     ProfileRow as ProfileRow,
@@ -40,6 +56,12 @@ from .profile import (
     profile_with as profile_with,
 )
 from .programs import PROFILES as PROFILES
+from .prompt_cache import (
+    RECENT as RECENT,
+    CacheUse as CacheUse,
+    Prompt as Prompt,
+    explain_cache as explain_cache,
+)
 from .requests import (
     ToolNames as ToolNames,
     description_with_examples as description_with_examples,

@@ -20,10 +20,13 @@ from dragoman.errors import ConfigurationError
 from .codec import Codec
 from .profile import Profile, ProfileRow, lay_over
 
-Dialect: TypeAlias = Literal["openai_chat", "openai_responses", "anthropic", "gemini"]
+Dialect: TypeAlias = Literal["openai_chat", "openai_responses", "anthropic", "gemini", "bedrock"]
 """The wire formats that there are codecs for."""
 
-KeyHeader: TypeAlias = Literal["authorization", "x-api-key", "x-goog-api-key"]
+KeyHeader: TypeAlias = Literal["authorization", "x-api-key", "x-goog-api-key", "api-key"]
+
+Cloud: TypeAlias = Literal["amazon", "azure", "google"]
+"""Whose models are in a region, a project or a resource, and who has identities of its own: see engines/clouds."""
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -37,7 +40,17 @@ class Provider(Struct, frozen=True, kw_only=True):
     """Environment variables that usually hold the key, the most specific first."""
     key_header: KeyHeader = "authorization"
     """The header that carries the key; `authorization` carries it as a bearer token."""
+    token_header: KeyHeader | None = None
+    """The header that carries a key that was made; None: the same."""
     needs_key: bool = True
+    chat: bool = True
+    """Whether it has models that answer; one that has not is there for its vectors."""
+    cloud: Cloud | None = None
+    """Set: address and key are worked out from region, project or resource, and who the program is."""
+    models_of: str = ""
+    """The provider whose models these are: its rows hold here, too."""
+    quirks: frozenset[str] = frozenset()
+    """Of all models here, beside those that their rows have."""
 
 
 def _compatible(name: str, base_url: str, *key_variables: str, needs_key: bool = True) -> Provider:
@@ -48,6 +61,43 @@ def _compatible(name: str, base_url: str, *key_variables: str, needs_key: bool =
 
 def _responses(name: str, base_url: str, key_variable: str) -> Provider:
     return Provider(name=name, dialect="openai_responses", base_url=base_url, key_variables=(key_variable,))
+
+
+def _azure(name: str, dialect: Dialect, models_of: str = "") -> Provider:
+    return Provider(
+        name=name,
+        dialect=dialect,
+        base_url="",
+        key_variables=("AZURE_OPENAI_API_KEY",),
+        key_header="api-key",
+        token_header="authorization",  # noqa: S106 -- a name
+        needs_key=False,
+        cloud="azure",
+        models_of=models_of,
+    )
+
+
+def _vertex(name: str, dialect: Dialect, models_of: str) -> Provider:
+    return Provider(
+        name=name,
+        dialect=dialect,
+        base_url="",
+        key_header="x-goog-api-key",
+        token_header="authorization",  # noqa: S106 -- a name
+        needs_key=False,
+        cloud="google",
+        models_of=models_of,
+        quirks=frozenset(["vertex"]),
+    )
+
+
+def _bedrock(name: str, dialect: Dialect) -> Provider:
+    variables = ("AWS_BEARER_TOKEN_BEDROCK",)
+    return Provider(name=name, dialect=dialect, base_url="", key_variables=variables, needs_key=False, cloud="amazon")
+
+
+def _for_vectors(name: str, base_url: str, *key_variables: str) -> Provider:
+    return Provider(name=name, dialect="openai_chat", base_url=base_url, key_variables=key_variables, chat=False)
 
 
 PROVIDERS: dict[str, Provider] = {
@@ -69,9 +119,13 @@ PROVIDERS: dict[str, Provider] = {
         ),
         _compatible("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
         _responses("openai-responses", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-        _responses("azure-responses", "", "AZURE_OPENAI_API_KEY"),
-        _responses("bedrock-mantle", "", "AWS_BEARER_TOKEN_BEDROCK"),
-        _responses("deepseek-responses", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
+        _azure("azure", "openai_chat", "openai"),
+        _azure("azure-responses", "openai_responses", "openai-responses"),
+        _vertex("vertex", "gemini", "gemini"),
+        _vertex("vertex-claude", "anthropic", "anthropic"),
+        _bedrock("bedrock", "bedrock"),
+        _bedrock("bedrock-mantle", "openai_responses"),
+        _bedrock("bedrock-mantle-chat", "openai_chat"),
         _responses("openrouter-responses", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
         _compatible("openai-compatible", "", "OPENAI_COMPATIBLE_API_KEY", needs_key=False),
         _compatible("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
@@ -88,6 +142,8 @@ PROVIDERS: dict[str, Provider] = {
         _compatible("vllm", "http://127.0.0.1:8000/v1", "VLLM_API_KEY", needs_key=False),
         _compatible("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
         _compatible("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
+        _for_vectors("cohere", "https://api.cohere.com", "COHERE_API_KEY", "CO_API_KEY"),
+        _for_vectors("voyage", "https://api.voyageai.com/v1", "VOYAGE_API_KEY"),
     )
 }
 """By the name that stands before the model in `provider:model`."""
@@ -97,6 +153,9 @@ PROGRAMS: frozenset[str] = frozenset(["claude-local", "local"])
 (`claude-local:`)."""
 
 ALIASES: dict[str, str] = {"claude": "anthropic", "google": "gemini", "openai-chat": "openai"}
+
+SIBLINGS: dict[str, tuple[tuple[str, str], ...]] = {"vertex": (("claude-*", "vertex-claude"),)}
+"""Models of a provider that speak another dialect, and the row that does: (pattern, provider)."""
 
 WELL_KNOWN_MODELS: tuple[tuple[str, str], ...] = (
     ("claude-*", "anthropic"),
@@ -113,7 +172,8 @@ WELL_KNOWN_MODELS: tuple[tuple[str, str], ...] = (
 @cache
 def codec_of(dialect: Dialect) -> Codec:
     """The codec of a dialect; its package is loaded now if it was not before."""
-    return cast("Codec", import_module(f"{__package__}.{dialect}").CODEC)
+    encoding, decoding = (import_module(f"{__package__}.{dialect}.{part}") for part in ("encode", "decode"))
+    return Codec(name=dialect, encode=encoding.encode_call, decoder=decoding.ReplyDecoder)
 
 
 def profile_of(provider: str, model: str) -> Profile:
@@ -123,7 +183,14 @@ def profile_of(provider: str, model: str) -> Profile:
     row = PROVIDERS[provider]
     package = import_module(f"{__package__}.{row.dialect}.profiles")
     base = cast("Profile", package.BASE).with_changes(provider=provider)
-    return lay_over(base, cast("tuple[ProfileRow, ...]", package.ROWS), model)
+    rows = cast("tuple[ProfileRow, ...]", package.ROWS)
+    if row.models_of:
+        shared = lay_over(base.with_changes(provider=row.models_of), rows, model)
+        base = shared.with_changes(provider=provider)
+    found = lay_over(base, rows, model)
+    if row.cloud is not None and found.counts_tokens:  # clouds take the calls of their dialects, but do not count
+        found = found.with_changes(counts_tokens=False)
+    return found.with_changes(quirks=found.quirks | row.quirks) if row.quirks else found
 
 
 # --- names of models --------------------------------------------------------------------------------------------------
@@ -147,8 +214,8 @@ def divided(name: str) -> tuple[str, str] | None:
 def split_model(name: str) -> tuple[str, str]:
     """The provider and the model that a name means."""
     if (parts := divided(name)) is not None:
-        before, after = parts
-        return provider_of(before, name), after
+        provider, model = provider_of(parts[0], name), parts[1]
+        return next((row for like, row in SIBLINGS.get(provider, ()) if fnmatchcase(model, like)), provider), model
     for pattern, provider in WELL_KNOWN_MODELS:
         if name and fnmatchcase(name, pattern):
             return provider, name

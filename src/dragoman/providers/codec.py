@@ -10,6 +10,7 @@ pieces; whole replies and streams give the same events.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import wraps
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
@@ -39,16 +40,17 @@ class Call(Struct, frozen=True, kw_only=True):
     tools: tuple[ToolSpec, ...] = ()
     options: ModelOptions = ModelOptions()
     stream: bool = False
+    time: datetime | None = None
+    """When it is made; the reply carries it, since prices change."""
 
 
 class WireRequest(Struct, frozen=True, kw_only=True):
-    """One HTTP request in the provider's terms. Address and key are the engine's."""
+    """What is posted, in the provider's terms. Address and key are the engine's."""
 
     path: str
     """Behind the base URL, with a query if there is one, e.g. `/v1/messages`."""
-    body: bytes
+    body: bytes = b""
     headers: Mapping[str, str] = {}
-    method: str = "POST"
 
 
 class Adaptation(Struct, frozen=True):
@@ -65,9 +67,7 @@ class Loss(Struct, frozen=True):
     """A part of the history that this model does not get, or gets in another form."""
 
     message: int
-    """Index of the message in the conversation."""
     block: int
-    """Index of the block in the message."""
     what: str
     """The kind of block: its `type` in our JSON form."""
     why: str
@@ -114,7 +114,6 @@ class Codec(Struct, frozen=True, kw_only=True):
     encode: Callable[[Call], Encoded]
     """The request for a call. Raises ConfigurationError for an option that the model cannot take."""
     decoder: Callable[[Call, Encoded], Decoder]
-    """A decoder for the reply to a request."""
 
 
 def is_content(event: ReplyEvent) -> bool:
@@ -146,7 +145,6 @@ class Written(Struct, frozen=True, kw_only=True):
     """The first messages of a conversation in a provider's terms. A dialect that must know more derives from it."""
 
     count: int = 0
-    """How many messages."""
     pieces: tuple[bytes, ...] = ()
     """What they became, to be joined."""
     losses: tuple[Loss, ...] = ()

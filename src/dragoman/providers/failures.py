@@ -8,6 +8,7 @@ Owns: where code, text and status stand in a body, and the table of statuses and
     {"error": "text", "code": "…"}                          xAI, Hugging Face, old Ollama, gateways
     {"object": "error", "message", "type", "code"}          Mistral, vLLM; flat and without `object`: Cerebras
     {"detail": "text" or [{"loc", "msg"}]}                  servers on FastAPI
+    {"message"} or {"Message"}, code in a header            Amazon; in a stream the code is the name of the frame
 """
 
 from __future__ import annotations
@@ -39,19 +40,21 @@ from .wire import as_object, value_of
 _T = TypeVar("_T")
 
 _CODES: Final[dict[type[ProviderError], str]] = {
-    AuthenticationError: "authentication_error invalid_api_key api_key_invalid unauthenticated",
-    PermissionDeniedError: "permission_error permission_denied insufficient_permissions",
+    AuthenticationError: """authentication_error invalid_api_key api_key_invalid unauthenticated
+        expiredtokenexception unrecognizedclientexception invalidsignatureexception incompletesignatureexception
+        missingauthenticationtokenexception missingauthenticationtoken invalidclienttokenid""",
+    PermissionDeniedError: "permission_error permission_denied insufficient_permissions accessdeniedexception",
     RateLimitError: """rate_limit_error rate_limit_exceeded resource_exhausted insufficient_quota billing_error
-        too_many_requests""",
+        too_many_requests throttlingexception servicequotaexceededexception toomanyrequestsexception""",
     OverloadedError: """overloaded_error server_overloaded insufficient_system_resource server_is_overloaded
-        service_unavailable_error slow_down unavailable""",
+        service_unavailable_error slow_down unavailable serviceunavailableexception modelnotreadyexception""",
     ContextTooLongError: """context_length_exceeded context_window_exceeded exceed_context_size_error
         too_many_prompt_tokens""",
     ContentFilteredError: """content_filter content_policy_violation image_content_policy_violation
         misalignment_policy_violation bio_policy cyber_policy invalid_prompt""",
-    ModelNotFoundError: "model_not_found model_not_available deploymentnotfound",
-    RequestTimeoutError: "timeout timeout_error vector_store_timeout deadline_exceeded",
-    InvalidRequestError: "invalid_request_error invalid_argument failed_precondition",
+    ModelNotFoundError: "model_not_found model_not_available deploymentnotfound resourcenotfoundexception",
+    RequestTimeoutError: "timeout timeout_error vector_store_timeout deadline_exceeded modeltimeoutexception",
+    InvalidRequestError: "invalid_request_error invalid_argument failed_precondition validationexception",
 }
 _BY_CODE: Final = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
 
@@ -76,12 +79,13 @@ _CONTEXT_WORDS: Final = (
     "context size",
     "context limit",
 )
+_MODEL_WORDS: Final = ("model identifier is invalid", "publisher model")
 _KEY_WORDS: Final = ("incorrect api key", "invalid api key", "api key not valid", "api key is invalid")
 _TEXTS: Final = ("message", "msg", "error_message", "detail", "title", "Message")
 # Azure and Amazon name their requests in headers of their own.
 _REQUEST_ID_HEADERS: Final = ("request-id", "x-request-id", "apim-request-id", "x-amzn-requestid")
 # A google.protobuf.Duration in JSON.
-_SECONDS: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
+_SECONDS: Final = r"(\d{1,9}(?:\.\d{1,9})?)s"
 
 
 def read_refusal(status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
@@ -117,7 +121,7 @@ def error_from(
     details = [as_object(detail) for detail in cast("list[object]", _as(list, inner.get("details")) or [])]
     # Google calls a wrong key an invalid argument; the details say it.
     telling = [detail for detail in details if detail.get("reason") == "API_KEY_INVALID"]
-    code = "API_KEY_INVALID" if telling else _as(str, inner.get("code"))
+    code = "API_KEY_INVALID" if telling else _as(str, inner.get("code")) or _amazons_code(inner, headers or {})
     kind = _as(str, inner.get("type")) or _as(str, inner.get("status"))
     request_id = _as(str, whole.get("request_id")) or None
     text = _text_of(inner) or _text_of(whole)
@@ -126,9 +130,15 @@ def error_from(
     made = failure(call, status, telling_code or code or kind or None, text, headers or {}, request_id)
     made.code = code or kind or None
     for detail in details:
-        if (wait := _SECONDS.fullmatch(_as(str, detail.get("retryDelay")) or "")) is not None:
+        if (wait := re.fullmatch(_SECONDS, _as(str, detail.get("retryDelay")) or "")) is not None:
             made.retry_after = float(wait[1])
     return made
+
+
+def _amazons_code(fields: Mapping[str, object], headers: Mapping[str, str]) -> str | None:
+    """Amazon's word for an error, without the address that may stand before or behind it."""
+    said = headers.get("x-amzn-errortype") or _as(str, fields.get("__type")) or ""
+    return said.partition(":")[0].rpartition("#")[2] or None
 
 
 def _text_of(fields: dict[str, object]) -> str:
@@ -174,8 +184,10 @@ def failure(  # noqa: PLR0917 -- the fields of every provider's error
 def _hint(kind: type[ProviderError], call: Call, status: int | None) -> str | None:
     """What to do next, in the words of this call; None: what holds for the kind of error in general."""
     provider, model = call.profile.provider, call.model
+    row = PROVIDERS.get(provider)
+    if row is not None and row.cloud is not None and (hint := _CLOUD_HINTS.get((row.cloud, kind))) is not None:
+        return hint.format(model=repr(model))
     if kind is AuthenticationError:
-        row = PROVIDERS.get(provider)
         variables = f" (usually in {' or '.join(row.key_variables)})" if row is not None and row.key_variables else ""
         return f"Check that the key{variables} is the right one for {provider}, complete, and has not expired."
     if kind is ModelNotFoundError:
@@ -183,6 +195,28 @@ def _hint(kind: type[ProviderError], call: Call, status: int | None) -> str | No
     if status in (404, 405):  # nobody is there who knows what this is about
         return "Check the path of the base URL (for compatible servers it usually ends in /v1), and the model's name."
     return None
+
+
+_CLOUD_HINTS: Final[dict[tuple[str, type[ProviderError]], str]] = {
+    ("amazon", AuthenticationError): "The keys have expired or are wrong: sign in again (aws sso login), renew "
+    "AWS_SESSION_TOKEN or AWS_BEARER_TOKEN_BEDROCK, and check the clock of this machine.",
+    ("amazon", PermissionDeniedError): "Allow bedrock:InvokeModel and bedrock:InvokeModelWithResponseStream for "
+    "{model} in the policy of this identity, and see that the account has access to the model in this region.",
+    ("amazon", ModelNotFoundError): "Check the id {model}, and that the model is offered in this region (region=…, "
+    "AWS_REGION); many are asked through a profile of several regions, such as us.… or global.….",
+    ("azure", AuthenticationError): "Check AZURE_OPENAI_API_KEY against the keys of the resource, or sign in again "
+    "(az login); and that the key and the address are those of the same resource.",
+    ("azure", PermissionDeniedError): "Give this identity the role Cognitive Services OpenAI User on the resource, "
+    "and see that its network lets you in.",
+    ("azure", ModelNotFoundError): "The model is the name of a deployment: see that {model} is deployed in the "
+    "resource that base_url or AZURE_OPENAI_ENDPOINT names. A new one takes some minutes.",
+    ("google", AuthenticationError): "Sign in again: gcloud auth application-default login; or renew what "
+    "GOOGLE_APPLICATION_CREDENTIALS names.",
+    ("google", PermissionDeniedError): "Give this identity the role Vertex AI User in the project, and enable the "
+    "Vertex AI API there (project=…, GOOGLE_CLOUD_PROJECT).",
+    ("google", ModelNotFoundError): "Check the spelling of {model}, that it is offered in this region (region=…, "
+    'GOOGLE_CLOUD_LOCATION; "global" has the most), and that the project has access to it.',
+}
 
 
 def _kind(status: int | None, code: str | None, text: str) -> type[ProviderError]:
@@ -195,7 +229,7 @@ def _kind(status: int | None, code: str | None, text: str) -> type[ProviderError
         return ContextTooLongError
     if status in (None, 400) and any(words in lower for words in _KEY_WORDS):
         return AuthenticationError
-    if status == 404 and "model" in lower:
+    if (status == 404 and "model" in lower) or any(words in lower for words in _MODEL_WORDS):
         return ModelNotFoundError
     return _BY_STATUS.get(status or 0, kind or ProviderError)
 

@@ -68,7 +68,8 @@ class MessageWriter(Struct, eq=False):
     losses: list[tuple[int, str, str]] = []
     """Index and kind of a block, and why it is not sent or sent otherwise."""
     index: int = 0
-    """Of the block that is being written."""
+    thinker: str = ""
+    """… and its thinking; empty: under the same."""
 
     # A dialect's own.
     write_text: ClassVar[Callable[[Text], None]]
@@ -80,31 +81,26 @@ class MessageWriter(Struct, eq=False):
     """This and thinking: only what this provider wrote."""
 
     def write_blocks(self, blocks: Sequence[Block]) -> None:
-        """Write them, one after the other."""
         for self.index, block in enumerate(blocks):
             match block:
-                case ToolResult() if self.role != "tool":
-                    self.lose("tool_result", _MISPLACED)
-                case ToolCall() if self.role != "assistant":
-                    self.lose("tool_call", _MISPLACED)
-                case Text() | Media() | Opaque() if self.role == "tool":
-                    self.lose(str(type(block).__struct_config__.tag), _MISPLACED)
-                case Text():
-                    self.write_text(block)
-                case Media():
-                    self.write_media(block)
-                case ToolCall():
+                case ToolCall() if self.role == "assistant":
                     self.write_call(block)
-                case ToolResult():
+                case ToolResult() if self.role == "tool":
                     self.write_result(block)
-                case Thinking() if block.provider == self.reader:
+                case Text() if self.role != "tool":
+                    self.write_text(block)
+                case Media() if self.role != "tool":
+                    self.write_media(block)
+                case Thinking() if block.provider == (self.thinker or self.reader):
                     self.write_thinking(block)
-                case Opaque() if block.provider == self.reader:
+                case Opaque() if block.provider == self.reader and self.role != "tool":
                     self.write_opaque(block)
                 case Thinking():
                     self.lose("thinking", f"only {block.provider} can read it back")
-                case Opaque():
+                case Opaque() if block.provider != self.reader:
                     self.lose("opaque", f"only {block.provider} can read it back")
+                case _:
+                    self.lose(_kind_of(block), _MISPLACED)
 
     def lose(self, what: str, why: str) -> None:
         """Note that the block is not sent, or sent in another form."""
@@ -126,6 +122,10 @@ class MessageWriter(Struct, eq=False):
             return msgspec.json.encode({UNREADABLE: call.arguments})
 
 
+def _kind_of(block: Block) -> str:
+    return str(type(block).__struct_config__.tag)
+
+
 # --- ids, results and media -------------------------------------------------------------------------------------------
 
 
@@ -136,7 +136,9 @@ def legal_id(id: str, legal: Pattern[str], length: int = 40) -> str:
     return blake2s(id.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
-def why_not_media(media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[MediaKind]) -> str | None:
+def why_not_media(
+    media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[MediaKind], provider: str = ""
+) -> str | None:
     """Why media cannot be sent as one of these kinds; None if they can. Raises for a file that nobody has read."""
     if media.path is not None:
         message = f"The file {media.name or media.path!r} was not read before the conversation was sent."
@@ -144,13 +146,20 @@ def why_not_media(media: Media, kinds: frozenset[MediaKind], url_kinds: frozense
         raise ConfigurationError(message, hint=hint)
     if media.kind not in kinds:
         return f"this model takes no {media.kind} here"
+    if media.stored is not None:
+        keeper, _ = media.stored
+        return None if keeper == keeper_of(provider) else f"it is kept by {keeper}, where only its models can read it"
     if media.url is not None and media.kind not in url_kinds and not media.url.startswith("data:"):
         return f"this model takes {media.kind} as bytes only, not by URL"
     return None
 
 
+def keeper_of(provider: str) -> str:
+    """The name under which a provider's files are known: two APIs of one service share them."""
+    return "openai" if provider == "openai-responses" else provider
+
+
 def url_of(media: Media) -> str:
-    """The URL, or the bytes as one."""
     return media.url or f"data:{media.mime_type};base64,{b64encode(media.data or b'').decode()}"
 
 

@@ -7,7 +7,6 @@ nothing is dropped without a word.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -38,7 +37,9 @@ class ResponseFormat(Struct, frozen=True, kw_only=True):
     strict: bool = True
 
 
-class ModelOptions(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelOptions(
+    Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """Everything that can be asked of a model. None means: as the provider does by default."""
 
     max_tokens: int | None = None
@@ -52,8 +53,9 @@ class ModelOptions(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, for
     """False: at most one call in a reply. None or True: as many as the model likes."""
     reasoning: Reasoning | None = None
     response_format: ResponseFormat | None = None
-    cache: bool = False
-    """Mark the prompt (system prompt, tools, history) for the provider's cache, where marks are needed."""
+    cache: bool | Literal["1h"] = False
+    """Mark the prompt (system prompt, tools, history) for the provider's cache, where marks are needed; "1h": to be
+    kept for an hour, at a higher price, instead of the usual few minutes."""
     user: str | None = None
     """An opaque id of the end user, for the provider's abuse detection."""
     server_tools: tuple[Raw, ...] = ()
@@ -67,6 +69,8 @@ class ModelOptions(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, for
     def __post_init__(self) -> None:
         """Take a copy of what its owner could change later, also deep inside: options are a value like any other."""
         if self.extra_body:
+            from copy import deepcopy  # few programs need it
+
             msgspec.structs.force_setattr(self, "extra_body", deepcopy(self.extra_body))
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -18,17 +18,11 @@ from .catalogue import profile_of, split_model
 from .profile import Profile
 from .requests import ToldTool, ToolNames, tell_tool
 
-Severity: TypeAlias = Literal["ok", "rewrite", "error"]
-"""Sent as it is, sent in another form, or refused."""
+if TYPE_CHECKING:
+    from dragoman.tools import AnyTool
 
-
-class HasSpec(Protocol):
-    """A tool, or anything else that can say what a model is told about it."""
-
-    @property
-    def spec(self) -> ToolSpec:
-        """What a model is told."""
-        ...
+Severity: TypeAlias = Literal["rewrite", "error"]
+"""Sent in another form, or refused."""
 
 
 class Finding(Struct, frozen=True):
@@ -40,7 +34,7 @@ class Finding(Struct, frozen=True):
     text: str
 
     def __str__(self) -> str:
-        return f"{self.about}: {self.text}"
+        return f"{'refused' if self.severity == 'error' else 'rewritten'}: {self.about}: {self.text}"
 
 
 class ToolReport(Struct, frozen=True, kw_only=True):
@@ -56,11 +50,6 @@ class ToolReport(Struct, frozen=True, kw_only=True):
     """Whether the provider would hold the model to the schema."""
     findings: tuple[Finding, ...] = ()
 
-    @property
-    def severity(self) -> Severity:
-        """The worst of the findings."""
-        return _worst(self.findings)
-
 
 class Report(Struct, frozen=True, kw_only=True):
     """What a provider would reject of some tools, and what would be rewritten."""
@@ -72,36 +61,18 @@ class Report(Struct, frozen=True, kw_only=True):
     """About all tools together."""
 
     @property
-    def severity(self) -> Severity:
-        """The worst that would happen."""
-        return _worst([*self.findings, *(finding for tool in self.tools for finding in tool.findings)])
-
-    @property
     def ok(self) -> bool:
         """Whether nothing would be refused; something may be rewritten."""
-        return self.severity != "error"
+        found = [*self.findings, *(finding for tool in self.tools for finding in tool.findings)]
+        return all(finding.severity != "error" for finding in found)
 
     def __str__(self) -> str:
-        counts = Counter(tool.severity for tool in self.tools)
-        words = [f"{counts[severity]} {_SAID[severity]}" for severity in _SAID if counts[severity]]
-        lines = [f"{self.model}: {len(self.tools)} tools{': ' if words else ''}{', '.join(words)}"]
-        lines.extend(f"  {finding}" for finding in self.findings)
-        for tool in self.tools:
-            if tool.findings:
-                lines.append(f"  {tool.tool}: {_SAID[tool.severity]}")
-                lines.extend(f"    {finding}" for finding in tool.findings)
-        return "\n".join(lines)
+        told = [f"{tool.tool}: {finding}" for tool in self.tools for finding in tool.findings]
+        count = f"{self.model}: {len(self.tools)} tools, {'none refused' if self.ok else 'some refused'}"
+        return "\n  ".join([count, *map(str, self.findings), *told])
 
 
-_SAID: dict[Severity, str] = {"error": "refused", "rewrite": "rewritten", "ok": "as they are"}
-
-
-def _worst(findings: Iterable[Finding]) -> Severity:
-    found = {finding.severity for finding in findings}
-    return "error" if "error" in found else "rewrite" if "rewrite" in found else "ok"
-
-
-def check(tools: Iterable[ToolSpec | HasSpec], model: str | Profile) -> Report:
+def check(tools: Iterable[ToolSpec | AnyTool], model: str | Profile) -> Report:
     """What a provider would reject of these tools and what would be rewritten, without asking it.
 
     `model` is a name like `anthropic:claude-sonnet-4-5`, or a profile.

@@ -84,6 +84,8 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     default_max_tokens: int | None = None
     """What is sent as max_tokens where the caller says nothing; None sends nothing."""
     # --- sizes ---
+    counts_tokens: bool = False
+    """Whether the provider has its dialect's endpoint for counting tokens; elsewhere they are estimated."""
     context_window: int | None = None
     max_output: int | None = None
     """The most tokens of one reply, thinking included, where it is known."""
@@ -91,7 +93,6 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     quirks: frozenset[str] = frozenset()
 
     def with_changes(self, **changes: Any) -> Profile:
-        """This profile with some fields changed."""
         return msgspec.structs.replace(self, **changes)
 
 
@@ -120,7 +121,6 @@ def row(provider: str, models: str = "*", **fields: Any) -> ProfileRow:
 
 
 def words(text: str = "") -> frozenset[Any]:
-    """The words of a text."""
     return frozenset(text.split())
 
 

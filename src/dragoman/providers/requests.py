@@ -12,7 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -67,9 +67,34 @@ def effective_options(call: Call, adaptations: list[Adaptation]) -> ModelOptions
         hint = f"Use one of: {', '.join(sorted(profile.tool_choices))}."
         refuse_or_adapt(call, adaptations, f"tool_choice={wanted!r}", "this model does not support it", hint)
         changes["tool_choice"] = "auto"
+    if options.cache == "1h" and not takes_cache_marks(profile):
+        adaptations.append(Adaptation('cache="1h"', "the provider decides itself for how long it keeps a prompt"))
     if options.max_tokens is None and profile.default_max_tokens is not None:
         changes["max_tokens"] = profile.default_max_tokens
     return msgspec.structs.replace(options, **changes) if changes else options
+
+
+def takes_cache_marks(profile: Profile) -> bool:
+    """Whether the provider caches what is marked, and nothing else; the others cache by themselves."""
+    return profile.dialect == "anthropic" or not profile.quirks.isdisjoint(("cache_marks", "cache_points"))
+
+
+def cache_mark(profile: Profile, options: ModelOptions) -> bytes:
+    """The member that marks a part of a prompt for the cache; empty if none is to be marked."""
+    if not options.cache or not takes_cache_marks(profile):
+        return b""
+    lifetime = b',"ttl":"1h"' if options.cache == "1h" else b""
+    return b'"cache_control":{"type":"ephemeral"' + lifetime + b"}"
+
+
+def merge_members(below: object, above: object) -> object:
+    """An object laid over another, member by member; anything else wins as a whole."""
+    if not isinstance(below, Mapping) or not isinstance(above, Mapping):
+        return above
+    merged = dict(cast("Mapping[str, object]", below))
+    for name, value in cast("Mapping[str, object]", above).items():
+        merged[name] = merge_members(merged.get(name), value)
+    return merged
 
 
 # --- tools and schemas ------------------------------------------------------------------------------------------------
@@ -188,6 +213,21 @@ def convert_reply_schema(
     return done.schema, wanted.strict and not done.reasons
 
 
+def enforced_schema(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> dict[str, object] | None:
+    """The schema of the reply, if one is asked for, for a provider that enforces every schema it takes."""
+    wanted = options.response_format
+    if wanted is None:
+        return None
+    given = msgspec.json.decode(wanted.schema, type=dict[str, object])
+    done = convert(given, call.profile.structured_schema, strict=True)
+    if done.reasons:
+        hint = "Change the schema, or ask for the reply by a tool."
+        refuse_or_adapt(call, adaptations, "response_format", str(done.reasons[0]), hint)
+        return None
+    adaptations += [Adaptation("schema of the reply", note) for note in done.lines]
+    return done.schema
+
+
 def name_reply_schema(wanted: ResponseFormat, adaptations: list[Adaptation]) -> str:
     """A name for the reply's schema as OpenAI takes it."""
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", wanted.name)[:64] or "answer"
@@ -268,7 +308,6 @@ class ToolNames:
         """Own names by the names on the wire, of those that were changed."""
 
     def is_legal(self, name: str) -> bool:
-        """Whether the provider takes the name as it is."""
         return len(name) <= self._limits.max_name_length and self._legal.fullmatch(name) is not None
 
     def wire(self, name: str) -> str:
@@ -289,7 +328,6 @@ class ToolNames:
         return legal[0] if legal else self._marked(name)
 
     def _marked(self, name: str) -> str:
-        """The name, cut, with a mark that no other name has."""
         mark = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
         short = self._letters(name)
         for lead in _LEADS:

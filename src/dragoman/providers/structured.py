@@ -111,7 +111,6 @@ def _with_prompt(call: Call, wanted: ResponseFormat) -> Call:
 
 
 def _instructed(call: Call, instruction: str) -> Call:
-    """The call with one more paragraph of instructions."""
     system = call.conversation.system
     conversation = call.conversation.with_system(f"{system}\n\n{instruction}" if system else instruction)
     return msgspec.structs.replace(call, conversation=conversation)
@@ -181,7 +180,6 @@ class AnswerReader(Struct, frozen=True, kw_only=True):
         return [*reading.rewrite(events), *reading.rest()]
 
     def bare(self, text: str) -> str:
-        """The answer without what is around it."""
         if self.wrapped:
             try:
                 return bytes(msgspec.json.decode(text, type=dict[str, Raw])[_WRAPPING]).decode()
@@ -210,7 +208,6 @@ class _AnswerDecoder(Struct, eq=False):
 
     @property
     def done(self) -> bool:
-        """As in Decoder."""
         return self.decoder is not None and self.decoder.done
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
@@ -225,7 +222,6 @@ class _AnswerDecoder(Struct, eq=False):
         events.extend(self.rewrite(fresh))
 
     def finish(self, events: list[ReplyEvent]) -> None:
-        """As in Decoder."""
         fresh: list[ReplyEvent] = []
         try:
             if self.decoder is not None:
@@ -234,11 +230,9 @@ class _AnswerDecoder(Struct, eq=False):
             events.extend([*self.rewrite(fresh), *self.rest()])
 
     def rewrite(self, events: Iterable[ReplyEvent]) -> list[ReplyEvent]:
-        """What becomes of these events."""
         return [new for event in events for new in self._take(event)]
 
     def rest(self) -> list[ReplyEvent]:
-        """What was held back, when nothing more comes."""
         return [event for index in [*self.open] for event in self._end(index, "")]
 
     def _take(self, event: ReplyEvent) -> list[ReplyEvent]:

@@ -7,10 +7,8 @@ the ones that are kept. `read_*` raise for what is not as it should be; the othe
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeGuard, cast
+from typing import ClassVar, Final, Protocol, TypeGuard, cast
 
 import msgspec
 from msgspec import Raw
@@ -33,6 +31,7 @@ read_elements: Final = msgspec.json.Decoder(list[Raw]).decode
 """The elements of a JSON array."""
 
 _read_text = msgspec.json.Decoder(str | None).decode
+_read_string = msgspec.json.Decoder(str).decode
 _read_number = msgspec.json.Decoder(int | None).decode
 _read_value: Final[Callable[[bytes | Raw], object]] = msgspec.json.Decoder().decode
 _EMPTY: Final = frozenset([b"null", b'""', b"[]", b"{}"])
@@ -97,8 +96,13 @@ def value_of(raw: Raw | None) -> object:
 
 def string(raw: Raw | None) -> str:
     """A JSON string's text; empty if it is something else."""
-    value = value_of(raw) if raw is not None else None
-    return value if isinstance(value, str) else ""
+    if raw is None:
+        return ""
+    try:
+        return _read_string(raw)
+    except MALFORMED:
+        value = value_of(raw)
+        return value if isinstance(value, str) else ""
 
 
 def integer(raw: Raw | None) -> int | None:
@@ -120,12 +124,10 @@ def is_empty(raw: Raw) -> bool:
 
 
 def is_object(raw: Raw | None) -> TypeGuard[Raw]:
-    """Whether this is a JSON object."""
     return raw is not None and bytes(raw).startswith(b"{")
 
 
 def is_json(text: str) -> bool:
-    """Whether a text is a complete JSON value."""
     try:
         msgspec.json.decode(text)
     except MALFORMED:
@@ -139,8 +141,37 @@ def join_members(fields: Mapping[str, bytes | Raw]) -> bytes:
     return b"{" + b",".join([encode(name) + b":" + bytes(value) for name, value in fields.items()]) + b"}"
 
 
+def merge_pieces(old: Raw, new: Raw, *, deltas: bool = False) -> Raw:
+    """Two pieces of one member that nobody knows: objects mix, and a list that does not begin with what is known
+    continues it. Anything else is replaced; in deltas strings grow, and elements of the same `index` mix."""
+    before, after = bytes(old), bytes(new)
+    kinds = before[:1] + after[:1]
+    if before == after:
+        return old
+    if kinds == b"{{":
+        mixed = members(old)
+        for name, raw in members(new).items():
+            mixed[name] = merge_pieces(mixed[name], raw) if name in mixed else raw
+        return Raw(join_members(mixed))
+    if kinds == b"[[":
+        known, more = [*map(bytes, elements(old))], [*map(bytes, elements(new))]
+        if more[: len(known)] == known:
+            return new.copy()
+        joined: dict[int, bytes] = {}
+        for place, one in enumerate(known + more):
+            index = integer(members(one).get("index")) if deltas and one.startswith(b"{") else None
+            key = -1 - place if index is None else index
+            joined[key] = join_members(members(joined[key]) | members(one)) if key in joined else one
+        return Raw(b"[" + b",".join(joined.values()) + b"]")
+    if kinds == b'""' and deltas:
+        return Raw(msgspec.json.encode(string(old) + string(new)))
+    return new.copy()
+
+
 def _mend(data: bytes) -> bytes:
     """The same as strict JSON. Python servers write NaN and Infinity, JavaScript ones cut an emoji in two."""
+    import json  # few servers need this
+
     value: object = json.loads(data.decode(errors="replace"), parse_constant=lambda _name: None)
     # "replace" would write a question mark for half an emoji; this is the sign that readers know.
     return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass").decode(errors="replace").encode()
@@ -152,7 +183,6 @@ def as_object(value: object) -> dict[str, object]:
 
 
 def first_count(*values: object) -> int | None:
-    """The first of these that is a count."""
     for value in values:
         if type(value) is int:
             return value
@@ -161,8 +191,19 @@ def first_count(*values: object) -> int | None:
     return None
 
 
+def read_charge(counts: Mapping[str, object]) -> float | None:
+    """The cost in US dollars that OpenRouter puts beside the counts; None where the model runs on a key of one's own,
+    and it is only OpenRouter's fee."""
+    said = counts.get("cost")
+    if isinstance(said, bool) or not isinstance(said, int | float) or counts.get("is_byok") is True:
+        return None
+    return said if said >= 0 else None
+
+
 def decode_base64(pieces: list[str]) -> bytes | None:
     """The bytes of base64 pieces, each padded for itself or all of them one text; None if they are something else."""
+    from base64 import b64decode  # few replies have any
+
     for attempt in (pieces, ["".join(pieces)]):
         try:
             return b"".join([b64decode(piece, validate=True) for piece in attempt])
@@ -177,6 +218,18 @@ BLANK: Final = b" \t\r\n\xef\xbb\xbf"
 """What may stand before a reply: OpenRouter sends spaces to keep the connection, others a byte-order mark."""
 _MAX_EVENT_BYTES = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
+
+
+class Framing(Protocol):
+    """Splits a stream of bytes into events."""
+
+    def feed(self, data: bytes) -> Iterable[tuple[bytes, bytes]]:
+        """The events that these bytes complete, each as (name, data)."""
+        ...
+
+    def finish(self) -> Iterable[tuple[bytes, bytes]]:
+        """The bytes have ended."""
+        ...
 
 
 class EventStream:
@@ -250,7 +303,6 @@ class EventStream:
 
 
 def _parsed(frame: bytes) -> tuple[bytes, bytes] | None:
-    """The name and data of one event; None if it has no data."""
     # Nearly all events are one line of data, or a name and a line of data.
     if frame.startswith(b"data: "):
         if b"\n" not in frame:
@@ -282,8 +334,10 @@ def _parsed_by_lines(frame: bytes) -> tuple[bytes, bytes] | None:
 class DecoderBase:
     """Reads one reply, a stream of events or whole JSON, whichever comes; the first byte tells.
 
-    A dialect says what an event and a whole body mean.
+    A dialect says what an event and a whole body mean, and how a stream is split into events where it is not of these.
     """
+
+    framing: ClassVar[type[Framing]] = EventStream
 
     def __init__(self, call: Call, encoded: Encoded) -> None:
         self.call: Call = call
@@ -291,14 +345,13 @@ class DecoderBase:
         """Maps the names of tools back to their own."""
         self.ended: bool = False
         """Whether the last event was given out."""
-        self._stream: EventStream | None = None
+        self._stream: Framing | None = None
         self._begun: list[bytes] = []
         """The pieces of a whole reply, or of a beginning that does not yet say what it is."""
         self._is_whole: bool = False
 
     @property
     def done(self) -> bool:
-        """As in Decoder."""
         return self.ended
 
     def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
@@ -317,18 +370,16 @@ class DecoderBase:
         """The reply will not be completed: give out what is still held."""
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
-        """As in Decoder."""
         if self._stream is None:
             self._begun.append(data)
             begun = b"" if self._is_whole or not data else b"".join(self._begun).lstrip(BLANK)
             self._is_whole = self._is_whole or begun.startswith((b"{", b"["))
             if self._is_whole or not begun:
                 return
-            self._stream, self._begun, data = EventStream(), [], begun
+            self._stream, self._begun, data = self.framing(), [], begun
         self._take(self._stream.feed(data), events)
 
     def finish(self, events: list[ReplyEvent]) -> None:
-        """As in Decoder."""
         if self.ended:
             return
         if self._stream is not None:

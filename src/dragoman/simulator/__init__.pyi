@@ -1,3 +1,4 @@
+from .answerer import Script as Script, echo as echo
 from .command import main as main
 from .exchange import DialectName as DialectName, Reply as Reply, Request as Request
 from .faults import (
@@ -19,5 +20,4 @@ from .faults import (
     UnknownFields as UnknownFields,
     WrongLength as WrongLength,
 )
-from .script import Script as Script, echo as echo
 from .server import Simulator as Simulator

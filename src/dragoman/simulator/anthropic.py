@@ -9,7 +9,7 @@ from typing import Final
 from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 
 from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, parsed_arguments, sign
-from .exchange import Content, Part
+from .exchange import Part
 from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
 
 _ERROR_TYPES: Final[dict[int, str]] = {
@@ -28,12 +28,10 @@ _ERROR_TYPES: Final[dict[int, str]] = {
 
 
 class _Anthropic(Dialect):
-    """The messages dialect."""
-
     name = "anthropic"
 
-    def read(self, body: JsonObject) -> Content:
-        found = Transcript()
+    def read(self, body: JsonObject) -> Transcript:
+        found = Transcript(objects(body.get("tools")))
         found.add_system(text_of(body.get("system")))
         for message in objects(body.get("messages")):
             if message.get("role") == "assistant":
@@ -46,10 +44,29 @@ class _Anthropic(Dialect):
                     found.add_result(block.get("tool_use_id"), parts, failed=failed)
             if message.get("role") == "user":
                 found.add_user(text_of(message.get("content")))
-        return found.content(objects(body.get("tools")))
+        return found
 
-    def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
-        return (Refusal(400, problem) for problem in _problems(body, headers))
+    def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[str]:
+        if "anthropic-version" not in headers:
+            yield "anthropic-version: header is required"
+        for name in ("model", "max_tokens", "messages"):
+            if body.get(name) is None:
+                yield f"{name}: Field required"
+        messages = objects(body.get("messages"))
+        if not messages:
+            yield "messages: at least one message is required"
+        if messages and messages[0].get("role") == "assistant":
+            yield 'messages: first message must use the "user" role'
+        budget, limit = members(body.get("thinking")).get("budget_tokens"), body.get("max_tokens")
+        if isinstance(budget, int) and isinstance(limit, int) and limit <= budget:
+            yield "`max_tokens` must be greater than `thinking.budget_tokens`."
+        names = [string(tool.get("name")) for tool in objects(body.get("tools"))]
+        for index, name in enumerate(names):
+            if not _TOOL_NAME.fullmatch(name):
+                yield f"tools.{index}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+        if len(set(names)) != len(names):
+            yield "tools: Tool names must be unique."
+        yield from _problems_of_content(messages)
 
     def whole(self, answer: Answer) -> JsonObject:
         message = _message(answer) | {"content": [_content(block) for block in answer.blocks]} | _stop(answer)
@@ -109,30 +126,6 @@ _TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
-def _problems(body: JsonObject, headers: Mapping[str, str]) -> Iterator[str]:
-    if "anthropic-version" not in headers:
-        yield "anthropic-version: header is required"
-    for name in ("model", "max_tokens", "messages"):
-        if body.get(name) is None:
-            yield f"{name}: Field required"
-    messages = objects(body.get("messages"))
-    if not messages:
-        yield "messages: at least one message is required"
-    if messages and messages[0].get("role") == "assistant":
-        yield 'messages: first message must use the "user" role'
-    budget, limit = members(body.get("thinking")).get("budget_tokens"), body.get("max_tokens")
-    if isinstance(budget, int) and isinstance(limit, int) and limit <= budget:
-        yield "`max_tokens` must be greater than `thinking.budget_tokens`."
-    names = [string(tool.get("name")) for tool in objects(body.get("tools"))]
-    for index, name in enumerate(names):
-        if not _TOOL_NAME.fullmatch(name):
-            yield f"tools.{index}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
-    if len(set(names)) != len(names):
-        yield "tools: Tool names must be unique."
-    yield from _problems_of_content(messages)
-    yield from _problems_of_calls(messages)
-
-
 def _problems_of_content(messages: list[JsonObject]) -> Iterator[str]:
     for index, message in enumerate(messages):
         last_reply = index == len(messages) - 1 and message.get("role") == "assistant"
@@ -149,43 +142,6 @@ def _problems_of_content(messages: list[JsonObject]) -> Iterator[str]:
                 yield f"{place}.tool_use.input: Input should be a valid dictionary"
             if kind == "thinking" and is_spoilt(string(block.get("signature")), string(block.get("thinking"))):
                 yield f"{place}: Invalid `signature` in `thinking` block"
-
-
-def _problems_of_calls(messages: list[JsonObject]) -> Iterator[str]:
-    """Every call is answered in the very next turn, and every result answers a call of the turn before."""
-    called: list[str] = []
-    before = 0
-    for index, blocks in [*_turns(messages), (len(messages), [])]:
-        results = [string(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"]
-        missing = [call for call in called if call not in results]
-        if missing:
-            yield (
-                f"messages.{before}: `tool_use` ids were found without `tool_result` blocks immediately after: "
-                f"{', '.join(missing)}. Each `tool_use` block must have a corresponding `tool_result` block in the "
-                f"next message."
-            )
-        for position, result in enumerate(results):
-            if result not in called:
-                yield (
-                    f"messages.{index}.content.{position}: unexpected `tool_use_id` found in `tool_result` blocks: "
-                    f"{result}. Each `tool_result` block must have a corresponding `tool_use` block in the previous "
-                    f"message."
-                )
-        called, before = [string(block.get("id")) for block in blocks if block.get("type") == "tool_use"], index
-        if len(set(called)) != len(called):
-            yield "messages: `tool_use` ids must be unique"
-
-
-def _turns(messages: list[JsonObject]) -> list[tuple[int, list[JsonObject]]]:
-    """The blocks of each turn, with the index of its first message: neighbours of one role are one turn."""
-    turns: list[tuple[int, list[JsonObject]]] = []
-    role: object = None
-    for index, message in enumerate(messages):
-        if not turns or message.get("role") != role:
-            turns.append((index, []))
-        role = message.get("role")
-        turns[-1][1].extend(objects(message.get("content")))
-    return turns
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------

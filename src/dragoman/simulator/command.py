@@ -10,30 +10,31 @@ from textwrap import dedent
 
 from dragoman.errors import ConfigurationError
 
+from .answerer import load_script
 from .faults import FAULTS
-from .script import load_script
 from .server import Simulator
 
 _EPILOG = """\
-Without a script, the simulator says what the user said. A script is a JSON file with the replies in order:
+Without a script, the simulator says what the user said. A script is a Python file whose name `script` is a list of
+replies in order, or a function from a request to a reply:
 
-  [
-    "Hello!",
-    {"thinking": "They want the weather.", "text": "Let me look.",
-     "tool_calls": [{"id": "c1", "name": "weather", "arguments": {"city": "Paris"}}]},
-    {"text": "It is sunny.", "usage": {"input": 50, "output": 4}, "stop_reason": "max_tokens"},
-    {"text": "This one breaks off.", "faults": ["cut_close"]},
-    {"faults": [{"fault": "status", "status": 429, "headers": {"retry-after": "2"}}]}
+  from dragoman.conversation import StopReason, Thinking, ToolCall, Usage
+  from dragoman.simulator import Cut, Reply, Status
+
+  script = [
+      "Hello!",
+      Reply(Thinking("They want the weather.", ""), "Let me look.", ToolCall("c1", "weather", '{"city": "Paris"}')),
+      Reply("It is sunny.", usage=Usage(input=50, output=4), stop_reason=StopReason.MAX_TOKENS),
+      Reply("This one breaks off.", faults=[Cut("close")]),
+      Status(429, headers={"retry-after": "2"}),
   ]
-
-A file FILE.py is run, and its name `script` taken: a list, or a function from a request to a reply.
 
 Point any client at it; every key is accepted unless --api-key says otherwise:
 
   OpenAI, and everything compatible   base URL http://127.0.0.1:PORT/v1
   Anthropic, Gemini                   base URL http://127.0.0.1:PORT
 
-  dragoman simulate --port 8900 --script replies.json
+  dragoman simulate --port 8900 --script replies.py
   curl http://127.0.0.1:8900/v1/chat/completions -d '{"model":"any","messages":[{"role":"user","content":"Hi"}]}'
 
 In tests you need no command: see `dragoman.simulator.Simulator`, and the fixture of `dragoman.simulator.pytest_plugin`.
@@ -84,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--port", type=int, default=0, help="the port to listen on; by default, any that is free")
-    parser.add_argument("--script", metavar="FILE", help="the replies: a JSON file, or a Python file (see below)")
+    parser.add_argument("--script", metavar="FILE", help="the replies: a Python file (see below)")
     parser.add_argument(
         "--fault",
         metavar="NAME",

@@ -16,8 +16,8 @@ from msgspec import Struct
 from dragoman.conversation import StopReason, ToolCall, Usage
 from dragoman.errors import ToolValidationError
 
-from .exchange import Content, DialectName, Part, Request
-from .reading import JsonObject
+from .exchange import DialectName, Part, Request
+from .reading import JsonObject, Transcript
 
 FrameKind: TypeAlias = Literal["start", "part", "delta", "other", "finish", "end"]
 """start: the reply begins; part: a part of it begins; finish: says why it ended; end: the very last mark."""
@@ -43,8 +43,8 @@ class Refusal(Struct, frozen=True):
     """Seconds, for a dialect that also says so in the body."""
 
 
-class UnwritableReplyError(ValueError):
-    """The script's reply has something that this dialect cannot carry."""
+class ScriptError(Exception):
+    """The script has no reply for this request, or one that this dialect cannot carry."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -74,17 +74,17 @@ class Dialect(ABC):
 
     name: ClassVar[DialectName]
     stream_type: ClassVar[str] = "text/event-stream; charset=utf-8"
-    """The content type of streams."""
     whole_type: ClassVar[str] = "application/json"
-    """The content type of everything else."""
+    has_comments: ClassVar[bool] = True
+    """Whether a stream may have comments between its events."""
 
     @abstractmethod
-    def read(self, body: JsonObject) -> Content:
+    def read(self, body: JsonObject) -> Transcript:
         """The request in the terms of all dialects."""
 
     @abstractmethod
-    def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
-        """What the provider would refuse. A rule that is not here is not checked."""
+    def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[str | Refusal]:
+        """What the provider would refuse besides calls without results. A rule that is not here is not checked."""
 
     @abstractmethod
     def whole(self, answer: Answer) -> JsonObject:
@@ -106,10 +106,6 @@ class Dialect(ABC):
         """The event of an error in a stream that began well; `number` counts the events before."""
         return Frame(self.failure(refusal, answer.id("req_")), kind="end")
 
-    def with_unknown(self, answer: Answer, frames: list[Frame], index: int) -> list[Frame]:
-        """The events with one more at this index, of a kind that no client knows yet."""
-        return [*frames[:index], self.unknown_event(answer), *frames[index:]]
-
     @abstractmethod
     def unknown_event(self, answer: Answer) -> Frame:
         """An event of a kind that no client knows yet."""
@@ -122,17 +118,31 @@ class Dialect(ABC):
     def headers(self, request_id: str) -> dict[str, str]:
         """Headers of every response."""
 
+    def failure_headers(self, refusal: Refusal) -> dict[str, str]:
+        """Further headers of an error."""
+        return {}
 
-# --- for the dialects ------------------------------------------------------------------------------------------------
+    def event(self, name: str, data: bytes, line_end: bytes) -> bytes:
+        """One event of a stream as bytes: a server-sent one."""
+        named = b"event: " + name.encode() + line_end if name else b""
+        return named + b"data: " + data + line_end + line_end
+
+
+# --- for the dialects -------------------------------------------------------------------------------------------------
 
 
 def parsed_arguments(call: ToolCall, problem: str) -> JsonObject:
-    """The arguments of a call, for a dialect that sends them as an object. Raises UnwritableReplyError."""
+    """The arguments of a call, for a dialect that sends them as an object. Raises ScriptError."""
     try:
         return call.parsed
     except ToolValidationError as error:
         message = f"{error.message} {problem}"
-        raise UnwritableReplyError(message) from None
+        raise ScriptError(message) from None
+
+
+def several(choice: JsonObject, count: object) -> list[JsonObject]:
+    """As many choices as were asked for; all say the same."""
+    return [{"index": index} | choice for index in range(max(count, 1) if isinstance(count, int) else 1)]
 
 
 # --- signatures that prove nothing, except that they came back unchanged ---------------------------------------------

@@ -14,9 +14,10 @@ if TYPE_CHECKING:  # a fault changes how a reply is sent, so the two name each o
 
 
 @dataclass(frozen=True)
-class Content:
-    """What the body of a request says, the same for all dialects."""
+class Request:
+    """One request that the simulator received, as scripts and assertions see it."""
 
+    # What its body says, the same for all dialects:
     system: str = ""
     """The system prompt."""
     user_texts: tuple[str, ...] = ()
@@ -27,12 +28,7 @@ class Content:
     """The names of the tools that are offered."""
     turns: int = 0
     """How many replies of the model are in the history: 0 in the first request of a conversation."""
-
-
-@dataclass(frozen=True)
-class Request(Content):
-    """One request that the simulator received, as scripts and assertions see it."""
-
+    # And the request itself:
     dialect: DialectName | Literal["unknown"] = "unknown"
     """`unknown`: the path belongs to no dialect, and the answer was a 404."""
     model: str = ""
@@ -53,11 +49,11 @@ class Request(Content):
 
     @property
     def api_key(self) -> str | None:
-        """The API key, wherever a client may put it."""
         scheme, _, token = self.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and token:
             return token.strip()
-        return self.headers.get("x-api-key") or self.headers.get("x-goog-api-key") or self.query.get("key")
+        named = [self.headers[name] for name in ("x-api-key", "x-goog-api-key", "api-key") if self.headers.get(name)]
+        return named[0] if named else self.query.get("key")
 
     @property
     def last_user_text(self) -> str:

@@ -27,11 +27,7 @@ Effect: TypeAlias = Literal["none", "failure", "broken", "silence", "unclear"]
 """
 
 
-def _snake(name: str) -> str:
-    return "".join([f"_{letter.lower()}" if letter.isupper() else letter for letter in name]).lstrip("_")
-
-
-class Fault(Struct, frozen=True, forbid_unknown_fields=True, tag=_snake, tag_field="fault"):
+class Fault(Struct, frozen=True):
     """Something that goes wrong. To make one of your own, write a subclass with `apply`."""
 
     def effect(self, *, streamed: bool = True) -> Effect:
@@ -39,7 +35,7 @@ class Fault(Struct, frozen=True, forbid_unknown_fields=True, tag=_snake, tag_fie
         match self:
             case Status() | ErrorEvent():
                 return "failure"
-            case Stall(go_on=False, where="request" | "head" | "body"):
+            case Stall(go_on=False, where="head" | "body"):
                 return "silence"
             case Cut(after=int(after)) if streamed and after < 0:
                 return "unclear"  # at the very end of a stream nothing of the reply may be missing
@@ -77,7 +73,6 @@ class Status(Fault, frozen=True):
 
     @property
     def refusal(self) -> Refusal:
-        """The error, for a dialect to write."""
         text = self.message or f"The simulator answers with status {self.status}."
         wait = self.headers.get("retry-after", "")
         return Refusal(self.status, text, self.code, retry_after=wait if wait.isdecimal() else None)
@@ -106,7 +101,6 @@ class Drip(Fault, frozen=True):
     """The reply comes in small pieces with pauses between them."""
 
     size: int = 64
-    """Bytes of a piece."""
     seconds: float = 0.001
 
     def apply(self, plan: Plan) -> None:
@@ -118,9 +112,8 @@ class Stall(Fault, frozen=True):
 
     seconds: float | None = None
     """None: until the client closes, or the simulator's limit."""
-    where: Literal["request", "head", "body", "end"] = "body"
-    """The request is not read (only as a fault of the simulator, which then lasts to its limit); nothing is answered;
-    in the middle of the body; behind the body, which is complete but for what HTTP says at its end."""
+    where: Literal["head", "body", "end"] = "body"
+    """Nothing is answered; in the middle of the body; behind the body, which is complete but for HTTP's end of it."""
     after: int | None = None
     """Bytes of the body, from its end if negative; None: a share of it."""
     share: float = 0.5
@@ -216,7 +209,6 @@ class ErrorEvent(Fault, frozen=True):
     message: str = ""
     code: str | None = None
     share: float = 0.5
-    """How much of the reply comes before it."""
 
     def apply(self, plan: Plan) -> None:
         refusal = Status(self.status, self.message, self.code).refusal
@@ -244,13 +236,13 @@ class UnknownEvent(Fault, frozen=True):
 
     def apply(self, plan: Plan) -> None:
         if plan.streamed:
-            plan.frames = plan.dialect.with_unknown(plan.answer, plan.frames, plan.middle())
+            plan.frames.insert(plan.middle(), plan.dialect.unknown_event(plan.answer))
 
 
 _GROWING: Final = frozenset(
     {
         *("candidates", "choices", "content", "content_block", "delta", "item", "message", "output", "part", "parts"),
-        *("response", "tool_calls", "usage", "usageMetadata"),
+        *("response", "tool_calls", "usage", "usageMetadata", "start", "toolUse", "reasoningContent", "metrics"),
     }
 )
 """Members whose objects are the API's own: a tool's arguments, for one, are not among them."""
@@ -338,18 +330,3 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "crlf": Form("crlf"),
 }
 """Every kind of fault, with settings that suit any reply and any dialect: for tests that try them all."""
-
-
-def read_fault(value: object) -> Fault:
-    """A fault from JSON: its name in FAULTS, or an object such as {"fault": "status", "status": 429}."""
-    if isinstance(value, str):
-        if value not in FAULTS:
-            message = f"there is no fault {value!r}; there are {', '.join(FAULTS)}"
-            raise ValueError(message)
-        return FAULTS[value]
-    kinds = {_snake(type(fault).__name__): type(fault) for fault in FAULTS.values()}
-    name = members(value).get("fault")
-    if name not in kinds:
-        message = f"there is no kind of fault {name!r}; there are {', '.join(kinds)}"
-        raise ValueError(message)
-    return msgspec.convert(value, kinds[str(name)])

@@ -1,8 +1,7 @@
 """The generateContent dialect, from the server's side.
 
 Every event of a stream is a complete response with the next parts. Calls come whole, whatever the delta. The
-signature of a thought stands on the part after it: on the first of several calls. The API takes `snake_case` for every
-`camelCase` name in a request; so does this reader.
+signature of a thought stands on the part after it: on the first of several calls.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from msgspec import Raw
 
 from dragoman.conversation import Json, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, parsed_arguments, sign
-from .exchange import Content, Part
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, parsed_arguments, several, sign
+from .exchange import Part
 from .reading import JsonObject, Transcript, members, objects, string
 
 _ERROR_STATUSES: Final[dict[int, str]] = {
@@ -37,18 +36,18 @@ _KEY_INVALID: Final = "API_KEY_INVALID"
 
 
 class _Gemini(Dialect):
-    """The generateContent dialect."""
-
     name = "gemini"
     stream_type = "text/event-stream"
     whole_type = "application/json; charset=UTF-8"
 
-    def read(self, body: JsonObject) -> Content:
-        found = Transcript()
-        found.add_system(_text(members(_either(body, "systemInstruction"))))
+    def read(self, body: JsonObject) -> Transcript:
+        found = Transcript(_declarations(body))
+        found.add_system(_text(members(body.get("systemInstruction"))))
         for content in objects(body.get("contents")):
             if content.get("role") == "model":
                 found.add_reply()
+            for call in _parts_named(content, "functionCall"):
+                found.add_call(call.get("id"), call.get("name"))
             for answer in _parts_named(content, "functionResponse"):
                 response = members(answer.get("response"))
                 # The documented way to report a failure is a member `error`.
@@ -57,10 +56,26 @@ class _Gemini(Dialect):
                 found.add_result(answer.get("id"), parts, name=string(answer.get("name")), failed=failed)
             if content.get("role") != "model":
                 found.add_user(_text(content))
-        return found.content(_declarations(body))
+        return found
 
-    def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
-        return (Refusal(400, problem) for problem in _problems(body))
+    def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[str]:
+        contents = objects(body.get("contents"))
+        if not contents:
+            yield "* GenerateContentRequest.contents: contents is not specified\n"
+        for index, content in enumerate(contents):
+            if not objects(content.get("parts")):
+                yield f"* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty.\n"
+        for index, declaration in enumerate(_declarations(body)):
+            if not _FUNCTION_NAME.fullmatch(string(declaration.get("name"))):
+                yield (
+                    f"* GenerateContentRequest.tools[0].function_declarations[{index}].name: Invalid function name. "
+                    "Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores (_), "
+                    "dots (.), colons (:), or dashes (-), with a maximum length of 64.\n"
+                )
+        for part in [part for content in contents for part in objects(content.get("parts"))]:
+            name = string(members(part.get("functionCall")).get("name"))
+            if is_spoilt(string(part.get("thoughtSignature")), name):
+                yield "Thought signature is not valid."
 
     def whole(self, answer: Answer) -> JsonObject:
         if _is_blocked(answer):
@@ -117,14 +132,8 @@ class _Gemini(Dialect):
 _FUNCTION_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 
 
-def _either(holder: JsonObject, name: str) -> object:
-    """A member under its name in camel case, or in snake case."""
-    snake = re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
-    return holder.get(name, holder.get(snake))
-
-
 def _parts_named(content: JsonObject, name: str) -> list[JsonObject]:
-    return [members(value) for part in objects(content.get("parts")) if (value := _either(part, name)) is not None]
+    return [members(value) for part in objects(content.get("parts")) if (value := part.get(name)) is not None]
 
 
 def _text(content: JsonObject) -> str:
@@ -132,44 +141,7 @@ def _text(content: JsonObject) -> str:
 
 
 def _declarations(body: JsonObject) -> list[JsonObject]:
-    return [one for tool in objects(body.get("tools")) for one in objects(_either(tool, "functionDeclarations"))]
-
-
-def _problems(body: JsonObject) -> Iterator[str]:
-    contents = objects(body.get("contents"))
-    if not contents:
-        yield "* GenerateContentRequest.contents: contents is not specified\n"
-    for index, content in enumerate(contents):
-        if not objects(content.get("parts")):
-            yield f"* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty.\n"
-    for index, declaration in enumerate(_declarations(body)):
-        if not _FUNCTION_NAME.fullmatch(string(declaration.get("name"))):
-            yield (
-                f"* GenerateContentRequest.tools[0].function_declarations[{index}].name: Invalid function name. Must "
-                f"start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores (_), dots "
-                f"(.), colons (:), or dashes (-), with a maximum length of 64.\n"
-            )
-    yield from _problems_of_calls(contents)
-    for part in [part for content in contents for part in objects(content.get("parts"))]:
-        name = string(members(_either(part, "functionCall")).get("name"))
-        if is_spoilt(string(_either(part, "thoughtSignature")), name):
-            yield "Thought signature is not valid."
-
-
-def _problems_of_calls(contents: list[JsonObject]) -> Iterator[str]:
-    """A turn with calls is followed by a turn with as many responses."""
-    called, before = 0, ""
-    for content in [*contents, JsonObject()]:
-        role, calls = string(content.get("role")), len(_parts_named(content, "functionCall"))
-        if calls and before == "model":
-            after = "after a user turn or after a function response turn."
-            yield f"Please ensure that function call turn comes immediately {after}"
-        if (called or role != "model") and called != len(_parts_named(content, "functionResponse")):
-            yield (
-                "Please ensure that the number of function response parts is equal to the number of function call "
-                "parts of the function call turn."
-            )
-        called, before = calls, role
+    return [one for tool in objects(body.get("tools")) for one in objects(tool.get("functionDeclarations"))]
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------
@@ -199,10 +171,8 @@ def _frame(answer: Answer, part: JsonObject, kind: FrameKind, finish: JsonObject
 
 
 def _candidates(answer: Answer, candidate: JsonObject) -> JsonObject:
-    """As many as were asked for; all say the same."""
-    count = _either(members(_either(members(answer.request.body), "generationConfig")), "candidateCount")
-    several = range(max(count, 1) if isinstance(count, int) else 1)
-    return {"candidates": [candidate | {"index": index} for index in several]}
+    count = members(answer.request.body.get("generationConfig")).get("candidateCount")
+    return {"candidates": several(candidate, count)}
 
 
 def _response(answer: Answer, *, final: bool) -> JsonObject:

@@ -12,8 +12,7 @@ from typing import Final
 
 from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal
-from .exchange import Content
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, several
 from .reading import JsonObject, Transcript, members, objects, result_parts, string, text_of
 
 CREATED: Final = 1_767_225_600
@@ -63,7 +62,6 @@ class OpenAIDialect(Dialect):
 
 
 def error_object(refusal: Refusal) -> JsonObject:
-    """What stands in `error`."""
     kind, code = _KINDS.get(refusal.status, ("invalid_request_error" if refusal.status < 500 else "server_error", None))
     return {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code or code}
 
@@ -88,33 +86,6 @@ def tool_problems(tools: list[JsonObject], functions: Mapping[str, JsonObject]) 
                 yield Refusal(400, text, "string_above_max_length", f"{place}.{member}")
 
 
-# --- requests --------------------------------------------------------------------------------------------------------
-
-
-def _calls(message: JsonObject) -> list[JsonObject]:
-    return objects(message.get("tool_calls"))
-
-
-def _problems_of_calls(messages: list[JsonObject]) -> Iterator[Refusal]:
-    """Right after a message with calls come its results, one message each; no other result is allowed."""
-    waiting: list[str] = []
-    called: list[str] = []
-    for index, message in enumerate([*messages, JsonObject()]):
-        if message.get("role") == "tool":
-            call_id = string(message.get("tool_call_id"))
-            if call_id not in called:
-                text = "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
-                yield Refusal(400, f"Invalid parameter: {text}", None, f"messages.[{index}].role")
-            waiting = [call for call in waiting if call != call_id]
-            continue
-        if waiting:
-            text = "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
-            text += f"'tool_call_id'. The following tool_call_ids did not have response messages: {', '.join(waiting)}"
-            yield Refusal(400, text, None, f"messages.[{index}].role")
-        called = [string(call.get("id")) for call in _calls(message)]
-        waiting = list(called)
-
-
 # --- replies ---------------------------------------------------------------------------------------------------------
 
 # A reply that ends for another reason than these stops.
@@ -127,17 +98,15 @@ _FINISH_REASONS: Final[dict[StopReason, str]] = {
 
 
 class _OpenAIChat(OpenAIDialect):
-    """The chat-completions dialect."""
-
     name = "openai_chat"
 
-    def read(self, body: JsonObject) -> Content:
-        found = Transcript()
+    def read(self, body: JsonObject) -> Transcript:
+        found = Transcript([members(tool.get("function")) or tool for tool in objects(body.get("tools"))])
         for message in objects(body.get("messages")):
             role, content = message.get("role"), message.get("content")
             if role == "assistant":
                 found.add_reply()
-            for call in _calls(message):
+            for call in objects(message.get("tool_calls")):
                 found.add_call(call.get("id"), members(call.get("function")).get("name"))
             if role == "tool":
                 found.add_result(message.get("tool_call_id"), result_parts(content))
@@ -145,15 +114,14 @@ class _OpenAIChat(OpenAIDialect):
                 found.add_user(text_of(content))
             elif role in {"system", "developer"}:
                 found.add_system(text_of(content))
-        return found.content([members(tool.get("function")) or tool for tool in objects(body.get("tools"))])
+        return found
 
     def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
         if not string(body.get("model")):
             yield Refusal(400, "you must provide a model parameter")
         if "messages" not in body:
             yield Refusal(400, "Missing required parameter: 'messages'.", "missing_required_parameter", "messages")
-        messages = objects(body.get("messages"))
-        if not messages:
+        if not objects(body.get("messages")):
             expected = "Expected an array with minimum length 1, but got an empty array instead."
             yield Refusal(400, f"Invalid 'messages': empty array. {expected}", "empty_array", "messages")
         choices = body.get("n")
@@ -163,7 +131,6 @@ class _OpenAIChat(OpenAIDialect):
         tools = objects(body.get("tools"))
         functions = {f"tools[{index}].function": members(tool.get("function")) for index, tool in enumerate(tools)}
         yield from tool_problems(tools, {place: one for place, one in functions.items() if one})
-        yield from _problems_of_calls(messages)
 
     def whole(self, answer: Answer) -> JsonObject:
         text, thinking = _join_texts(answer, Text), _join_texts(answer, Thinking)
@@ -183,7 +150,7 @@ class _OpenAIChat(OpenAIDialect):
                 for call in calls
             ]
         choice: JsonObject = {"message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
-        completion = _base(answer, "chat.completion") | _choices(answer, choice)
+        completion = _base(answer, "chat.completion") | {"choices": several(choice, answer.request.body.get("n"))}
         if answer.usage is not None:
             completion["usage"] = _usage(answer.usage)
         return completion
@@ -230,13 +197,8 @@ def _base(answer: Answer, kind: str) -> JsonObject:
 def _chunk(answer: Answer, delta: JsonObject, *, kind: FrameKind = "delta", finish_reason: str | None = None) -> Frame:
     usage: JsonObject = {"usage": None} if _wants_usage(answer) else {}
     choice: JsonObject = {"delta": delta, "logprobs": None, "finish_reason": finish_reason}
-    return Frame(_base(answer, "chat.completion.chunk") | _choices(answer, choice) | usage, kind=kind)
-
-
-def _choices(answer: Answer, choice: JsonObject) -> JsonObject:
-    """As many as were asked for; all say the same."""
-    count = answer.request.body.get("n")
-    return {"choices": [{"index": index} | choice for index in range(max(count, 1) if isinstance(count, int) else 1)]}
+    choices: JsonObject = {"choices": several(choice, answer.request.body.get("n"))}
+    return Frame(_base(answer, "chat.completion.chunk") | choices | usage, kind=kind)
 
 
 def _call_chunks(answer: Answer, call: ToolCall, index: int) -> list[Frame]:

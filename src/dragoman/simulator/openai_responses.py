@@ -10,9 +10,9 @@ from msgspec import Struct
 from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 
 from .dialect import Answer, Frame, FrameKind, Refusal, sign
-from .exchange import Content, Part
+from .exchange import Part
 from .openai_chat import CREATED, OpenAIDialect, error_object, tool_problems
-from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
+from .reading import JsonObject, Transcript, items, objects, result_parts, string, text_of
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
@@ -24,16 +24,9 @@ def _input(body: JsonObject) -> list[JsonObject]:
     return [{"role": "user", "content": given}] if isinstance(given, str) else objects(given)
 
 
-def _problems_of_calls(entries: list[JsonObject], *, continued: bool) -> Iterator[Refusal]:
-    """Calls and outputs match, wherever they stand; what a stored response holds cannot be seen here."""
-    calls = [string(item.get("call_id")) for item in entries if item.get("type") == "function_call"]
-    outputs = [string(item.get("call_id")) for item in entries if item.get("type") == "function_call_output"]
-    for call in calls:
-        if call not in outputs:
-            yield Refusal(400, f"No tool output found for function call {call}.", None, "input")
-    for output in outputs:
-        if output not in calls and not continued:
-            yield Refusal(400, f"No tool call found for function call output with call_id {output}.", None, "input")
+def _is_continued(body: JsonObject) -> bool:
+    """Whether the service holds the beginning, which cannot be seen here."""
+    return any(body.get(name) for name in ("previous_response_id", "conversation", "prompt"))
 
 
 def _problems_of_reasoning(entries: list[JsonObject]) -> Iterator[Refusal]:
@@ -71,12 +64,10 @@ _REPEATED: Final[JsonObject] = {
 
 
 class _OpenAIResponses(OpenAIDialect):
-    """The responses dialect."""
-
     name = "openai_responses"
 
-    def read(self, body: JsonObject) -> Content:
-        found = Transcript()
+    def read(self, body: JsonObject) -> Transcript:
+        found = Transcript(objects(body.get("tools")), continued=_is_continued(body))
         found.add_system(string(body.get("instructions")))
         for item in _input(body):
             kind, role = item.get("type"), item.get("role")
@@ -90,22 +81,19 @@ class _OpenAIResponses(OpenAIDialect):
                 found.add_system(text_of(item.get("content")))
             elif role == "user":
                 found.add_user(text_of(item.get("content")))
-        return found.content(objects(body.get("tools")))
+        return found
 
     def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
         if not string(body.get("model")):
             yield Refusal(400, "Missing required parameter: 'model'.", "missing_required_parameter", "model")
-        continued = any(body.get(name) for name in ("previous_response_id", "conversation", "prompt"))
-        if not body.get("input") and not continued:
+        if not body.get("input") and not _is_continued(body):
             one_of = '"input" or "previous_response_id" or "prompt" or "conversation"'
             yield Refusal(400, f"One of {one_of} must be provided.", "missing_required_parameter", "input")
-        entries = _input(body)
         tools = objects(body.get("tools"))
         yield from tool_problems(
             tools, {f"tools[{index}]": tool for index, tool in enumerate(tools) if tool.get("type") == "function"}
         )
-        yield from _problems_of_calls(entries, continued=continued)
-        yield from _problems_of_reasoning(entries)
+        yield from _problems_of_reasoning(_input(body))
 
     def whole(self, answer: Answer) -> JsonObject:
         return _finished_response(answer, _items(answer))
@@ -133,15 +121,9 @@ class _OpenAIResponses(OpenAIDialect):
         last: JsonObject = {"code": error["code"] or error["type"], "message": refusal.message, "param": refusal.param}
         return _number([("error", last, "end")], number)[0]
 
-    def with_unknown(self, answer: Answer, frames: list[Frame], index: int) -> list[Frame]:
-        """The new event has a number, as all have; those after it count on."""
-        later: list[_Event] = [
-            (event.name, members(event.data), event.kind) for event in [self.unknown_event(answer), *frames[index:]]
-        ]
-        return [*frames[:index], *_number(later, index)]
-
     def unknown_event(self, answer: Answer) -> Frame:
-        return Frame({"response_id": answer.id("resp_"), "payload": {"new": True}}, "response.simulated.event")
+        name = "response.simulated.event"
+        return Frame({"type": name, "response_id": answer.id("resp_"), "payload": {"new": True}}, name)
 
 
 _Event: TypeAlias = tuple[str, JsonObject, FrameKind]

@@ -27,7 +27,6 @@ class Place:
     share: float = 0.5
 
     def of(self, total: int) -> int:
-        """The place in a body of `total` bytes."""
         if self.after is None:
             return min(total, int(total * self.share))
         return min(total, self.after) if self.after >= 0 else max(total + self.after, 0)
@@ -55,7 +54,6 @@ class Plan:
     headers: dict[str, str]
     status: int = 200
     replaced: bytes | None = None
-    """A body that is sent instead of the events."""
     line_end: bytes = b"\n"
     keep_alive_comment: bytes = b""
     """Sent before every event; before a whole reply as an empty line."""
@@ -63,7 +61,6 @@ class Plan:
     length_error: int = 0
     """How much more, or less, the content length promises than is sent."""
     before: Pause | None = None
-    """Ahead of everything."""
     abandoned: Ending | None = None
     """The connection ends without any response."""
     stall: tuple[Place, Pause] | None = None
@@ -77,10 +74,9 @@ class Plan:
         return max(min(1, last), min(last, round(last * share)))
 
     def refuse(self, refusal: Refusal) -> None:
-        """Put an error in the place of the reply."""
         self.status, self.streamed = refusal.status, False
         self.frames = [Frame(self.dialect.failure(refusal, self.answer.id("req_")))]
-        self.headers["content-type"] = self.dialect.whole_type
+        self.headers |= {"content-type": self.dialect.whole_type} | self.dialect.failure_headers(refusal)
 
 
 def steps(plan: Plan) -> Iterator[bytes | Pause | Ending]:
@@ -132,10 +128,9 @@ def _render(plan: Plan) -> list[bytes]:
         return [end, end, datas[0]] if plan.keep_alive_comment else [datas[0] + (end if end == b"\r\n" else b"")]
     rendered: list[bytes] = []
     for frame, data in zip(plan.frames, datas, strict=True):
-        if plan.keep_alive_comment:
+        if plan.keep_alive_comment and plan.dialect.has_comments:
             rendered.append(plan.keep_alive_comment + end + end)
-        name = b"event: " + frame.name.encode() + end if frame.name else b""
-        rendered.append(name + b"data: " + data + end + end)
+        rendered.append(plan.dialect.event(frame.name, data, end))
     return rendered
 
 

@@ -18,17 +18,16 @@ from httptools import HttpParserError, HttpRequestParser
 from dragoman.providers import ALIASES, PROVIDERS
 from dragoman.tools import LoopThread
 
-from .answerer import Answerer
+from .answerer import Answerer, Player, Script
 from .exchange import Request
 from .faults import Fault
 from .plan import Pause, Plan, steps
-from .script import Player, Script
 
 _HOST: Final = "127.0.0.1"
 _BACKLOG: Final = 1024
 _CLOSE_SECONDS: Final = 10.0
 _READ: Final = 65_536
-_DIALECT_PATHS: Final = {"openai_chat": "/v1", "openai_responses": "/v1", "anthropic": "", "gemini": ""}
+_DIALECT_PATHS: Final = {"openai_chat": "/v1", "openai_responses": "/v1", "anthropic": "", "gemini": "", "bedrock": ""}
 
 
 class Simulator:
@@ -217,7 +216,6 @@ class _Connection:
         """The client has closed its side, or the connection is lost."""
 
     def abort(self) -> asyncio.Task[None]:
-        """End it at once; the task that does."""
         self._writer.transport.abort()
         self._task.cancel()
         return self._task
@@ -254,10 +252,6 @@ class _Connection:
     # --- serving ---
 
     async def serve(self) -> None:
-        """Answer request after request."""
-        if self._answerer.is_deaf:
-            await self._pause(Pause(None))
-            return
         # asyncio does this itself, but not for connections of a listener that it did not make.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         reading = asyncio.create_task(self._read())

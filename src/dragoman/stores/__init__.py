@@ -1,15 +1,15 @@
 """Where conversations are kept: snapshots, the journal between them, and the stores for both.
 
-snapshot.py      one point of a conversation, as a value, and its id; json_form.py: its JSON form, whole and as rows
+snapshot.py      one point of a conversation, as a value; its id and its JSON form
 journal.py       what happened since the newest snapshot, and how to go on from there
 protocol.py      what a store is, in two colours, and the rules that every store keeps
 listing.py       what a list shows; filters, cursors, pages and words, the same for every store
 sealing.py       keys, AES-GCM, and which records of a store are sealed
-file.py          FileStore; file_layout.py: names and lines of its files; directory.py: writing them safely, the lock
+file.py          FileStore; directory.py: writing its files safely, the lock
 sql.py           the store of both databases; sql_schema.py: its tables and statements
-sqlite.py        SqliteStore, MemoryStore; sqlite_driver.py: connections, forks, errors
-postgres.py      PostgresStore, AsyncPostgresStore; postgres_driver.py: psycopg
-blocking.py      plain stores in code that is stepped, and `resume`
+sqlite.py        SqliteStore, MemoryStore: connections, forks, errors
+postgres.py      PostgresStore; postgres_driver.py: psycopg
+blocking.py      plain stores in code that is stepped; `resume`, `copy_conversations`
 async_store.py   AsyncStore: any plain store for asyncio, in worker threads
 """
 

@@ -17,11 +17,13 @@ not count) is removed by the next one. Readers take no lock.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar, Unpack
+from typing import Final, NamedTuple, TypeVar, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -30,13 +32,11 @@ from dragoman.errors import SnapshotCorruptError, SnapshotError, StoreError, Sto
 
 from . import directory, listing, protocol
 from .directory import report_os_errors
-from .file_layout import ROOT, Chain, journal_name, line_of, naming, point_name, read_names, record_of
 from .journal import Journal, JournalEntry
-from .json_form import snapshot_from_json, snapshot_to_json
 from .listing import ListOptions, Page, Query, SnapshotSummary, Unreadable
-from .protocol import ConversationStore, Progress, Resealed
-from .sealing import AesGcmSealing, Records
-from .snapshot import Snapshot, validate_snapshot_id
+from .protocol import ConversationStore
+from .sealing import AesGcmSealing, Records, is_sealed
+from .snapshot import ID_PATTERN, Snapshot, snapshot_from_json, snapshot_to_json, validate_snapshot_id
 
 VERSION: Final = 1
 _FORMAT: Final = "dragoman.files"
@@ -108,17 +108,17 @@ class FileStore(ConversationStore):
     def _begin_chain(self, snapshot: Snapshot, written: bytes) -> None:
         new = self.path / ".new"
         new.mkdir(mode=0o700)
-        directory.write_file(new / point_name(1, snapshot.id), self._sealed(snapshot, written, 1))
-        directory.write_file(new / journal_name(1, snapshot.id, 0), b"")
+        directory.write_file(new / _point_name(1, snapshot.id), self._sealed(snapshot, written, 1))
+        directory.write_file(new / _journal_name(1, snapshot.id, 0), b"")
         directory.sync_directory(new)
         new.rename(self.path / snapshot.root)
         directory.sync_directory(self.path)
 
-    def _add_to_chain(self, before: Chain, snapshot: Snapshot, written: bytes) -> None:
+    def _add_to_chain(self, before: _Chain, snapshot: Snapshot, written: bytes) -> None:
         here, place = self.path / before.root, before.place + 1
-        journal = journal_name(place, snapshot.id, 0)
+        journal = _journal_name(place, snapshot.id, 0)
         self._replace(here / journal, b"")
-        self._replace(here / point_name(place, snapshot.id), self._sealed(snapshot, written, place))
+        self._replace(here / _point_name(place, snapshot.id), self._sealed(snapshot, written, place))
         for name in before.journals.keys() - {journal}:  # an earlier try may have made it
             (here / name).unlink(missing_ok=True)
 
@@ -166,7 +166,8 @@ class FileStore(ConversationStore):
             self._records.ensure_key(self._mode())
             for chain in filter(None, map(self._chain, self._root_names())):
                 try:
-                    if query.search is None or self._has_words(chain, words):
+                    points = (self._load(chain, place) for place in reversed(chain.ids))
+                    if query.search is None or any(listing.has_words(point.messages, words) for point in points):
                         summary = self._summary(chain, chain.place)
                         found[summary.created_at, chain.root] = summary
                 except SnapshotError as error:
@@ -177,13 +178,10 @@ class FileStore(ConversationStore):
         cursor = listing.make_cursor(query.kind, left[query.limit - 1]) if len(left) > query.limit else None
         return listing.page_of([*unreadable, *[found[place] for place in left[: query.limit]]], cursor)
 
-    def _has_words(self, chain: Chain, words: Sequence[str]) -> bool:
-        return any(listing.has_words(self._load(chain, place).messages, words) for place in reversed(chain.ids))
-
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         listing.check_limit(limit)
 
-        def work(chain: Chain) -> Page:
+        def work(chain: _Chain) -> Page:
             self._records.ensure_key(self._mode())
             kind = f"history {chain.root}"
             [last] = (chain.place + 1,) if cursor is None else listing.read_cursor(kind, cursor, tuple[int])
@@ -208,13 +206,13 @@ class FileStore(ConversationStore):
             journal, size = self._read_journal(chain)
             protocol.check_position(chain.root, after, journal.position)
             added = [
-                line_of(self._records.seal_entry(entry, chain.root, chain.newest, position))
+                _line_of(self._records.seal_entry(entry, chain.root, chain.newest, position))
                 for position, entry in enumerate(new, after + 1)
             ]
             if added:
                 path = self.path / chain.root / chain.journal[0]
                 directory.append_to_file(path, b"".join(added), size)
-                path.rename(path.with_name(journal_name(chain.place, chain.newest, after + len(added))))
+                path.rename(path.with_name(_journal_name(chain.place, chain.newest, after + len(added))))
                 directory.sync_directory(path.parent)
             return after + len(added)
 
@@ -223,75 +221,18 @@ class FileStore(ConversationStore):
     def journal(self, id: str) -> Journal:
         return self._read("read the journal", id, lambda chain: self._read_journal(chain)[0])
 
-    def _read_journal(self, chain: Chain) -> tuple[Journal, int]:
-        """The journal, and how many bytes of its file count."""
-        lines = self._journal_lines(chain)
-        with naming(self.path / chain.root / chain.journal[0]):
+    def _read_journal(self, chain: _Chain) -> tuple[Journal, int]:
+        name, length = chain.journal
+        path = self.path / chain.root / name
+        with _naming(path):
+            lines = (directory.read_file(path) or b"").split(b"\n", length)[:-1]
+            if len(lines) < length:
+                raise protocol.lost_entries(chain.root, length)
             entries = [
-                self._records.read_entry(record_of(line), chain.root, chain.newest, position)
+                self._records.read_entry(_record_of(line), chain.root, chain.newest, position)
                 for position, line in enumerate(lines, 1)
             ]
         return Journal(snapshot=chain.newest, entries=tuple(entries)), sum(len(line) + 1 for line in lines)
-
-    def _journal_lines(self, chain: Chain) -> Sequence[bytes]:
-        """The lines of the journal that count."""
-        name, length = chain.journal
-        with naming(self.path / chain.root / name):
-            lines = (directory.read_file(self.path / chain.root / name) or b"").split(b"\n", length)[:-1]
-            if len(lines) < length:
-                raise protocol.lost_entries(chain.root, length)
-        return lines
-
-    # --- sealing again -----------------------------------------------------------------------------------------------
-
-    def reseal(self, *, progress: Progress | None = None) -> Resealed:
-        self._check_open()
-        with report_os_errors("seal the store again"):
-            mode = self._mode()
-            if mode is None:
-                return Resealed()
-            if mode != "open":
-                self._records.ensure_mode(mode)
-            roots = sorted(self._root_names())
-        if mode != self._records.mode:
-            self._write("seal the store again", self._write_marker, any_mode=True)
-        return protocol.reseal_each(roots, self._reseal_chain, progress)
-
-    def _reseal_chain(self, root: str) -> bool:
-        def work() -> None:
-            chain = self._chain(root)
-            if chain is not None:
-                for path, data in self._resealed(chain):
-                    self._replace(path, data)
-                for name in chain.journals.keys() - {chain.journal[0]}:
-                    (self.path / root / name).unlink()
-
-        try:
-            self._write("seal the store again", work)
-        except SnapshotError:
-            return False
-        return True
-
-    def _resealed(self, chain: Chain) -> Sequence[tuple[Path, bytes]]:
-        """The files of a conversation that have to change; none of them is changed before all could be read."""
-        changed: list[tuple[Path, bytes]] = []
-        for place, id in chain.ids.items():
-            path, old = self._read_point(chain, place)
-            with naming(path):
-                new = self._records.reseal(old, "snapshot", place, id)
-            if new != old:
-                changed.append((path, line_of(new)))
-        path = self.path / chain.root / chain.journal[0]
-        lines = self._journal_lines(chain)
-        with naming(path):
-            records = list(map(record_of, lines))
-            resealed = [
-                self._records.reseal(record, "entry", chain.root, chain.newest, position)
-                for position, record in enumerate(records, 1)
-            ]
-        if resealed != records:
-            changed.append((path, b"".join(map(line_of, resealed))))
-        return changed
 
     # --- opening and closing -----------------------------------------------------------------------------------------
 
@@ -306,7 +247,7 @@ class FileStore(ConversationStore):
         if self._closed:
             raise protocol.closed_store()
 
-    def _read(self, doing: str, id: str, work: Callable[[Chain], _T]) -> _T:
+    def _read(self, doing: str, id: str, work: Callable[[_Chain], _T]) -> _T:
         """Do the work; again where it fails because somebody went on with the conversation meanwhile."""
         validate_snapshot_id(id)
         self._check_open()
@@ -329,7 +270,8 @@ class FileStore(ConversationStore):
         def locked() -> _T:
             mode = self._mode()
             if mode is None:
-                self._write_marker()
+                marker = _Marker(_FORMAT, VERSION, self._records.mode)
+                self._replace(self.path / "store.json", msgspec.json.encode(marker) + b"\n")
             elif not any_mode:
                 self._records.ensure_mode(mode)
             for litter in (".new", ".old"):
@@ -342,27 +284,23 @@ class FileStore(ConversationStore):
             return directory.work_under_lock(self.path / "lock", self._timeout, locked)
 
     def _mode(self) -> str | None:
-        """The mode of the store; None if there is none yet."""
         seen = self._seen  # first: another thread may make the store while this one looks
         data = directory.read_file(self.path / "store.json")
         if data is None and self._root_names():
-            data = directory.read_file(self.path / "store.json")  # which another one may have made by now
+            data = directory.read_file(self.path / "store.json") or b""  # another one may have made it by now
         if data is None:
             if seen:
                 # A new, empty store in the place of the old one would look as if everything had been deleted.
                 message = f"The store at {self.path} is gone."
                 hint = "Bring its directory back, or mount its disk; if it was meant to go, open the store anew."
                 raise StoreUnavailableError(message, hint=hint)
-            if self._root_names():
-                message = f"The store at {self.path} has lost its file store.json."
-                raise StoreError(message, hint="Restore it from a copy: it says whether the store is sealed.")
             return None
         try:
             marker = msgspec.json.decode(data, type=_Marker)
         except (msgspec.MsgspecError, ValueError):
             marker = _Marker("", 0)
         if marker.format != _FORMAT:
-            message = f"{self.path / 'store.json'} is damaged, or belongs to another program."
+            message = f"{self.path / 'store.json'} is damaged or lost, or belongs to another program."
             raise StoreError(message, hint="Restore it from a copy, or give the path of another directory.")
         if marker.version > VERSION:
             message = f"The store at {self.path} was written by a newer dragoman (version {marker.version})."
@@ -370,20 +308,15 @@ class FileStore(ConversationStore):
         self._seen = True
         return marker.mode
 
-    def _write_marker(self) -> None:
-        marker = _Marker(_FORMAT, VERSION, self._records.mode)
-        self._replace(self.path / "store.json", msgspec.json.encode(marker) + b"\n")
-
     # --- finding -----------------------------------------------------------------------------------------------------
 
     def _root_names(self) -> Sequence[str]:
-        return [name for name in directory.list_names(self.path) if ROOT.fullmatch(name)]
+        return [name for name in directory.list_names(self.path) if _ROOT.fullmatch(name)]
 
-    def _chain(self, root: str) -> Chain | None:
-        return read_names(root, directory.list_names(self.path / root))
+    def _chain(self, root: str) -> _Chain | None:
+        return _read_names(root, directory.list_names(self.path / root))
 
-    def _find(self, id: str) -> Chain | None:
-        """The conversation of this snapshot; None if there is none."""
+    def _find(self, id: str) -> _Chain | None:
         for root in self._likely_roots(id):
             chain = self._chain(root)
             if chain is not None and id in chain.ids.values():
@@ -397,7 +330,7 @@ class FileStore(ConversationStore):
         yield self._roots.get(id, id)
         yield from self._root_names()
 
-    def _found(self, id: str) -> Chain:
+    def _found(self, id: str) -> _Chain:
         chain = self._find(id)
         if chain is None:
             raise protocol.not_found(id)
@@ -406,23 +339,100 @@ class FileStore(ConversationStore):
     # --- files of snapshots ------------------------------------------------------------------------------------------
 
     def _sealed(self, snapshot: Snapshot, written: bytes, place: int) -> bytes:
-        return line_of(self._records.seal(written, "snapshot", place, snapshot.id))
+        return _line_of(self._records.seal(written, "snapshot", place, snapshot.id))
 
-    def _read_point(self, chain: Chain, place: int) -> tuple[Path, bytes]:
+    def _load(self, chain: _Chain, place: int) -> Snapshot:
         if place not in chain.ids:
             message = f"The file of snapshot {place} of conversation {chain.root} is missing."
             raise SnapshotCorruptError(message)
-        path = self.path / chain.root / point_name(place, chain.ids[place])
-        with naming(path):
+        id = chain.ids[place]
+        path = self.path / chain.root / _point_name(place, id)
+        with _naming(path):
             data = directory.read_file(path)
             if data is None:
-                raise protocol.not_found(chain.ids[place])
-            return path, record_of(data)
+                raise protocol.not_found(id)
+            return snapshot_from_json(self._records.unseal(_record_of(data), "snapshot", place, id))
 
-    def _load(self, chain: Chain, place: int) -> Snapshot:
-        path, record = self._read_point(chain, place)
-        with naming(path):
-            return snapshot_from_json(self._records.unseal(record, "snapshot", place, chain.ids[place]))
-
-    def _summary(self, chain: Chain, place: int) -> SnapshotSummary:
+    def _summary(self, chain: _Chain, place: int) -> SnapshotSummary:
         return listing.summary_of(self._load(chain, place))
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+_ROOT: Final = re.compile(ID_PATTERN)
+_POINT: Final = re.compile(rf"([0-9]{{6,}})-({ID_PATTERN})\.json")
+_JOURNAL: Final = re.compile(rf"([0-9]{{6,}})-({ID_PATTERN})\.([0-9]+)\.jsonl")
+
+
+def _point_name(place: int, id: str) -> str:
+    return f"{place:06}-{id}.json"
+
+
+def _journal_name(place: int, id: str, length: int) -> str:
+    return f"{place:06}-{id}.{length}.jsonl"
+
+
+class _Chain(NamedTuple):
+    """A conversation, as the names of its files tell."""
+
+    root: str
+    ids: dict[int, str]
+    """By place, the first one is 1."""
+    journals: dict[str, int]
+    """The names of journals, and how many of their lines count."""
+
+    @property
+    def place(self) -> int:
+        return max(self.ids)
+
+    @property
+    def newest(self) -> str:
+        return self.ids[self.place]
+
+    def place_of(self, id: str) -> int:
+        return next(place for place, each in self.ids.items() if each == id)
+
+    @property
+    def journal(self) -> tuple[str, int]:
+        """The name of the journal behind the newest snapshot, and how many of its lines count."""
+        begin = _point_name(self.place, self.newest).removesuffix("json")
+        for name, length in self.journals.items():
+            if name.startswith(begin):
+                return name, length
+        message = f"The journal behind snapshot {self.newest} is missing."
+        raise SnapshotCorruptError(message, hint=protocol.lost_entries(self.root, 0).hint)
+
+
+def _read_names(root: str, names: Sequence[str]) -> _Chain | None:
+    """The conversation whose files these are; None if there is no snapshot among them."""
+    points = sorted([(int(match[1]), match[2]) for match in map(_POINT.fullmatch, names) if match is not None])
+    journals = {match[0]: int(match[3]) for match in map(_JOURNAL.fullmatch, names) if match is not None}
+    return _Chain(root, dict(points), journals) if points else None
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+
+def _line_of(record: bytes) -> bytes:
+    """A record as a line of text: JSON as it is, and what is sealed as a JSON string in base64."""
+    return (msgspec.json.encode(record) if is_sealed(record) else record) + b"\n"
+
+
+def _record_of(line: bytes) -> bytes:
+    if not line.startswith(b'"'):
+        return line.removesuffix(b"\n")
+    try:
+        return msgspec.json.decode(line, type=bytes)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise SnapshotCorruptError(f"The line cannot be read: {error}.") from None
+
+
+@contextmanager
+def _naming(path: Path) -> Generator[None]:
+    """Makes errors about a snapshot or an entry name the file that it came from."""
+    try:
+        yield
+    except SnapshotError as error:
+        if str(path) in error.message:
+            raise
+        raise type(error)(f"{path}: {error.message}", hint=error.hint) from error

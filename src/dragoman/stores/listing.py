@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 
 from dragoman.conversation import Message
 from dragoman.errors import ConfigurationError, InvalidCursorError, SnapshotError
+from dragoman.providers import conversation_cost
 
 from .snapshot import Snapshot
 
@@ -41,6 +42,8 @@ class SnapshotSummary(Struct, frozen=True, kw_only=True):
     title: str = ""
     created_at: Annotated[datetime, Meta(tz=True)]
     message_count: int = 0
+    cost: float | None = None
+    """What all replies cost, in US dollars; None if a part of it is not known."""
 
 
 class Unreadable(Struct, frozen=True, kw_only=True):
@@ -62,9 +65,11 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 def summary_of(snapshot: Snapshot) -> SnapshotSummary:
-    """What lists show of this snapshot."""
-    same = {name: getattr(snapshot, name) for name in SnapshotSummary.__struct_fields__ if name != "message_count"}
-    return SnapshotSummary(**same, message_count=len(snapshot.messages))
+    same = {name: getattr(snapshot, name) for name in _OF_SNAPSHOTS}
+    return SnapshotSummary(**same, message_count=len(snapshot.messages), cost=conversation_cost(snapshot.messages))
+
+
+_OF_SNAPSHOTS: Final = tuple([name for name in SnapshotSummary.__struct_fields__ if name in Snapshot.__struct_fields__])
 
 
 # --- cursors ---------------------------------------------------------------------------------------------------------
@@ -196,7 +201,6 @@ def read_or_note(id: str, read: Callable[[], SnapshotSummary]) -> SnapshotSummar
 
 
 def page_of(found: Iterable[SnapshotSummary | Unreadable], cursor: str | None) -> Page:
-    """A page with these entries."""
     items, unreadable = list[SnapshotSummary](), list[Unreadable]()
     for each in found:
         items.append(each) if isinstance(each, SnapshotSummary) else unreadable.append(each)

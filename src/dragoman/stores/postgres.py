@@ -1,6 +1,6 @@
 """A store in PostgreSQL, for fleets: many machines, one database (extra `postgres`).
 
-Owns: PostgresStore and AsyncPostgresStore; the connections, each lent to one thread at a time; what PostgreSQL says in
+Owns: PostgresStore; the connections, each lent to one thread at a time; what PostgreSQL says in
 its own way; which of its errors are worth another try, and the others as ours.
 Must not know: what is read and written (see sql.py), and psycopg (see postgres_driver.py), which is imported when a
 store is opened.
@@ -20,14 +20,12 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict, TypeVar
 from weakref import WeakSet
 
-from dragoman._chance import chance
-from dragoman._stop import sleep
+from dragoman._stop import chance, sleep
 from dragoman.errors import ConfigurationError, DragomanError, SnapshotCorruptError, StoreError, StoreUnavailableError
 
-from .async_store import AsyncStore
 from .protocol import closed_store
 from .sealing import AesGcmSealing, Records
 from .sql import SqlStore
@@ -42,49 +40,53 @@ _T = TypeVar("_T")
 
 
 class PostgresOptions(TypedDict, total=False):
-    """How a store in PostgreSQL is kept and used."""
+    """The options of a PostgresStore, for what stands on the same database."""
 
     schema: str
-    """Where its tables lie; `dragoman` where nothing is said."""
     sealing: AesGcmSealing | None
-    """Seals all that is kept, also what lists show. A sealed store cannot be searched."""
     timeout: float
-    """How many seconds a call may wait for connections, locks and answers, all in all; 30 where nothing is said."""
     connections: int
-    """How many may be open at once; 8 where nothing is said."""
     prepared_statements: bool
-    """False for poolers that cannot have them."""
 
 
 class PostgresStore(SqlStore):
     """Conversations in a PostgreSQL database, for many machines at once (extra `postgres`).
 
     `conninfo` is a connection string of libpq: postgresql://user@host/database, or host=… dbname=…. The tables lie in
-    a schema of their own and are made at the first use. See PostgresOptions for the options.
+    a `schema` of their own and are made at the first use. With `sealing`, all that is kept is sealed, also what lists
+    show; a sealed store cannot be searched. `timeout` is how many seconds a call may wait for connections, locks and
+    answers, all in all; `connections` how many may be open at once. Poolers that cannot have them need
+    `prepared_statements=False`.
     """
 
-    def __init__(self, conninfo: str = "", **options: Unpack[PostgresOptions]) -> None:
-        database = _Database(conninfo, **options)
-        self._shown: Final = f"PostgresStore({database.shown!r}, schema={database.schema!r})"
-        super().__init__(database, database.records)
+    def __init__(
+        self,
+        conninfo: str = "",
+        *,
+        schema: str = "dragoman",
+        sealing: AesGcmSealing | None = None,
+        timeout: float = 30.0,
+        connections: int = 8,
+        prepared_statements: bool = True,
+    ) -> None:
+        if not isinstance(schema, str) or _SCHEMA_NAME.fullmatch(schema) is None:  # pyright: ignore[reportUnnecessaryIsInstance]
+            message = "The name of a schema begins with a small letter and has small letters, digits and _ only."
+            raise ConfigurationError(message, hint="Give a name such as schema='dragoman'.")
+        if not 0 < timeout < 1e6 or connections < 1:
+            message = "A store needs a timeout of some seconds and at least one connection."
+            raise ConfigurationError(message)
+        records = Records("postgres", sealing)
+        database = _Database(conninfo, schema, records.mode, timeout, connections, prepared=prepared_statements)
+        self._shown: Final = f"PostgresStore({database.shown!r}, schema={schema!r})"
+        super().__init__(database, records)
 
     def __repr__(self) -> str:
         return self._shown
 
 
-class AsyncPostgresStore(AsyncStore):
-    """PostgresStore for asyncio, with the same options; a worker thread for each connection."""
-
-    def __init__(self, conninfo: str = "", **options: Unpack[PostgresOptions]) -> None:
-        super().__init__(PostgresStore(conninfo, **options), threads=options.get("connections", 8))
-
-    def __repr__(self) -> str:
-        return f"Async{self.store!r}"
-
+_SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 # --- the tables ------------------------------------------------------------------------------------------------------
-
-_SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 # Not `to_regclass`, which remembers within a transaction that there was no such table.
 _TABLES: Final = (
@@ -120,24 +122,10 @@ class _Database:
     """Carries out work on the server at this address."""
 
     contains: str = "position(? IN w.text) > 0"
-    lock_chains: str | None = "LOCK TABLE {s}chain IN EXCLUSIVE MODE"
 
     def __init__(
-        self,
-        conninfo: str,
-        *,
-        schema: str = "dragoman",
-        sealing: AesGcmSealing | None = None,
-        timeout: float = 30.0,
-        connections: int = 8,
-        prepared_statements: bool = True,
+        self, conninfo: str, schema: str, mode: str, timeout: float, connections: int, *, prepared: bool
     ) -> None:
-        if not isinstance(schema, str) or _SCHEMA_NAME.fullmatch(schema) is None:  # pyright: ignore[reportUnnecessaryIsInstance]
-            message = "The name of a schema begins with a small letter and has small letters, digits and _ only."
-            raise ConfigurationError(message, hint="Give a name such as schema='dragoman'.")
-        if not 0 < timeout < 1e6 or connections < 1:
-            message = "A store needs a timeout of some seconds and at least one connection."
-            raise ConfigurationError(message)
         try:
             from . import postgres_driver as driver
         except ImportError as error:
@@ -146,11 +134,11 @@ class _Database:
         self._driver: Final = driver
         self._address: Final = driver.parse_address(conninfo)
         self.shown: Final = self._address.shown
-        self.schema: Final = schema
-        self.records: Final = Records("postgres", sealing)
+        self._schema: Final = schema
+        self._mode: Final = mode
         self._timeout: Final = timeout
         self._most: Final = connections
-        self._prepared: Final = prepared_statements
+        self._prepared: Final = prepared
         self._has_tables: bool = False
         self._closed: bool = False
         self._start_anew()
@@ -170,14 +158,13 @@ class _Database:
     def _run(self, work: Callable[[Session], _T], access: Access, *, repeatable: bool = True) -> _T:
         deadline = time.monotonic() + self._timeout
         if not self._has_tables:  # several threads may make them at once: the server lets them in one after the other
-            self._repeat(lambda session: _ensure_tables(session, self.schema, self.records.mode), deadline)
+            self._repeat(lambda session: _ensure_tables(session, self._schema, self._mode), deadline)
             self._has_tables = True
         return self._repeat(work, deadline, access, repeatable=repeatable)
 
     def _repeat(
         self, work: Callable[[Session], _T], deadline: float, access: Access = "READ WRITE", *, repeatable: bool = True
     ) -> _T:
-        """Carry the work out; again where that is safe and may help."""
         tries = 0
         while True:
             attempt = Attempt(repeatable=repeatable)
@@ -241,7 +228,7 @@ class _Database:
             if link.is_usable and time.monotonic() - since < _MAX_IDLE:
                 return link
             link.finish()
-        return self._driver.Link.connect(self._address, self.schema, deadline, prepared=self._prepared)
+        return self._driver.Link.connect(self._address, self._schema, deadline, prepared=self._prepared)
 
     def _give_back(self, link: Link) -> None:
         if self._closed or not link.is_usable:
@@ -356,7 +343,6 @@ class Attempt:
         """Whether the connection is gone."""
 
     def may_be_repeated(self, error: Exception) -> bool:
-        """Whether another try is safe, and may help."""
         safe = self.stage == "working" or (self.stage == "committing" and self._repeatable)
         return _code(error) in _AGAIN or (self.lost and safe)
 

@@ -162,6 +162,9 @@ class Link:
         return self._run(sql, values).rowcount
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+        if len(rows) == 1:  # a pipeline costs more than it saves, and in one the server does not see who is frozen
+            self._run(sql, rows[0])
+            return
         self._connection.cursor(binary=True).executemany(self._rendered(sql), rows)
 
     def begin(self, access: Access, deadline: float) -> None:
@@ -185,12 +188,10 @@ class Link:
         self._connection.rollback()
 
     def finish(self) -> None:
-        """Close the connection at once."""
         self._pgconn.finish()
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection is of no use any more."""
         return self._pgconn.status == ConnStatus.BAD or self._pgconn.transaction_status in {
             TransactionStatus.ACTIVE,
             TransactionStatus.UNKNOWN,

@@ -43,31 +43,14 @@ Trouble
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, Self, TypeAlias, Unpack
+from collections.abc import Iterable
+from typing import Protocol, Self, Unpack
 
-from msgspec import Struct
-
-from dragoman._stop import current_stop
 from dragoman.errors import SnapshotCorruptError, SnapshotNotFoundError, StoreConflictError, StoreError
 
 from .journal import Journal, JournalEntry
 from .listing import ListOptions, Page
 from .snapshot import Snapshot
-
-
-class Resealed(Struct, frozen=True, kw_only=True):
-    """How far sealing a store again has come."""
-
-    done: int = 0
-    """Conversations that it has gone through."""
-    total: int = 0
-    """Conversations in the store; others may add to them meanwhile."""
-    unreadable: tuple[str, ...] = ()
-    """Conversations that no key opens, or that are corrupt; left as they are."""
-
-
-Progress: TypeAlias = Callable[[Resealed], None]
 
 
 class ConversationStore(Protocol):
@@ -118,13 +101,6 @@ class ConversationStore(Protocol):
         """The journal of the conversation."""
         ...
 
-    def reseal(self, *, progress: Progress | None = None) -> Resealed:
-        """Seal the whole store with the key that is written now, telling `progress` after each conversation.
-
-        This can be broken off anywhere and begun again: what is sealed already is only read. Others may save meanwhile.
-        """
-        ...
-
     def close(self) -> None:
         """Close files and connections."""
         ...
@@ -162,8 +138,6 @@ class AsyncConversationStore(Protocol):
 
     async def journal(self, id: str) -> Journal: ...
 
-    async def reseal(self, *, progress: Progress | None = None) -> Resealed: ...
-
     async def aclose(self) -> None:
         """Close files and connections."""
         ...
@@ -179,12 +153,10 @@ class AsyncConversationStore(Protocol):
 
 
 def not_found(id: str) -> SnapshotNotFoundError:
-    """The store has no such snapshot."""
     return SnapshotNotFoundError(f"The store has no snapshot {id}.")
 
 
 def closed_store() -> StoreError:
-    """The store was used after it was closed."""
     message = "The store is closed."
     return StoreError(message, hint="Open it again to use it.")
 
@@ -233,16 +205,3 @@ def lost_entries(root: str, length: int) -> SnapshotCorruptError:
         "were called; to go on from that snapshot all the same: store.save(store.latest(id).fork())."
     )
     return SnapshotCorruptError(message, hint=hint)
-
-
-def reseal_each(roots: Sequence[str], reseal: Callable[[str], bool], progress: Progress | None) -> Resealed:
-    """Seal conversations again, one by one, with a function that says whether it could."""
-    report = Resealed(total=len(roots))
-    for done, root in enumerate(roots, 1):
-        if (stop := current_stop()) is not None:
-            stop.check()
-        unreadable = () if reseal(root) else (root,)
-        report = Resealed(done=done, total=len(roots), unreadable=report.unreadable + unreadable)
-        if progress is not None:
-            progress(report)
-    return report

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 KEY_BYTES: Final = 32
 _MAKE_ONE: Final = "Make a key with dragoman.generate_encryption_key() and keep it in a secret manager."
+_COPY: Final = "Open it without a key and copy it into a new, sealed store: copy_conversations(source, target)."
 _TEXT_HINT: Final = "Write the 32 bytes of the key in base64 (44 characters) or in hex (64 characters)."
 
 
@@ -84,7 +85,11 @@ class EncryptionKey:
         """The key written in base64 (either alphabet) or hex. `source` names where it stood, for messages."""
         text = text.strip()
         try:
-            key = bytes.fromhex(text) if len(text) == 2 * KEY_BYTES else _from_base64(text)
+            if len(text) == 2 * KEY_BYTES:
+                key = bytes.fromhex(text)
+            else:
+                padded = text.replace("-", "+").replace("_", "/").rstrip("=") + "="
+                key = base64.b64decode(padded, validate=True)
         except ValueError:
             key = b""
         if len(key) != KEY_BYTES:
@@ -118,10 +123,6 @@ class EncryptionKey:
         raise TypeError(message)
 
 
-def _from_base64(text: str) -> bytes:
-    return base64.b64decode(text.replace("-", "+").replace("_", "/").rstrip("=") + "=", validate=True)
-
-
 # --- the sealed form -------------------------------------------------------------------------------------------------
 
 VERSION: Final = 1
@@ -148,26 +149,16 @@ class AesGcmSealing:
     """Seals with one key, and opens what that key or one of the `older` keys has sealed.
 
     A record that is not sealed at all is refused: whoever can write to the store could otherwise put anything in the
-    place of a sealed record. `accept_plain=True` reads such records too, for the time until `reseal` has sealed what a
-    store held before.
+    place of a sealed record.
     """
 
-    __slots__ = ("_accept_plain", "_boxes", "_random", "key_id")
+    __slots__ = ("_boxes", "key_id")
 
-    def __init__(
-        self,
-        key: EncryptionKey | bytes,
-        *,
-        older: Iterable[EncryptionKey | bytes] = (),
-        accept_plain: bool = False,
-        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
-    ) -> None:
+    def __init__(self, key: EncryptionKey | bytes, *, older: Iterable[EncryptionKey | bytes] = ()) -> None:
         first, *others = [each if isinstance(each, EncryptionKey) else EncryptionKey(each) for each in (key, *older)]
         self.key_id: str = first.id
         """The id of the key that seals."""
         self._boxes: dict[str, _Box] = {each.id: _Box(each) for each in (*others, first)}
-        self._accept_plain: bool = accept_plain
-        self._random: Callable[[int], bytes] = random_bytes
 
     @property
     def key_ids(self) -> tuple[str, ...]:
@@ -176,7 +167,7 @@ class AesGcmSealing:
 
     def seal(self, plain: bytes, *, about: bytes) -> bytes:
         """The sealed form of one record; another one each time."""
-        nonce = self._random(_NONCE)
+        nonce = secrets.token_bytes(_NONCE)
         header = _PREFIX + bytes.fromhex(self.key_id)
         return b"".join((header, nonce, self._boxes[self.key_id].encrypt(nonce, plain, header + about)))
 
@@ -189,11 +180,8 @@ class AesGcmSealing:
         if not is_sealed(data):
             if MAGIC.startswith(data):
                 raise SnapshotCorruptError(f"The record has {len(data)} bytes: it is cut.")
-            if self._accept_plain:
-                return data
             message = "The record is not sealed, and this store reads sealed records only."
-            hint = "If it was saved before the store was sealed: AesGcmSealing(key, accept_plain=True), and reseal."
-            raise SnapshotSealError(message, hint=hint)
+            raise SnapshotSealError(message, hint=_COPY)
         if (version := data[len(MAGIC) : len(_PREFIX)]) > bytes([VERSION]):
             message = f"The record is sealed in version {version[0]} of the form; this dragoman reads up to {VERSION}."
             raise SnapshotVersionError(message)
@@ -212,10 +200,6 @@ class AesGcmSealing:
             hint = "It was cut, edited, or belongs to another place. Restore it from a copy; it was left where it is."
             raise SnapshotCorruptError(message, hint=hint)
         return plain
-
-    def is_current(self, data: bytes) -> bool:
-        """Whether `seal` would use the same key and form: if not, resealing the record is worth while."""
-        return data.startswith(_PREFIX + bytes.fromhex(self.key_id))
 
     def __repr__(self) -> str:
         return f"AesGcmSealing(key_ids={self.key_ids!r})"
@@ -289,8 +273,7 @@ class Records:
             raise SnapshotSealError(message, hint="Open it with the key that it is sealed with: sealing=….")
         if found == "open":
             message = "The store was opened with a key, but holds conversations that are not sealed."
-            hint = "Seal them first with reseal(store), using a sealing that accepts plain records, or use a new store."
-            raise ConfigurationError(message, hint=hint)
+            raise ConfigurationError(message, hint=_COPY)
         message = "The store does not say whether it is sealed: it is damaged."
         raise StoreError(message, hint="Restore it from a copy.")
 
@@ -323,12 +306,6 @@ class Records:
         if kept.check != _digest(record, about):
             raise SnapshotCorruptError("The record is not what was written, or belongs to another place.")
         return record
-
-    def reseal(self, data: bytes, *name: str | int) -> bytes:
-        """The record under the key that is written now; the very same bytes if it is so already."""
-        if self.sealing is not None and self.sealing.is_current(data):
-            return data
-        return self.seal(self.unseal(data, *name), *name)
 
     def _about(self, name: tuple[str | int, ...]) -> bytes:
         return "/".join(["dragoman.store", "1", self.store, *map(str, name)]).encode()

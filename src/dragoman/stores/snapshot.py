@@ -1,9 +1,9 @@
-"""One point of a conversation, as it is kept.
+"""One point of a conversation, as it is kept: the value, its id, and its JSON form.
 
-Owns: the Snapshot, how one follows another, and ids: UUIDs in canonical lower case. An id becomes a file's name and a
-database's key, so the check is a full match. Any version passes, since ids may come from elsewhere; those made here are
-of version 7 (RFC 9562), so that later ones sort behind earlier ones.
-Must not know: stores, files, JSON (see json_form.py).
+Ids are UUIDs in canonical lower case. An id becomes a file's name and a database's key, so the check is a full match.
+Any version passes, since ids may come from elsewhere; those made here are of version 7 (RFC 9562), so that later ones
+sort behind earlier ones.
+Must not know: stores, files, databases, encryption.
 
 The snapshots of one conversation form a chain: each names its parent, and all name the first of them, their root,
 whose id is the id of the conversation. A fork begins a chain of its own and remembers where it came from.
@@ -19,19 +19,37 @@ from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID, uuid5
 
-from msgspec import UNSET, Struct, UnsetType, structs
+import msgspec
+from msgspec import Raw, Struct, structs
 
-from dragoman.conversation import Conversation, Message, ToolSpec
-from dragoman.errors import InvalidSnapshotIDError, SnapshotError
+from dragoman.conversation import (
+    Conversation,
+    Message,
+    ToolSpec,
+    conversation_from_json,
+    conversation_to_json,
+    tool_spec_from_json,
+    tool_spec_to_json,
+)
+from dragoman.errors import (
+    ConversationError,
+    InvalidSnapshotIDError,
+    MalformedDataError,
+    SnapshotCorruptError,
+    SnapshotError,
+    SnapshotVersionError,
+    UnsupportedVersionError,
+)
 
 # --- ids -------------------------------------------------------------------------------------------------------------
-
-ErrInvalidSnapshotID = InvalidSnapshotIDError
-"""Another name of InvalidSnapshotIDError."""
 
 ID_PATTERN: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _CANONICAL: Final = re.compile(ID_PATTERN)
 _SHOWN: Final = 60
+
+
+ErrInvalidSnapshotID = InvalidSnapshotIDError
+"""Another name of InvalidSnapshotIDError."""
 
 
 def validate_snapshot_id(id: str) -> None:
@@ -136,31 +154,19 @@ class Snapshot(Struct, frozen=True, kw_only=True):
             created_at=created_at or datetime.now(UTC),
         )
 
-    def next(
-        self,
-        conversation: Conversation,
-        *,
-        provider: str | None = None,
-        model: str | None = None,
-        tools: Iterable[ToolSpec] | UnsetType = UNSET,
-        title: str | None = None,
-        created_at: datetime | None = None,
-    ) -> Snapshot:
-        """The snapshot after this one. What is not given stays as it is here."""
+    def next(self, conversation: Conversation, *, created_at: datetime | None = None) -> Snapshot:
+        """The snapshot after this one, with the same model and tools (`msgspec.structs.replace` changes them)."""
         return structs.replace(
             self,
             id=new_id(),
             parent=self.id,
-            provider=self.provider if provider is None else provider,
-            model=self.model if model is None else model,
             conversation=conversation,
-            tools=self.tools if tools is UNSET else tuple(tools),
-            title=(self.title or title_of(conversation)) if title is None else title,
+            title=self.title or title_of(conversation),
             created_at=created_at or datetime.now(UTC),
             version=SNAPSHOT_VERSION,
         )
 
-    def fork(self, *, title: str | None = None, id: str | None = None) -> Snapshot:
+    def fork(self, *, id: str | None = None) -> Snapshot:
         """The first snapshot of a new conversation that begins where this one stands."""
         id = new_id() if id is None else id
         return structs.replace(
@@ -169,7 +175,6 @@ class Snapshot(Struct, frozen=True, kw_only=True):
             root=id,
             parent=None,
             forked_from=self.id,
-            title=self.title if title is None else title,
             created_at=datetime.now(UTC),
             version=SNAPSHOT_VERSION,
         )
@@ -197,3 +202,84 @@ def title_of(conversation: Conversation) -> str:
             line = " ".join(words)
             return line if len(line) <= _TITLE_LENGTH else line[: _TITLE_LENGTH - 1].rstrip() + "…"
     return ""
+
+
+# --- the JSON form ---------------------------------------------------------------------------------------------------
+
+# Versioned, readable, data only. Reading imports nothing and runs nothing that the document names: it gives values or
+# an error. The conversation inside is a document of its own, with its own version, in which what is not known survives;
+# beside the snapshot's own members there are none: who adds one adds a version.
+
+FORMAT: Final = "dragoman.snapshot"
+
+
+class _Head(Struct, frozen=True):
+    format: str = ""
+    version: int = 0
+
+
+class _Document(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    format: str
+    version: int
+    id: str
+    root: str
+    parent: str | None = None
+    forked_from: str | None = None
+    provider: str
+    model: str
+    title: str = ""
+    created_at: datetime
+    tools: tuple[Raw, ...] = ()
+    conversation: Raw
+
+
+UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError, MalformedDataError)
+
+
+def snapshot_to_json(snapshot: Snapshot) -> bytes:
+    """The snapshot as a JSON document in UTF-8. Raises ConversationError for what JSON cannot carry."""
+    members = structs.asdict(snapshot)
+    members["version"] = SNAPSHOT_VERSION
+    members["tools"] = tuple([Raw(tool_spec_to_json(spec)) for spec in snapshot.tools])
+    members["conversation"] = Raw(conversation_to_json(snapshot.conversation))
+    try:
+        return msgspec.json.encode(_Document(format=FORMAT, **members))
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+        message = f"The snapshot cannot be written as JSON: {str(error).rstrip('.')}."
+        hint = "Keep only JSON data in it, and only text that UTF-8 can carry."
+        raise ConversationError(message, hint=hint) from error
+
+
+def snapshot_from_json(data: bytes | str) -> Snapshot:
+    """Read what `snapshot_to_json` wrote.
+
+    Raises SnapshotVersionError for a newer version and SnapshotCorruptError for anything else that is no snapshot.
+    """
+    try:
+        _check_head(msgspec.json.decode(data, type=_Head))
+        document = msgspec.json.decode(data, type=_Document)
+        members = structs.asdict(document)
+        del members["format"]
+        members["tools"] = tuple([tool_spec_from_json(bytes(each)) for each in document.tools])
+        members["conversation"] = conversation_from_json(bytes(document.conversation))
+        return Snapshot(**members)
+    except UnsupportedVersionError as error:
+        raise SnapshotVersionError(error.message) from None
+    except (SnapshotVersionError, SnapshotCorruptError):
+        raise
+    except (*UNREADABLE, SnapshotError) as error:
+        raise corrupt(error) from None
+
+
+def _check_head(head: _Head) -> None:
+    if head.format != FORMAT or head.version < 1:
+        message = "These are not the bytes of a snapshot."
+        raise SnapshotCorruptError(message)
+    if head.version > SNAPSHOT_VERSION:
+        message = f"The snapshot is of version {head.version}; this dragoman reads up to version {SNAPSHOT_VERSION}."
+        raise SnapshotVersionError(message)
+
+
+def corrupt(error: Exception) -> SnapshotCorruptError:
+    text = error.message if isinstance(error, SnapshotError | MalformedDataError) else str(error)
+    return SnapshotCorruptError(f"The stored snapshot cannot be read: {text.rstrip('.')}.")

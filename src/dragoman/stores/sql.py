@@ -10,20 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from typing import Annotated, Final, Unpack
 
-from msgspec import Meta
+import msgspec
+from msgspec import Meta, Raw, Struct, structs
 
-from dragoman.conversation import message_to_json
-from dragoman.errors import DragomanError, SnapshotCorruptError, StoreError
+from dragoman.conversation import Message, memory_of, message_from_json, message_to_json
+from dragoman.errors import MalformedDataError, SnapshotCorruptError, StoreError
+from dragoman.providers import conversation_cost
 
 from . import listing, protocol, sql_schema as schema
 from .journal import Journal, JournalEntry
-from .json_form import assemble, body_from_json, body_to_json, digest_after, summary_of_body
 from .listing import ListOptions, Page, Query, SnapshotSummary, Unreadable
-from .protocol import ConversationStore, Progress, Resealed
+from .protocol import ConversationStore
 from .sealing import Records
-from .snapshot import ID_PATTERN, Snapshot, validate_snapshot_id
+from .snapshot import (
+    ID_PATTERN,
+    UNREADABLE,
+    Snapshot,
+    corrupt,
+    snapshot_from_json,
+    snapshot_to_json,
+    validate_snapshot_id,
+)
 from .sql_schema import Database, Rows, Session, convert
 
 _Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -47,7 +57,7 @@ class SqlStore(ConversationStore):
     # --- saving ------------------------------------------------------------------------------------------------------
 
     def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
-        body = body_to_json(snapshot)  # what cannot be written does no harm before the transaction begins
+        body = _body_to_json(snapshot)  # what cannot be written does no harm before the transaction begins
         id, root, parent = snapshot.id, snapshot.root, snapshot.parent
 
         def work(session: Session) -> None:
@@ -57,7 +67,7 @@ class SqlStore(ConversationStore):
             [state] = session.fetch(schema.STATE, id, parent, root)
             mode, stored, parent_root, last_line = convert(state, tuple[object, bytes | None, str | None, int])
             if stored is not None:
-                if self._records.unseal(stored, "body", id) != body:
+                if not _is_same(self._records.unseal(stored, "body", id), body):
                     raise protocol.id_taken(id)
                 return
             if parent is not None:
@@ -100,8 +110,8 @@ class SqlStore(ConversationStore):
             data, line, length, end = convert(row, tuple[bytes, int, int, int])
             # If the parent is damaged, what is new is safe all the same: its whole history is written again.
             with suppress(SnapshotCorruptError):
-                parent = body_from_json(self._records.unseal(data, "body", str(snapshot.parent)))
-                if parent.count == length == end and digest_after(snapshot.messages[:length]) == parent.digest:
+                parent = _body_from_json(self._records.unseal(data, "body", str(snapshot.parent)))
+                if parent.count == length == end and _digest_after(snapshot.messages[:length]) == parent.digest:
                     return line, length
         return None
 
@@ -149,8 +159,8 @@ class SqlStore(ConversationStore):
 
     def _assemble(self, rows: Rows) -> Snapshot:
         (_, id, root, line, data), *others = [convert(row, tuple[int, str, str, int, bytes]) for row in rows]
-        body = body_from_json(self._records.unseal(data, "body", id))
-        return assemble(body, [self._records.unseal(data, "message", root, line, at) for at, _, _, _, data in others])
+        body = _body_from_json(self._records.unseal(data, "body", id))
+        return _assemble(body, [self._records.unseal(data, "message", root, line, at) for at, _, _, _, data in others])
 
     # --- the journal -------------------------------------------------------------------------------------------------
 
@@ -182,6 +192,9 @@ class SqlStore(ConversationStore):
             if not rows:
                 raise protocol.not_found(id)
             root, newest, length = convert(rows[0][:3], tuple[str, str, int])
+            if id not in (root, newest) and self._load(session, id).root != root:
+                message = f"Snapshot {id} is filed under a conversation that is not its own."
+                raise SnapshotCorruptError(message)
             found = [convert(row[3:], tuple[int, bytes]) for row in rows if row[3] is not None]
             if len(found) != length or any(position != each for each, (position, _) in enumerate(found, 1)):
                 raise protocol.lost_entries(root, length)
@@ -235,7 +248,7 @@ class SqlStore(ConversationStore):
         def read() -> SnapshotSummary:
             if data is None:
                 raise SnapshotCorruptError("The snapshot is missing.")
-            return summary_of_body(body_from_json(self._records.unseal(convert(data, bytes), "body", id)))
+            return _summary_of_body(_body_from_json(self._records.unseal(convert(data, bytes), "body", id)))
 
         return listing.read_or_note(id, read)
 
@@ -259,58 +272,93 @@ class SqlStore(ConversationStore):
         return self._database.read(work)
 
     def _mode(self, session: Session) -> object:
-        """Whether the store is sealed."""
         [[mode]] = session.fetch(f"SELECT {schema.MODE}")
         return mode
 
-    # --- sealing again -----------------------------------------------------------------------------------------------
 
-    def reseal(self, *, progress: Progress | None = None) -> Resealed:
-        def begin(session: Session) -> Sequence[str]:
-            mode = self._mode(session)
-            if mode != self._records.mode:
-                self._change_mode(session, mode)
-            return [convert(root, str) for [root] in session.fetch("SELECT root FROM {s}chain ORDER BY root")]
+# --- snapshots in rows ----------------------------------------------------------------------------------------------
 
-        return protocol.reseal_each(self._database.write(begin), self._reseal_chain, progress)
+# A database keeps each message once, in a row of its own, and of every snapshot the body: all but its messages. A
+# running digest after n messages stands for exactly these n messages in this order. A body keeps the digest of its
+# history, so a store knows from the parent's body alone whether a new history only adds to it, and on loading whether
+# the rows it found are the ones that were written. Messages never change, so each keeps its digest beside it.
 
-    def _change_mode(self, session: Session, found: object) -> None:
-        """Until now nothing was sealed; from now on everything is."""
-        if found != "open":
-            self._records.ensure_mode(found)
-        if self._database.lock_chains is not None:
-            session.execute(self._database.lock_chains)
-        session.execute("UPDATE {s}setting SET value = ? WHERE name = 'mode'", self._records.mode)
-        session.execute("DELETE FROM {s}words")
+_EMPTY: Final = sha256(b"dragoman.messages").digest()
+"""The running digest of no messages."""
 
-    def _reseal_chain(self, root: str) -> bool:
-        """All rows of one conversation; False if one cannot be opened, and then none is changed."""
+_MEMORY: Final = "stores.digest"
 
-        def work(session: Session) -> bool:
-            locked = session.fetch(schema.LOCK_CHAIN, root)
-            if not locked:
-                return True  # deleted meanwhile
-            try:
-                changes = self._changes(session, root, convert(locked[0][0], str))
-            except DragomanError:
-                return False
-            for sql, values in changes:
-                session.execute(sql, *values)
-            return True
 
-        return self._database.write(work)
+class _Body(Struct, frozen=True, omit_defaults=True):
+    """All of a snapshot but its messages, as a store reads it back."""
 
-    def _changes(self, session: Session, root: str, newest: str) -> Sequence[tuple[str, Sequence[object]]]:
-        changes: list[tuple[str, Sequence[object]]] = []
-        for table, keys, name in (
-            ("snapshot", ("id",), ("body",)),
-            ("message", ("line", "position"), ("message", root)),
-            ("journal", ("position",), ("entry", root, newest)),
-        ):
-            where = " AND ".join(f"{key} = ?" for key in ("root", *keys))
-            for row in session.fetch(f"SELECT body, {', '.join(keys)} FROM {{s}}{table} WHERE root = ?", root):  # noqa: S608 - ours
-                old, key = convert(row[0], bytes), convert(row[1:], list[str | int])
-                new = self._records.reseal(old, *name, *key)
-                if new != old:
-                    changes.append((f"UPDATE {{s}}{table} SET body = ? WHERE {where}", (new, root, *key)))  # noqa: S608 - ours
-        return changes
+    count: int
+    """How many messages it has."""
+    digest: bytes
+    """The running digest after them."""
+    snapshot: Raw
+    """Its JSON document, in which the conversation has no messages."""
+    cost: float | None = None
+    """What its replies cost, as far as that was known when it was saved."""
+
+
+def _digest_after(messages: Iterable[Message], before: bytes = _EMPTY) -> bytes:
+    for message in messages:
+        known = memory_of(message).get(_MEMORY)
+        if known is None or known[0] != before:
+            known = memory_of(message)[_MEMORY] = (before, _next_digest(before, message_to_json(message)))
+        before = known[1]
+    return before
+
+
+def _next_digest(before: bytes, row: bytes) -> bytes:
+    return sha256(before + sha256(row).digest()).digest()
+
+
+def _body_to_json(snapshot: Snapshot) -> bytes:
+    conversation = snapshot.conversation
+    document = snapshot_to_json(structs.replace(snapshot, conversation=conversation.up_to(0)))
+    messages = conversation.messages
+    cost = conversation_cost(messages)
+    return msgspec.json.encode(_Body(len(messages), _digest_after(messages), Raw(document), cost))
+
+
+def _is_same(stored: bytes, body: bytes) -> bool:
+    """Whether these are the bodies of one snapshot; another version of the library may know another cost."""
+    one, other = (structs.replace(_body_from_json(each), cost=None) for each in (stored, body))
+    return one == other
+
+
+def _body_from_json(data: bytes) -> _Body:
+    """Read what `_body_to_json` wrote. Raises SnapshotCorruptError."""
+    try:
+        return msgspec.json.decode(data, type=_Body)
+    except UNREADABLE as error:
+        raise corrupt(error) from None
+
+
+def _summary_of_body(body: _Body) -> SnapshotSummary:
+    try:
+        head = msgspec.json.decode(body.snapshot, type=SnapshotSummary)
+    except UNREADABLE as error:
+        raise corrupt(error) from None
+    return structs.replace(head, message_count=body.count, cost=body.cost)
+
+
+def _assemble(body: _Body, rows: Sequence[bytes]) -> Snapshot:
+    """The snapshot of this body with these messages, as `message_to_json` wrote them.
+
+    Raises SnapshotCorruptError if they are not the ones that belong to it, SnapshotVersionError for a newer format.
+    """
+    snapshot, messages, digest = snapshot_from_json(bytes(body.snapshot)), list[Message](), _EMPTY
+    for row in rows:
+        try:
+            messages.append(message_from_json(row))
+        except MalformedDataError as error:
+            raise corrupt(error) from None
+        before, digest = digest, _next_digest(digest, row)
+        memory_of(messages[-1])[_MEMORY] = (before, digest)
+    if len(rows) != body.count or digest != body.digest:
+        message = f"The messages of the snapshot are not those that were saved ({len(rows)} of {body.count} found)."
+        raise SnapshotCorruptError(message)
+    return structs.replace(snapshot, conversation=snapshot.conversation.plus(*messages))

@@ -90,8 +90,6 @@ class Database(Protocol):
 
     contains: str
     """A condition on a row `w` of words: its text contains a value."""
-    lock_chains: str | None
-    """Keeps all others from saving, until the transaction ends; None: they cannot anyway."""
 
     def read(self, work: Callable[[Session], _T]) -> _T:
         """What the work finds. Each of its statements sees the database at one moment."""

@@ -21,7 +21,6 @@ from .skills.skill import (
 from .skills.store import (
     DirectorySkillStore as DirectorySkillStore,
     MemorySkillStore as MemorySkillStore,
-    SkillLimits as SkillLimits,
     SkillStore as SkillStore,
     skill_directories as skill_directories,
     skill_tools as skill_tools,

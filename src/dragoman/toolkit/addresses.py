@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
@@ -24,7 +26,7 @@ from dragoman.errors import (
     ToolTimeoutError,
     ToolValidationError,
 )
-from dragoman.tools import start_thread
+from dragoman.tools import WorkerThreads
 
 from .base import Deadline, OutOfTimeError
 
@@ -111,7 +113,6 @@ def target_of(url: str, base: Target | None = None) -> Target:
 
 
 def _host(text: str, *, bracketed: bool) -> str | Address:
-    """The host as a name in its usual spelling, or as an address."""
     if bracketed:
         try:
             if "%" not in text:  # a zone, as in fe80::1%eth0, is never of the public internet
@@ -188,33 +189,27 @@ def _denied(why: str) -> ToolDeniedError:
 # --- from a host name to its addresses -------------------------------------------------------------------------------
 
 
+_LOOKUPS: Final = WorkerThreads()
+
+
 def system_addresses(host: str, port: int) -> list[str]:
-    """What the system's own resolver says."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def look_up(resolve: Resolve, host: str, port: int, deadline: Deadline) -> list[str]:
     """The addresses of a name. The system's lookup cannot be ended, so it is left behind when the time is over."""
-    answers: SimpleQueue[list[str] | BaseException] = SimpleQueue()
-
-    def answer() -> None:
-        try:
-            answers.put(resolve(host, port))
-        except BaseException as error:  # noqa: BLE001 -- it belongs to whoever waits
-            answers.put(error)
-
-    start_thread(answer, "dragoman-lookup")
-    while True:
-        try:
-            found = answers.get(timeout=deadline.pause)
-            break
-        except Empty:
-            continue
-        except OutOfTimeError:
-            raise ToolTimeoutError(f"the host name {host!r} could not be looked up in time.", hint="") from None
-    if isinstance(found, BaseException) and not isinstance(found, OSError | UnicodeError):
-        raise found
-    if isinstance(found, BaseException) or not found:
-        raise ToolExecutionError(f"the host name {host!r} could not be found.", hint="Check its spelling.")
-    return found
+    answer = _LOOKUPS.submit(partial(resolve, host, port))
+    done: SimpleQueue[object] = SimpleQueue()  # a future is waited for with a lock that Ctrl-C may break
+    answer.add_done_callback(done.put)
+    try:
+        while not answer.done():
+            with suppress(Empty):
+                done.get(timeout=deadline.pause)
+        if found := answer.result():
+            return found
+    except OutOfTimeError:
+        raise ToolTimeoutError(f"the host name {host!r} could not be looked up in time.", hint="") from None
+    except (OSError, UnicodeError):
+        pass
+    raise ToolExecutionError(f"the host name {host!r} could not be found.", hint="Check its spelling.")

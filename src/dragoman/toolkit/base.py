@@ -1,49 +1,20 @@
-"""What the ready tools share: `ready`, which defines one, and `Deadline`, which says how long one may work."""
+"""What the ready tools share: arguments that must be given, and how long a call may work."""
 
 from __future__ import annotations
 
-import functools
-import select
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar, Unpack, cast
+from typing import Annotated, Final, TypeAlias
 
-import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import Meta, Struct
 
-from dragoman.errors import ToolValidationError
-from dragoman.tools import Tool, ToolContext, ToolSettings
-
-R = TypeVar("R")
+from dragoman.tools import ToolContext
 
 _POLL_SECONDS: Final = 0.05
 """How soon a cancelled call is noticed while it waits."""
 
 
-def ready(*, needs: Sequence[str] = (), **settings: Unpack[ToolSettings]) -> Callable[[Callable[..., R]], Tool[..., R]]:
-    """`@tool` for a function that takes its arguments by name.
-
-    The arguments in `needs` must be more than an empty text: models leave them out, or send them empty. In the function
-    they have an empty default; the model is told that they are required.
-    """
-
-    def define(function: Callable[..., R]) -> Tool[..., R]:
-        @functools.wraps(function)
-        def checked(*context: object, **arguments: object) -> R:
-            missing = [f"missing {name} argument" for name in needs if not arguments.get(name)]
-            if missing:
-                raise ToolValidationError("; ".join(missing), tool_name=settings.get("name", ""), hint="")
-            return function(*context, **arguments)
-
-        made = cast("Tool[..., R]", Tool.from_function(checked, **settings))
-        schema: dict[str, Any] = msgspec.json.decode(made.spec.parameters)
-        for name in needs:
-            schema["properties"][name].pop("default", None)
-        if required := {*schema.get("required", ()), *needs}:
-            schema["required"] = [name for name in schema["properties"] if name in required]
-        return structs.replace(made, spec=structs.replace(made.spec, parameters=Raw(msgspec.json.encode(schema))))
-
-    return define
+Given: TypeAlias = Annotated[str, Meta(min_length=1)]
+"""An argument that must be more than an empty text, which models send where they mean nothing at all."""
 
 
 class OutOfTimeError(Exception):
@@ -55,6 +26,8 @@ class Deadline(Struct, frozen=True):
 
     at: float
     """On the clock of `time.monotonic`."""
+    seconds: float
+    """From its beginning."""
     context: ToolContext[object]
 
     @staticmethod
@@ -63,7 +36,7 @@ class Deadline(Struct, frozen=True):
         left = context.remaining
         if left is not None:
             seconds = min(seconds, left - min(1.0, 0.2 * left))
-        return Deadline(time.monotonic() + seconds, context)
+        return Deadline(time.monotonic() + seconds, seconds, context)
 
     def check(self) -> None:
         """Raise OutOfTimeError if the time is over, and ToolCancelledError if nobody waits any more."""
@@ -76,10 +49,3 @@ class Deadline(Struct, frozen=True):
         """For how long to wait before the next look at whether the work is still wanted. Raises like `check`."""
         self.check()
         return min(_POLL_SECONDS, max(0.0, self.at - time.monotonic()))
-
-    def wait_for(self, file: int, *, writing: bool = False) -> None:
-        """Wait until a file descriptor has something to read, or takes something. Raises like `check`."""
-        poll = select.poll()
-        poll.register(file, select.POLLOUT if writing else select.POLLIN)
-        while not poll.poll(self.pause * 1000):
-            pass

@@ -28,10 +28,10 @@ from msgspec import Meta, Struct
 
 from dragoman._descriptors import Descriptor, owned
 from dragoman.errors import ConfigurationError, ToolExecutionError, ToolTimeoutError
-from dragoman.tools import AnyTool, ToolContext
+from dragoman.tools import AnyTool, ToolContext, tool
 
-from .base import Deadline, OutOfTimeError, ready
-from .files import UTF8, clip
+from .base import Deadline, Given, OutOfTimeError
+from .files import UTF8, clip, skip_rest_of_character
 from .workspace import Workspace
 
 _MAX_COMMAND: Final = 100_000
@@ -70,15 +70,14 @@ class BashSettings(Struct, frozen=True, kw_only=True):
 
 
 def bash_tool(workspace: Workspace, *, settings: BashSettings = BashSettings()) -> AnyTool:  # noqa: B008 -- frozen
-    """The tool `Bash`."""
     shell = settings.shell or shutil.which("bash") or shutil.which("sh")
     if shell is None:
         raise ConfigurationError("There is no shell on this machine.", hint="Name one: BashSettings(shell=...).")
 
     # Never repeated by itself: nobody knows what a command has done before it failed.
-    @ready(name="Bash", needs=["command"], retries=0)
+    @tool(name="Bash", retries=0)
     def bash(
-        context: ToolContext[object], *, command: str = "", timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
+        context: ToolContext[object], *, command: Given, timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
     ) -> str:
         """Run a shell command in the workspace's directory and return its output and exit code.
 
@@ -92,9 +91,8 @@ def bash_tool(workspace: Workspace, *, settings: BashSettings = BashSettings()) 
         if len(command.encode("utf-8", "replace")) > _MAX_COMMAND:
             message = f"the command is longer than {_MAX_COMMAND} bytes."
             raise ToolExecutionError(message, hint="Write it to a file and run that.")
-        began = time.monotonic()
         deadline = Deadline.of(context, min(timeout_seconds or settings.seconds, settings.max_seconds))
-        token = new_token()
+        token = secrets.token_hex(16)  # something that only the processes of this command bear
         try:
             done = run_command(
                 [shell, "-c", "--", command],
@@ -106,7 +104,7 @@ def bash_tool(workspace: Workspace, *, settings: BashSettings = BashSettings()) 
             )
         except (OSError, ValueError) as error:
             raise ToolExecutionError(f"the command could not be started: {error}.") from error
-        return _report(done, deadline.at - began)
+        return _report(done, deadline.seconds)
 
     return bash
 
@@ -120,7 +118,6 @@ def _environment(token: str, settings: BashSettings) -> dict[str, str]:
 
 
 def _report(done: Finished, seconds: float) -> str:
-    """What the model reads, as a result or as an error."""
     parts = [done.stdout] if done.stdout else []
     if done.stderr:
         parts.append(f"[stderr]\n{done.stderr}")
@@ -163,8 +160,6 @@ _KILL_ROUNDS: Final = 100
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """How a command ended."""
-
     in_time: bool
     """Whether it ended by itself."""
     exit_code: int | None
@@ -173,11 +168,6 @@ class Finished(Struct, frozen=True, kw_only=True):
     stderr: str
     left_behind: bool
     """Whether processes in the background had to be ended."""
-
-
-def new_token() -> str:
-    """Something that only the processes of one command bear."""
-    return secrets.token_hex(16)
 
 
 def run_command(
@@ -276,7 +266,6 @@ class _Running:
             return True
 
     def _take(self, seconds: float) -> None:
-        """Wait for something to happen and take in what has come."""
         for number, _ in self._poll.poll(seconds * 1000):
             if number == self._handle.number:
                 self._poll.unregister(number)  # it stays so; what is left is to drain the pipes
@@ -320,9 +309,7 @@ class Output:
         if self.total - len(self._head) <= min(len(self._tail), self._half):
             return _readable(bytes(self._head + self._tail))
         head = clip(bytes(self._head), UTF8)
-        tail = bytes(self._tail[-self._half :])
-        while tail and tail[0] & 0xC0 == 0x80 and len(tail) > self._half - 4:  # the rest of a character
-            tail = tail[1:]
+        tail = skip_rest_of_character(bytes(self._tail[-self._half :]))
         left_out = self.total - len(head) - len(tail)
         mark = f"[… {left_out} bytes left out of {self.total}; to see them, write the output to a file and read that …]"
         return f"{_readable(head)}\n{mark}\n{_readable(tail)}"
@@ -337,8 +324,6 @@ def _readable(data: bytes) -> str:
 
 
 class Process(NamedTuple):
-    """What Linux tells of a process."""
-
     pid: int
     state: str
     parent: int
@@ -368,7 +353,10 @@ def kill_all(leader: int | None, token: str, known: Collection[Process] = ()) ->
 
 def processes_of(leader: int | None, token: str, known: Collection[Process] = ()) -> list[Process]:
     """The processes of a command but for its leader: of its group, its descendants, and who bears its token."""
-    processes = _all_processes()
+    processes: list[Process] = []
+    with suppress(OSError):
+        names = [name for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 -- no need for paths
+        processes = [each for name in names if (each := _process(name)) is not None]
     seen = {(each.pid, each.started) for each in known}
     begun = next((each.started for each in processes if each.pid == leader), 0)
     ours = {
@@ -386,7 +374,6 @@ def processes_of(leader: int | None, token: str, known: Collection[Process] = ()
 
 
 def _kill(process: Process) -> None:
-    """Kill one process, if its number still means the same one."""
     with suppress(OSError, AttributeError), owned(os.pidfd_open, process.pid) as handle:
         now = _process(str(process.pid))
         if now is not None and now.started == process.started:
@@ -399,13 +386,6 @@ def _process(name: str) -> Process | None:
         fields = Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()
         return Process(int(name), fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[19]))
     return None
-
-
-def _all_processes() -> list[Process]:
-    with suppress(OSError):
-        names = [name for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 -- no need for paths
-        return [each for name in names if (each := _process(name)) is not None]
-    return []
 
 
 def _bears(pid: int, token: str) -> bool:

@@ -1,8 +1,8 @@
 """`calculator`: arithmetic without surprises, and without running anything.
 
-Numbers are fractions, so that 0.1 + 0.2 is 0.3; roots, logarithms and other powers have 50 digits, the functions of the
-unit circle 15. Python's parser reads an expression, and only the few kinds of nodes on a list are worked out; each
-value is bounded, and a power is refused before it is computed if it would have too many digits.
+Numbers are fractions, so that 0.1 + 0.2 is 0.3 and 1/3*3 is 1; roots, logarithms and other powers have 50 digits, the
+functions of the unit circle 15. Python's parser reads an expression, and only the few kinds of nodes on a list are
+worked out. What would have too many digits is an overflow before it is computed.
 """
 
 from __future__ import annotations
@@ -18,24 +18,22 @@ from functools import partial
 from typing import Final
 
 from dragoman.errors import ToolExecutionError
-from dragoman.tools import AnyTool
+from dragoman.tools import AnyTool, tool
 
-from .base import ready
+from .base import Given
 
 MAX_LENGTH: Final = 2000
-MAX_DEPTH: Final = 60
 MAX_DIGITS: Final = 2000
 _SHOWN_DIGITS: Final = 34
-_CONTEXT: Final = Context(
+_ROUNDED: Final = Context(
     prec=50, Emax=2 * MAX_DIGITS, Emin=-2 * MAX_DIGITS, traps=[DivisionByZero, InvalidOperation, Overflow]
 )
+"""For what is not exact: roots, logarithms and other powers."""
 
 
 def calculator_tool() -> AnyTool:
-    """The tool `calculator`."""
-
-    @ready(name="calculator", needs=["expression"], read_only=True, idempotent=True)
-    def calculator(*, expression: str = "") -> str:
+    @tool(name="calculator", read_only=True, idempotent=True)
+    def calculator(*, expression: Given) -> str:
         """Work out an arithmetic expression. Whole numbers are exact, others have 34 digits.
 
         Args:
@@ -55,94 +53,65 @@ class CalculationError(ValueError):
     """The expression has no value; the text says why."""
 
 
-def calculate(expression: str) -> str:
-    """The value of an expression, as text. Raises CalculationError."""
-    if len(expression) > MAX_LENGTH:
-        raise CalculationError(f"it is longer than {MAX_LENGTH} characters")
-    try:
-        with localcontext(_CONTEXT):
-            return _show(_Calculation(expression).value)
-    except (DivisionByZero, ZeroDivisionError):
-        message = "division by zero"
-    except (Overflow, OverflowError):
-        message = f"a value has more than {MAX_DIGITS} digits"
-    except (DecimalException, ArithmeticError, ValueError) as error:
-        message = str(error) if isinstance(error, CalculationError) else "an operation has no value for this number"
-    raise CalculationError(message)
-
-
-_STRANGE: Final = re.compile(r"[^0-9A-Za-z_.+\-*/%(),!\s]")
-_BROKEN_NUMBER: Final = re.compile(r"[0-9.](?![eE][+-]?[0-9])[A-Za-z]")
+_UNREADABLE: Final = "it cannot be read as arithmetic"
+_TOO_DEEP: Final = "it is nested too deeply"
+_NO_VALUE: Final = "an operation has no value for this number"
+_STRANGE: Final = re.compile(r"[^0-9A-Za-z_.+\-*/%(),!\s]|[0-9.](?![eE][+-]?[0-9])[A-Za-z]")
 _LEADING_ZEROS: Final = re.compile(r"(?<![\w.])0+(?=[0-9])")
 _DEEP: Final = re.compile(r"(?:[-+(]\s*){200}")
 _SIGNS: Final = str.maketrans({"^": "**", "×": "*", "÷": "/", "−": "-"})  # noqa: RUF001 -- people write them
 
 
-class _Calculation:
-    """One expression. Numbers are taken from its text: in the tree, Python has rounded them."""
-
-    def __init__(self, expression: str) -> None:
-        text = expression.translate(_SIGNS)
-        if strange := _STRANGE.search(text):
-            raise CalculationError(f"{strange[0]!r} is not arithmetic")
-        if _DEEP.search(text):
-            raise CalculationError("it is nested too deeply")
-        if _BROKEN_NUMBER.search(text):
-            raise CalculationError("it cannot be read as arithmetic")
+def calculate(expression: str) -> str:
+    """The value of an expression, as text. Raises CalculationError."""
+    if len(expression) > MAX_LENGTH:
+        raise CalculationError(f"it is longer than {MAX_LENGTH} characters")
+    text = " ".join(_LEADING_ZEROS.sub("", expression.translate(_SIGNS)).split())
+    if strange := _STRANGE.search(text):
+        raise CalculationError(f"{strange[0]!r} is not arithmetic")
+    if _DEEP.search(text):  # Python's parser may run out of its stack
+        raise CalculationError(_TOO_DEEP)
+    try:
         # A factorial binds tighter than a power, as only an attribute does in Python.
-        self._text: str = " ".join(_LEADING_ZEROS.sub("", text).replace("!", " .factorial ").split())
-        try:
-            self._tree: ast.expr = ast.parse(self._text, mode="eval").body
-        except SyntaxError:
-            raise CalculationError("it cannot be read as arithmetic") from None
-        except (MemoryError, RecursionError):
-            raise CalculationError("it is nested too deeply") from None
-
-    @property
-    def value(self) -> Fraction:
-        return self._evaluate(self._tree, 0)
-
-    def _evaluate(self, node: ast.expr, depth: int) -> Fraction:
-        if depth > MAX_DEPTH:
-            raise CalculationError("it is nested too deeply")
-        match node:
-            case ast.Constant():
-                return _fraction(Decimal(self._text[node.col_offset : node.end_col_offset]))
-            case ast.Name(id=name) if name.lower() in _CONSTANTS:
-                return _CONSTANTS[name.lower()]
-            case ast.Attribute(value=inner, attr="factorial"):
-                return _factorial(self._evaluate(inner, depth + 1))
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
-                value = self._evaluate(node.operand, depth + 1)
-                return -value if isinstance(node.op, ast.USub) else value
-            case ast.BinOp(op=ast.Pow()):
-                return _bounded(_power(self._evaluate(node.left, depth + 1), self._evaluate(node.right, depth + 1)))
-            case ast.BinOp() if type(node.op) in _OPERATIONS:
-                return self._chain(node, depth)
-            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name.lower() in _FUNCTIONS:
-                values = [self._evaluate(each, depth + 1) for each in arguments]
-                try:
-                    return _bounded(_FUNCTIONS[name.lower()](*values))
-                except TypeError:
-                    raise CalculationError(f"{name} cannot take {len(values)} numbers") from None
-            case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)):
-                raise CalculationError(f"{name[:40]!r} is not known")
-            case _:
-                raise CalculationError("it cannot be read as arithmetic")
-
-    def _chain(self, node: ast.expr, depth: int) -> Fraction:
-        """`a + b - c …`, which may be long without being deep."""
-        links: list[tuple[Callable[[Fraction, Fraction], Fraction | int], ast.expr]] = []
-        while isinstance(node, ast.BinOp) and (compute := _OPERATIONS.get(type(node.op))):
-            links.append((compute, node.right))
-            node = node.left
-        value = self._evaluate(node, depth + 1)
-        for compute, right in reversed(links):
-            value = _bounded(compute(value, self._evaluate(right, depth + 1)))
-        return value
+        text = " ".join(text.replace("!", " .factorial ").split())
+        with localcontext(_ROUNDED):
+            return _show(_evaluate(ast.parse(text, mode="eval").body, text))
+    except SyntaxError:
+        message = _UNREADABLE
+    except (MemoryError, RecursionError):
+        message = _TOO_DEEP
+    except (DivisionByZero, ZeroDivisionError):
+        message = "division by zero"
+    except (Overflow, OverflowError):
+        message = f"a value has more than {MAX_DIGITS} digits"
+    except (DecimalException, ArithmeticError, ValueError) as error:
+        message = str(error) if isinstance(error, CalculationError) else _NO_VALUE
+    raise CalculationError(message)
 
 
-# --- numbers, bounded ------------------------------------------------------------------------------------------------
+def _evaluate(node: ast.expr, text: str) -> Fraction:
+    match node:
+        case ast.Constant():  # from the text: in the tree, Python has rounded it
+            return _fraction(Decimal(text[node.col_offset : node.end_col_offset]))
+        case ast.Name(id=name) if name.lower() in _CONSTANTS:
+            return _CONSTANTS[name.lower()]
+        case ast.Attribute(value=inner, attr="factorial"):
+            return _factorial(_evaluate(inner, text))
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+            value = _evaluate(node.operand, text)
+            return -value if isinstance(node.op, ast.USub) else value
+        case ast.BinOp() if type(node.op) in _OPERATIONS:
+            return _bounded(_OPERATIONS[type(node.op)](_evaluate(node.left, text), _evaluate(node.right, text)))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name.lower() in _FUNCTIONS:
+            values = [_evaluate(each, text) for each in arguments]
+            try:
+                return _bounded(_FUNCTIONS[name.lower()](*values))
+            except TypeError:
+                raise CalculationError(f"{name} cannot take {len(values)} numbers") from None
+        case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)):
+            raise CalculationError(f"{name[:40]!r} is not known")
+        case _:
+            raise CalculationError(_UNREADABLE)
 
 
 def _bounded(value: Fraction | int) -> Fraction:
@@ -153,7 +122,7 @@ def _bounded(value: Fraction | int) -> Fraction:
 
 def _fraction(value: Decimal) -> Fraction:
     if not value.is_finite():  # the logarithm of 0, say
-        raise CalculationError("an operation has no value for this number")
+        raise CalculationError(_NO_VALUE)
     if value and abs(value.adjusted()) >= MAX_DIGITS:
         raise OverflowError
     return Fraction(value)
@@ -161,6 +130,18 @@ def _fraction(value: Decimal) -> Fraction:
 
 def _decimal(value: Fraction) -> Decimal:
     return Decimal(value.numerator) / value.denominator
+
+
+def _show(value: Fraction) -> str:
+    if value.denominator == 1:
+        return str(value.numerator)
+    rounded = Context(prec=_SHOWN_DIGITS).normalize(_decimal(value))
+    if rounded == rounded.to_integral_value() and rounded.adjusted() <= _SHOWN_DIGITS:
+        return str(int(rounded))
+    return str(rounded) if rounded.adjusted() < -6 else f"{rounded:f}"
+
+
+# --- operations and functions ----------------------------------------------------------------------------------------
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
@@ -173,19 +154,28 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
     return base**exponent.numerator
 
 
-def _whole(value: Fraction, what: str) -> int:
-    if value.denominator != 1:
-        raise CalculationError(f"{what} needs whole numbers")
-    return value.numerator
-
-
 def _factorial(value: Fraction) -> Fraction:
-    number = _whole(value, "!")
-    if number < 0:
-        raise CalculationError("! needs a number that is not negative")
-    if number > 1000:
+    if value.denominator != 1 or value < 0:
+        raise CalculationError("! needs a whole number that is not negative")
+    return _bounded(math.factorial(min(value.numerator, 1000)))  # which is an overflow already
+
+
+def _round(value: Fraction, places: Fraction = Fraction(0)) -> Fraction | int:
+    if places.denominator != 1:
+        raise CalculationError("round needs a whole number of places")
+    if abs(places) > MAX_DIGITS:
         raise OverflowError
-    return _bounded(math.factorial(number))
+    return round(value, places.numerator)
+
+
+def _logarithm(value: Fraction, base: Fraction | None = None) -> Fraction:
+    natural = _fraction(_decimal(value).ln())
+    return natural if base is None else natural / _fraction(_decimal(base).ln())
+
+
+def _square_root(value: Fraction) -> Fraction:
+    exact = Fraction(math.isqrt(abs(value.numerator)), math.isqrt(value.denominator))
+    return exact if exact**2 == value else _fraction(_decimal(value).sqrt())
 
 
 def _with_decimals(function: Callable[[Decimal], Decimal]) -> Callable[[Fraction], Fraction]:
@@ -197,24 +187,6 @@ def _with_floats(function: Callable[[float], float]) -> Callable[[Fraction], Fra
     return lambda value: _fraction(Decimal(f"{function(float(value)):.15g}"))
 
 
-def _round(value: Fraction, places: Fraction = Fraction(0)) -> Fraction | int:
-    digits = _whole(places, "round")
-    if abs(digits) > MAX_DIGITS:
-        raise OverflowError
-    return round(value, digits)
-
-
-def _logarithm(value: Fraction, base: Fraction | None = None) -> Fraction:
-    natural = _fraction(_decimal(value).ln())
-    return natural if base is None else natural / _fraction(_decimal(base).ln())
-
-
-def _square_root(value: Fraction) -> Fraction:
-    parts = [math.isqrt(abs(part)) for part in (value.numerator, value.denominator)]
-    exact = Fraction(*parts)
-    return exact if exact**2 == value else _fraction(_decimal(value).sqrt())
-
-
 _OPERATIONS: Final[dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction | int]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -222,6 +194,7 @@ _OPERATIONS: Final[dict[type[ast.operator], Callable[[Fraction, Fraction], Fract
     ast.Div: lambda left, right: left / right,
     ast.FloorDiv: lambda left, right: left // right,
     ast.Mod: operator.mod,
+    ast.Pow: _power,
 }
 _CONSTANTS: Final[dict[str, Fraction]] = {
     "pi": Fraction("3.1415926535897932384626433832795028841971693993751"),
@@ -242,12 +215,3 @@ _FUNCTIONS: Final[dict[str, Callable[..., Fraction | int]]] = {
     "round": _round,
     "sqrt": _square_root,
 }
-
-
-def _show(value: Fraction) -> str:
-    if value.denominator == 1:
-        return str(value.numerator)
-    rounded = Context(prec=_SHOWN_DIGITS).normalize(_decimal(value))
-    if rounded == rounded.to_integral_value() and rounded.adjusted() <= _SHOWN_DIGITS:
-        return str(int(rounded))
-    return str(rounded) if rounded.adjusted() < -6 else f"{rounded:f}"

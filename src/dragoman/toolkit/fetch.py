@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from dragoman._stepping import step
 from dragoman.conversation import Media
 from dragoman.errors import StoppedError, ToolExecutionError, ToolTimeoutError
-from dragoman.tools import AnyTool, ToolContext
+from dragoman.tools import AnyTool, ToolContext, tool
 from dragoman.transport import (
     USER_AGENT,
     HttpRequest,
@@ -35,15 +35,14 @@ from dragoman.transport import (
 )
 
 from .addresses import Network, Resolve, Target, check_address, look_up, networks, system_addresses, target_of
-from .base import Deadline, OutOfTimeError, ready
+from .base import Deadline, Given, OutOfTimeError
 from .files import MAX_IMAGE_BYTES, encoding_of_mark, image_type
 from .page_text import page_text
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_TEXT_TYPES: Final = frozenset(
-    {"application/ecmascript", "application/javascript", "application/toml", "application/x-ndjson"}
-    | {"application/x-sh", "application/x-yaml", "application/yaml", "application/sql"}
-)
+_TEXT_TYPE: Final = re.compile(
+    r"|text/.*|application/(?:ecmascript|javascript|toml|x-ndjson|x-sh|(?:x-)?yaml|sql)|.*[/+](?:json|xml)"
+).fullmatch
 _PAGE_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
 
 
@@ -67,16 +66,15 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
 
 
 def fetch_tool(*, settings: FetchSettings = FetchSettings(), resolve: Resolve = system_addresses) -> AnyTool:  # noqa: B008 -- frozen
-    """The tool `Fetch`."""
     allowed = networks(settings.allow_networks)
 
     @cache
     def tls() -> ssl.SSLContext:  # made when it is first needed: reading all authorities takes a while
         return Routes(proxy="", ca_file=settings.ca_file).tls
 
-    @ready(name="Fetch", needs=["url"], read_only=True, idempotent=True)
+    @tool(name="Fetch", read_only=True, idempotent=True)
     def fetch(
-        context: ToolContext[object], *, url: str = "", offset: Annotated[int, Meta(ge=0)] = 0, raw: bool = False
+        context: ToolContext[object], *, url: Given, offset: Annotated[int, Meta(ge=0)] = 0, raw: bool = False
     ) -> str | Media:
         """Get a page of the internet (http or https). HTML is returned as readable text, an image as an image.
 
@@ -99,8 +97,6 @@ def fetch_tool(*, settings: FetchSettings = FetchSettings(), resolve: Resolve = 
 
 
 class _Page(Struct, frozen=True, kw_only=True):
-    """A reply."""
-
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -113,19 +109,11 @@ class _Page(Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """The media type, without parameters."""
         return self.content_type.partition(";")[0].strip().lower()
 
     @property
     def is_text(self) -> bool:
-        kind = self.kind
-        return (
-            not kind
-            or kind.startswith("text/")
-            or kind in _TEXT_TYPES
-            or kind.rpartition("/")[2] in ("json", "xml")
-            or kind.endswith(("+json", "+xml"))
-        )
+        return _TEXT_TYPE(self.kind) is not None
 
 
 class _Visit(Struct, frozen=True):
@@ -250,14 +238,10 @@ def _get(target: Target, addresses: Sequence[str], visit: _Visit) -> _Page:
             return _exchange(wire, target, visit)
     except (OSError, EOFError, ValueError, MalformedReplyError, StoppedError) as error:
         deadline.check()  # a connection that was woken fails in some way
-        raise _failed(target, _reason(error)) from error
+        raise ToolExecutionError(f"cannot fetch from {target.host}: {_reason(error)}.") from error
     finally:
         if wire is not None:
             wire.close()
-
-
-def _failed(target: Target, why: str) -> ToolExecutionError:
-    return ToolExecutionError(f"cannot fetch from {target.host}: {why}.")
 
 
 def _reason(error: Exception) -> str:
@@ -285,7 +269,8 @@ def _exchange(wire: SocketWire, target: Target, visit: _Visit) -> _Page:
         piece = _feed(wire, reader)
     encoding = reader.headers.get("content-encoding", "").strip().lower()
     if encoding not in _ENCODINGS:
-        raise _failed(target, f"it sent a content encoding that nobody asked for ({encoding[:40]})")
+        message = f"cannot fetch from {target.host}: it sent an encoding that nobody asked for ({encoding[:40]})."
+        raise ToolExecutionError(message)
     packed, body, most = unpacker(encoding), bytearray(), visit.settings.max_bytes
     while True:
         for at in range(0, len(piece), _SLICE):
@@ -301,7 +286,6 @@ def _exchange(wire: SocketWire, target: Target, visit: _Visit) -> _Page:
 
 
 def _feed(wire: SocketWire, reader: ReplyReader) -> bytes:
-    """What has come of the body by the next bytes."""
     data = step(wire.receive())
     if data:
         return reader.feed(data)

@@ -21,9 +21,9 @@ from msgspec import Meta, Struct
 from dragoman._descriptors import owned
 from dragoman.conversation import Media
 from dragoman.errors import ToolExecutionError, ToolValidationError
-from dragoman.tools import AnyTool, ToolContext
+from dragoman.tools import AnyTool, ToolContext, tool
 
-from .base import ready
+from .base import Given
 from .workspace import Place, Workspace, failure
 
 MAX_READ_BYTES: Final = 64 * 1024
@@ -36,13 +36,11 @@ _MAX_RECODED: Final = 16 * 1024 * 1024
 
 
 def read_tool(workspace: Workspace, *, max_bytes: int = MAX_READ_BYTES) -> AnyTool:
-    """The tool `Read`."""
-
-    @ready(name="Read", needs=["file_path"], read_only=True, idempotent=True)
+    @tool(name="Read", read_only=True, idempotent=True)
     def read(
         context: ToolContext[object],
         *,
-        file_path: str = "",
+        file_path: Given,
         offset: Annotated[int, Meta(ge=1)] = 1,
         limit: Annotated[int, Meta(ge=1)] | None = None,
         byte_offset: Annotated[int, Meta(ge=0)] = 0,
@@ -94,17 +92,13 @@ def _read(content: IO[bytes], path: str, part: _Part, check: Callable[[], None])
     if part.byte_offset > max(size, mark):
         raise failure(path, f"byte_offset={part.byte_offset} is behind its end ({size} bytes)")
     content.seek(max(part.byte_offset, mark))
-    _skip_lines(content, part.offset - 1, check)
+    lines_before = part.offset - 1
+    while lines_before and (piece := content.readline(_CHUNK)):
+        check()
+        lines_before -= piece.endswith(b"\n")
     if part.offset > 1 and content.tell() >= size:
         raise failure(path, f"it has no line {part.offset}", hint="Read it without an offset, or with a smaller one.")
     return _text(content, size, part)
-
-
-def _skip_lines(content: IO[bytes], count: int, check: Callable[[], None]) -> None:
-    """Go behind so many lines, or to the end."""
-    while count and (piece := content.readline(_CHUNK)):
-        check()
-        count -= piece.endswith(b"\n")
 
 
 def _text(content: IO[bytes], size: int, part: _Part) -> str:
@@ -145,10 +139,8 @@ def _mark(size: int, end: int, part: _Part, lines: int) -> str:
 
 
 def write_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> AnyTool:
-    """The tool `Write`."""
-
-    @ready(name="Write", needs=["file_path"], idempotent=True)
-    def write(context: ToolContext[object], *, file_path: str = "", content: str) -> str:
+    @tool(name="Write", idempotent=True)
+    def write(context: ToolContext[object], *, file_path: Given, content: str) -> str:
         """Write a file of the workspace; what was in it before is replaced. Missing directories are made.
 
         Args:
@@ -218,15 +210,13 @@ _NAMED_LINES: Final = 10
 
 
 def edit_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> AnyTool:
-    """The tool `Edit`."""
-
     # Not to be repeated: the new text may hold the old one.
-    @ready(name="Edit", needs=["file_path", "old_string"], retries=0)
+    @tool(name="Edit", retries=0)
     def edit(
         context: ToolContext[object],
         *,
-        file_path: str = "",
-        old_string: str = "",
+        file_path: Given,
+        old_string: Given,
         new_string: str,
         replace_all: bool = False,
     ) -> str:
@@ -307,7 +297,6 @@ def _check_unchanged(place: Place, before: os.stat_result) -> None:
 
 
 def _lines(text: str, starts: list[int]) -> str:
-    """The numbers of the lines where these pieces begin."""
     lines = [str(text.count("\n", 0, start) + 1) for start in starts[:_NAMED_LINES]]
     return ", ".join([*lines, "…"] if len(starts) > _NAMED_LINES else lines)
 
@@ -327,6 +316,7 @@ class Encoding(Struct, frozen=True):
 
 
 UTF8: Final = Encoding("utf-8")
+_CONTINUING: Final = bytes(range(0x80, 0xC0))
 LATIN: Final = Encoding("latin-1")
 """What is not UTF-8 is read as this: every byte is a character, and comes back as the same byte."""
 
@@ -357,7 +347,6 @@ def encoding_of_mark(start: bytes) -> Encoding | None:
 
 
 def is_binary(start: bytes) -> bool:
-    """Whether these first bytes are not text."""
     return encoding_of_mark(start) is None and b"\0" in start[:SAMPLE]
 
 
@@ -366,18 +355,15 @@ def detect(start: bytes, data: bytes) -> Encoding:
     if found := encoding_of_mark(start):
         return found
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(_skip_rest_of_character(data))
+        codecs.getincrementaldecoder("utf-8")().decode(skip_rest_of_character(data))
     except UnicodeDecodeError:
         return LATIN
     return UTF8
 
 
-def _skip_rest_of_character(data: bytes) -> bytes:
+def skip_rest_of_character(data: bytes) -> bytes:
     """Without the rest of a character that begins before these bytes."""
-    at = 0
-    while at < min(3, len(data)) and data[at] & 0xC0 == 0x80:
-        at += 1
-    return data[at:]
+    return data[:3].lstrip(_CONTINUING) + data[3:]
 
 
 def clip(data: bytes, encoding: Encoding) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from contextlib import suppress
 from typing import BinaryIO
@@ -29,13 +30,14 @@ def matching_lines(search: re.Pattern[str], text: str, limit: int) -> tuple[list
 
 
 def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answer until the requests end."""
-
     def reply(**values: object) -> None:
         replies.write(json.dumps(values).encode() + b"\n")
         replies.flush()
 
     first = json.loads(requests.readline())
+    # Whatever this process does then, it ends: no expression keeps a signal waiting that nobody handles.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, first["seconds"])
     try:
         search = re.compile(first["pattern"], re.IGNORECASE if first["ignore_case"] else 0)
     except (re.error, OverflowError, RecursionError, MemoryError) as error:

@@ -55,7 +55,6 @@ def page_text(html: str, url: str = "", check: Callable[[], None] = lambda: None
 
 
 def _behind(html: str, opening: int, reader: _Reader) -> int:
-    """Take in what begins with this `<`; where to go on."""
     if html.startswith("<!--", opening):
         return _after(html, "-->", opening + 2)
     following = html[opening + 1 : opening + 2]
@@ -89,8 +88,6 @@ def _after(html: str, sign: str, at: int) -> int:
 
 
 class _Reader(Struct):
-    """Collects lines of text."""
-
     url: str
     lines: list[str] = []
     pieces: list[str] = []

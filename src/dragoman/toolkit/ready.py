@@ -9,9 +9,8 @@ from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
 from dragoman.errors import ConfigurationError, ToolExecutionError
-from dragoman.tools import AnyTool, ToolRegistry
+from dragoman.tools import AnyTool, ToolRegistry, tool
 
-from .base import ready
 from .bash import BashSettings, bash_tool
 from .calculator import calculator_tool
 from .fetch import FetchSettings, fetch_tool
@@ -66,19 +65,19 @@ def toolkit(
 # --- now -------------------------------------------------------------------------------------------------------------
 
 
-def now_tool(*, clock: Callable[[], float] = time.time, default: str = "UTC") -> AnyTool:
+def now_tool(*, clock: Callable[[], float] = time.time) -> AnyTool:
     """The tool `now`. The clock gives seconds since 1970, as `time.time` does."""
 
-    @ready(name="now", read_only=True, idempotent=True)
-    def now(*, timezone: str = default) -> str:
+    @tool(name="now", read_only=True, idempotent=True)
+    def now(*, timezone: str = "UTC") -> str:
         """Tell the date and the time.
 
         Args:
             timezone: Where, as an IANA name such as Europe/Berlin or UTC.
         """
-        zone = _zone(timezone or default)
-        there = datetime.fromtimestamp(clock(), zone)
-        return f"{there.isoformat(timespec='seconds')} ({there:%A}, {timezone or default})"
+        name = timezone or "UTC"
+        there = datetime.fromtimestamp(clock(), _zone(name))
+        return f"{there.isoformat(timespec='seconds')} ({there:%A}, {name})"
 
     return now
 

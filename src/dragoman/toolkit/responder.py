@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol, TextIO, TypeAlias
 from msgspec import Struct
 
 from dragoman.conversation import ToolCall
-from dragoman.tools import AnyTool, discard
+from dragoman.tools import AnyTool, discard, tool
 
-from .base import ready
+from .base import Given
 from .permissions.rules import Rule
 
 
@@ -150,11 +150,9 @@ def _one_line(text: str) -> str:
 
 
 def responder_tools(responder: Responder) -> list[AnyTool]:
-    """The tools `react_emoji` and `send_update`."""
-
     # A reaction that is already there stays as it is.
-    @ready(name="react_emoji", needs=["emoji"], idempotent=True)
-    def react_emoji(*, emoji: str = "") -> str | Awaitable[str]:
+    @tool(name="react_emoji", idempotent=True)
+    def react_emoji(*, emoji: Given) -> str | Awaitable[str]:
         """React to the user's last message with an emoji.
 
         Args:
@@ -162,8 +160,8 @@ def responder_tools(responder: Responder) -> list[AnyTool]:
         """
         return _say(responder.reaction(emoji), "reaction added")
 
-    @ready(name="send_update", needs=["message"], retries=0)
-    def send_update(*, message: str = "") -> str | Awaitable[str]:
+    @tool(name="send_update", retries=0)
+    def send_update(*, message: Given) -> str | Awaitable[str]:
         """Tell the user how the work goes on, while it is not done yet.
 
         Args:
@@ -175,7 +173,6 @@ def responder_tools(responder: Responder) -> list[AnyTool]:
 
 
 def _say(said: _Done, reply: str) -> str | Awaitable[str]:
-    """The reply once it has been said."""
     return reply if said is None else _Saying(said, reply)
 
 

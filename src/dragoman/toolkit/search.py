@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO, Annotated, Final, Literal, TypeAlias, cast
 
@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from dragoman.errors import ToolError, ToolExecutionError, ToolValidationError
-from dragoman.tools import AnyTool, ToolContext
+from dragoman.tools import AnyTool, ToolContext, tool
 
-from .base import Deadline, OutOfTimeError, ready
+from .base import Deadline, Given, OutOfTimeError
 from .files import detect, is_binary
 from .walk import PathPattern, PatternError, Walk
 from .workspace import Workspace
@@ -52,10 +52,8 @@ def _one_line(path: str) -> str:
 
 
 def glob_tool(workspace: Workspace, *, max_paths: int = MAX_PATHS) -> AnyTool:
-    """The tool `Glob`."""
-
-    @ready(name="Glob", needs=["pattern"], read_only=True, idempotent=True)
-    def glob(context: ToolContext[object], *, pattern: str = "", path: str = ".", include_ignored: bool = False) -> str:
+    @tool(name="Glob", read_only=True, idempotent=True)
+    def glob(context: ToolContext[object], *, pattern: Given, path: str = ".", include_ignored: bool = False) -> str:
         """Find files by a pattern for their paths, such as `**/*.py` or `src/{a,b}/*.ts`. One path a line, in order.
 
         Args:
@@ -83,13 +81,11 @@ def glob_tool(workspace: Workspace, *, max_paths: int = MAX_PATHS) -> AnyTool:
 
 
 def grep_tool(workspace: Workspace, *, seconds: float = _SECONDS) -> AnyTool:
-    """The tool `Grep`."""
-
-    @ready(name="Grep", needs=["pattern"], read_only=True, idempotent=True)
+    @tool(name="Grep", read_only=True, idempotent=True)
     def grep(
         context: ToolContext[object],
         *,
-        pattern: str = "",
+        pattern: Given,
         path: str = ".",
         glob: str = "",
         mode: Mode = "content",
@@ -109,15 +105,16 @@ def grep_tool(workspace: Workspace, *, seconds: float = _SECONDS) -> AnyTool:
             include_ignored: Also search what .gitignore files leave out, and .git.
         """
         wanted = _path_pattern(glob if "/" in glob else f"**/{glob}", "glob") if glob else None
-        began, deadline = time.monotonic(), Deadline.of(context, seconds)
+        deadline = Deadline.of(context, seconds)
         walk = Walk(workspace, path or ".", wanted, not include_ignored, deadline)
         search = _Search(mode, context_lines)
         try:
             with closing(Matcher(pattern, ignore_case=ignore_case, deadline=deadline)) as matcher:
                 _search_files(workspace, walk, search, matcher)
         except OutOfTimeError:
-            took, where = f"{deadline.at - began:.2g} seconds", f", in {search.at}" if search.at else ""
-            search.notes.append(f"[Stopped after {took}{where}. Use a simpler pattern, a path or a glob.]")
+            where = f", in {search.at}" if search.at else ""
+            took = f"{deadline.seconds:.2g} seconds{where}"
+            search.notes.append(f"[Stopped after {took}. Use a simpler pattern, a path or a glob.]")
         return search.reply()
 
     return grep
@@ -144,7 +141,6 @@ def _search_files(workspace: Workspace, walk: Walk, search: _Search, matcher: Ma
 
 
 def _read(workspace: Workspace, path: str) -> bytes | str:
-    """The text of a file in UTF-8, or why it is not searched."""
     with workspace.reading(path) as (file, _), open(file, "rb", closefd=False) as content:
         data = content.read(_MAX_FILE + 1)
     if len(data) > _MAX_FILE:
@@ -157,8 +153,6 @@ def _read(workspace: Workspace, path: str) -> bytes | str:
 
 
 class _Search:
-    """What was found so far."""
-
     def __init__(self, mode: Mode, context_lines: int) -> None:
         self._mode: Mode = mode
         self._context_lines: int = context_lines
@@ -196,7 +190,9 @@ class _Search:
             group = ["--"] if apart else []
             for at in range(first, min(number + around, len(lines) - 1) + 1):
                 sign = ":" if at in fits else "-"
-                group.append(f"{self.at}{sign}{at + 1}{sign}{_narrow(lines[at].removesuffix(chr(13)))}")
+                line = lines[at].removesuffix("\r")
+                line = line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}… [{len(line)} characters]"
+                group.append(f"{self.at}{sign}{at + 1}{sign}{line}")
                 last = at
             self._show(group)
 
@@ -213,14 +209,9 @@ class _Search:
         self._lines += lines
 
     def reply(self) -> str:
-        """What the model reads."""
         counts = ", ".join(f"{count} {why}" for why, count in sorted(self._skipped.items()))
         unread = [f"[Not searched: {counts}.]"] if counts else []
         return "\n".join([*(self._lines or ["[No line fits.]"]), *self.notes, *unread])
-
-
-def _narrow(line: str) -> str:
-    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}… [{len(line)} characters]"
 
 
 # --- a regular expression at work ------------------------------------------------------------------------------------
@@ -247,7 +238,6 @@ class Matcher:
 
     def __init__(self, pattern: str, *, ignore_case: bool, deadline: Deadline) -> None:
         self._deadline: Deadline = deadline
-        self._unread: bytes = b""
         if not sys.executable:
             message = "regular expressions need a Python interpreter to run in, and this program does not name one."
             raise ToolExecutionError(message, hint="Set sys.executable to one.")
@@ -258,7 +248,6 @@ class Matcher:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                bufsize=0,
                 cwd="/",
                 env={name: os.environ[name] for name in _NEEDED if name in os.environ},
                 start_new_session=True,
@@ -268,9 +257,8 @@ class Matcher:
         self._requests: IO[bytes] = cast("IO[bytes]", self._child.stdin)
         self._replies: IO[bytes] = cast("IO[bytes]", self._child.stdout)
         try:
-            os.set_blocking(self._requests.fileno(), False)
-            self._send(msgspec.json.encode({"pattern": pattern, "ignore_case": ignore_case}) + b"\n")
-            hello = msgspec.json.decode(self._line(), type=Found)
+            seconds = max(0.001, deadline.at - time.monotonic())  # after which the child ends itself
+            hello = self._ask({"pattern": pattern, "ignore_case": ignore_case, "seconds": seconds})
             if hello.failed:
                 raise ToolValidationError(f"the argument pattern is not a regular expression: {hello.failed[:300]}.")
         except BaseException:
@@ -278,41 +266,24 @@ class Matcher:
             raise
 
     def search(self, text: bytes, limit: int) -> Found:
-        """The lines of a text in UTF-8 that fit."""
         self._deadline.check()
-        self._send(msgspec.json.encode({"size": len(text), "limit": limit}) + b"\n" + text)
-        return msgspec.json.decode(self._line(), type=Found)
+        return self._ask({"size": len(text), "limit": limit}, text)
 
     def close(self) -> None:
-        """End the child."""
         if self._child.poll() is None:
             self._child.kill()
             self._child.wait()
-        self._requests.close()
+        with suppress(BrokenPipeError):
+            self._requests.close()
         self._replies.close()
 
-    def _send(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            self._deadline.wait_for(self._requests.fileno(), writing=True)
-            try:
-                view = view[os.write(self._requests.fileno(), view[:65536]) :]
-            except BlockingIOError:
-                continue
-            except BrokenPipeError:
-                raise _gone() from None
-
-    def _line(self) -> bytes:
-        while b"\n" not in self._unread:
-            self._deadline.wait_for(self._replies.fileno())
-            data = os.read(self._replies.fileno(), 65536)
-            if not data:
-                raise _gone()
-            self._unread += data
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line
-
-
-def _gone() -> ToolExecutionError:
-    message = "the search ended unexpectedly; the pattern may need too much memory."
-    return ToolExecutionError(message, hint="Use a simpler pattern.")
+    def _ask(self, request: dict[str, object], text: bytes = b"") -> Found:
+        # Nothing here has a limit of its own: when the child is gone, so is what is waited for.
+        with self._deadline.context.stop.waking(self._child.kill), suppress(BrokenPipeError):
+            self._requests.write(msgspec.json.encode(request) + b"\n" + text)
+            self._requests.flush()
+            if line := self._replies.readline():
+                return msgspec.json.decode(line, type=Found)
+        self._deadline.check()
+        message = "the search ended unexpectedly; the pattern may need too much memory."
+        raise ToolExecutionError(message, hint="Use a simpler pattern.")

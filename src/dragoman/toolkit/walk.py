@@ -132,7 +132,6 @@ class IgnoreRule(Struct, frozen=True):
 
 
 def ignore_rules(directory: str, text: str) -> list[IgnoreRule]:
-    """The rules of the .gitignore file that lies in a directory."""
     rules: list[IgnoreRule] = []
     for line in text.splitlines()[:_MAX_RULES]:
         if not line.strip() or line.startswith("#"):

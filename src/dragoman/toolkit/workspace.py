@@ -31,23 +31,10 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O
 _SYSTEM: Final = ("/proc", "/sys", "/dev")
 """Where files are not files but doors into the kernel and into other processes, our own environment among them."""
 
-_REASONS: Final = {
-    errno.ENOENT: "it does not exist",
-    errno.ENOTDIR: "a part of the path is not a directory",
-    errno.EISDIR: "it is a directory",
-    errno.EACCES: "it is not accessible",
-    errno.EPERM: "it is not accessible",
-    errno.ENAMETOOLONG: "the name is too long",
-    errno.ELOOP: "it changed while it was being opened",  # a link has been put there since we looked
-    errno.ENOSPC: "the disk is full",
-    errno.EROFS: "the file system is read-only",
-    errno.EMFILE: "too many files are open",
-}
-
 
 def failure(path: str, error: OSError | str, hint: str | None = None) -> ToolExecutionError:
     """The error for a path that cannot be used, in words for the model."""
-    reason = error if isinstance(error, str) else _REASONS.get(error.errno or 0) or error.strerror or str(error)
+    reason = error if isinstance(error, str) else (error.strerror or str(error)).lower()
     return ToolExecutionError(f"cannot use {_shown(path)}: {reason}.", hint=hint)
 
 
@@ -82,14 +69,6 @@ class Place(Struct, frozen=True):
             file.close()
             raise
         return file
-
-    def open_directory(self) -> Descriptor:
-        """A descriptor of the directory that is there."""
-        directory = owned(os.open, self.name, _DIRECTORY, dir_fd=self.directory)
-        if is_system(os.fstat(directory.number)):
-            directory.close()
-            raise _denied_system(self.path)
-        return directory
 
 
 class Workspace:
@@ -132,7 +111,7 @@ class Workspace:
     @contextmanager
     def directory(self, path: str) -> Generator[tuple[int, str], None, None]:
         """A directory, open, and its path relative to the root (empty for the root itself)."""
-        with self.place(path) as place, place.open_directory() as directory:
+        with self.place(path) as place, _open_directory(place.name, place.directory, place.path) as directory:
             yield directory.number, "" if place.path == "." else place.path
 
     def below(self, target: str, path: str) -> list[str]:
@@ -199,7 +178,6 @@ class _Follower:
         self._names.pop()
 
     def _link(self, part: str) -> str | None:
-        """Where a link of this name leads, or None if it is no link."""
         try:
             return os.readlink(part, dir_fd=self._stack[-1].number)
         except FileNotFoundError:
@@ -213,11 +191,16 @@ class _Follower:
         if self._make_parents:
             with suppress(FileExistsError):
                 os.mkdir(part, dir_fd=self._stack[-1].number)
-        inner = owned(os.open, part, _DIRECTORY, dir_fd=self._stack[-1].number)
-        self._stack.append(inner)
+        self._stack.append(_open_directory(part, self._stack[-1].number, self._path))
         self._names.append(part)
-        if is_system(os.fstat(inner.number)):
-            raise _denied_system(self._path)
+
+
+def _open_directory(name: str, parent: int, path: str) -> Descriptor:
+    directory = owned(os.open, name, _DIRECTORY, dir_fd=parent)
+    if is_system(os.fstat(directory.number)):
+        directory.close()
+        raise _denied_system(path)
+    return directory
 
 
 def _parts(path: str) -> tuple[str, ...]:
@@ -250,19 +233,10 @@ def is_system(status: os.stat_result) -> bool:
     return status.st_dev in _system_devices()
 
 
-_KINDS: Final = (
-    (stat.S_ISDIR, "it is a directory"),
-    (stat.S_ISFIFO, "it is a pipe, not a file"),
-    (stat.S_ISSOCK, "it is a socket, not a file"),
-    (stat.S_ISCHR, "it is a device, not a file"),
-    (stat.S_ISBLK, "it is a device, not a file"),
-    (stat.S_ISLNK, "it changed while it was being opened"),
-)
-
-
 def _check_regular(path: str, status: os.stat_result) -> None:
-    for is_kind, reason in _KINDS:
-        if is_kind(status.st_mode):
-            raise failure(path, reason)
+    if stat.S_ISDIR(status.st_mode):
+        raise failure(path, "it is a directory")
+    if not stat.S_ISREG(status.st_mode):  # a pipe, a socket, a device, or a link that was put there meanwhile
+        raise failure(path, "it is not a regular file")
     if is_system(status):
         raise _denied_system(path)

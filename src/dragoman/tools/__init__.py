@@ -3,7 +3,7 @@
 definition.py   a function, or a schema and a handler, as a tool; arguments/ reads what the model gives it
 registry.py     tools by name, of which a conversation may see a part
 run.py          caps, time limits, retries and budgets; may a call run; what calls share; what a tool may know
-executor.py     carries calls out; call.py is one call, batch.py many, runner.py and threads.py where they run
+executor.py     carries calls out; call.py is one call, batch.py many, threads.py where they run
 """
 
 from dragoman._door import open_door

@@ -58,10 +58,13 @@ from .run import (
     ToolRun as ToolRun,
     approve as approve,
     deny as deny,
+    fingerprint as fingerprint,
 )
 from .threads import (
+    AsyncRunner as AsyncRunner,
+    Job as Job,
     LoopThread as LoopThread,
+    Runner as Runner,
     WorkerThreads as WorkerThreads,
     discard as discard,
-    start_thread as start_thread,
 )

@@ -16,7 +16,7 @@ from dragoman.errors import ToolAbortedError, ToolError
 from .call import CallExecution, Outcome, Settings, cancelled, failure
 from .registry import ToolSet
 from .run import PendingApproval, ToolErrorHandling, ToolRun
-from .runner import Runner
+from .threads import Runner
 
 
 class Batch:
@@ -106,9 +106,23 @@ class Batch:
                 pass  # nobody listens any more, but the results are complete
             await runner.close()
 
+    def take(self, index: int, outcome: Outcome | PendingApproval) -> Sequence[ToolStarted | ToolFinished]:
+        """Take in how a call ended, perhaps elsewhere, and tell of it. Whoever carried it out has told `on_result`."""
+        self._outcomes[index] = outcome
+        if isinstance(outcome, PendingApproval):
+            return ()
+        call = self.calls[index]
+        handling = self._settings.config.tool_error_handling
+        if outcome.error is not None and handling is ToolErrorHandling.ABORT and not self._stopped:
+            self.aborted_by = outcome.error
+        finished = ToolFinished(outcome.result)
+        if index in self._started:
+            return (finished,)
+        self._started.add(index)
+        return (ToolStarted(call), finished)  # it ended before it could run; a start and an end always come in pairs
+
     @property
     def _stopped(self) -> bool:
-        """Whether nothing new may begin."""
         return self._left or self.run.stop.cancelled or self.aborted_by is not None
 
     def _wake(self, runner: Runner) -> None:
@@ -117,25 +131,17 @@ class Batch:
             execution.stop.cancel()
         runner.wake()
 
-    def _finish(self, index: int, outcome: Outcome | PendingApproval) -> Iterator[ToolStarted | ToolFinished]:
+    def _finish(self, index: int, outcome: Outcome | PendingApproval) -> Sequence[ToolStarted | ToolFinished]:
         execution = self._active.pop(index)
-        if isinstance(outcome, PendingApproval):
-            execution.close()
-            self._outcomes[index] = outcome
-        else:
-            yield from self._record(index, execution.conclude(outcome))
+        if isinstance(outcome, Outcome):
+            return self._record(index, execution.conclude(outcome))
+        execution.close()
+        return self.take(index, outcome)
 
-    def _record(self, index: int, outcome: Outcome) -> Iterator[ToolStarted | ToolFinished]:
+    def _record(self, index: int, outcome: Outcome) -> Sequence[ToolStarted | ToolFinished]:
         self._outcomes[index] = outcome
-        call = self.calls[index]
-        handling = self._settings.config.tool_error_handling
-        if outcome.error is not None and handling is ToolErrorHandling.ABORT and not self._stopped:
-            self.aborted_by = outcome.error
-        self._on_result(call, outcome.result)
-        if index not in self._started:  # it ended before it could run; a start and an end always come in pairs
-            self._started.add(index)
-            yield ToolStarted(call)
-        yield ToolFinished(outcome.result)
+        self._on_result(self.calls[index], outcome.result)
+        return self.take(index, outcome)
 
     def _wind_up(self, runner: Runner) -> Iterator[ToolStarted | ToolFinished]:
         """Take in what is done by now and give up on the rest; what then has no outcome was cancelled."""

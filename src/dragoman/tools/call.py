@@ -10,15 +10,17 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
 
-from dragoman._chance import chance
+import dragoman._observer
 from dragoman._files import read_result
-from dragoman._stop import CURRENT, Stop, shorter, stopping
+from dragoman._observer import Observed
+from dragoman._stop import CURRENT, Stop, chance, shorter, stopping
 from dragoman.conversation import Json, Media, ResultPart, Text, ToolCall, ToolResult
 from dragoman.errors import (
     ConfigurationError,
@@ -47,8 +49,7 @@ from .run import (
     ToolErrorHandling,
     ToolRun,
 )
-from .runner import Runner
-from .threads import Ended, Job, discard
+from .threads import Ended, Job, Runner, discard
 
 if TYPE_CHECKING:
     import logging
@@ -100,6 +101,8 @@ class CallExecution:
         self._job: Job | None = None
         """The try under way."""
         self._left: bool = False
+        self._observed: Observed[Outcome] | None = None
+        """The call as somebody observes it, if anybody does; from the first try on."""
         self.stop: Stop = run.stop
         """Tells the try under way to stop."""
         self.due: float | None = None
@@ -195,7 +198,6 @@ class CallExecution:
         return said
 
     async def _wait_for(self, said: Awaitable[object], runner: Runner) -> object:
-        """What an async permission check says."""
         job: Job | None = None
         try:
             job = self._start(runner, lambda: said, is_async=True)
@@ -219,6 +221,8 @@ class CallExecution:
         """Begin a try. Gives the outcome of a call that cannot: it is too late, or there is no thread for it."""
         tool, call = self._tool, self._asked
         assert tool is not None
+        if self._observed is None and (told := dragoman._observer.current) is not None:
+            self._observed = told.tool_call(call, tool)
         self._began = time.monotonic()
         # The tool's own limit or the configured one, and never longer than the run has left.
         limit = self._settings.config.execution_timeout if tool.options.timeout is None else tool.options.timeout
@@ -243,11 +247,14 @@ class CallExecution:
         return None
 
     def _start(self, runner: Runner, function: Callable[[], object], *, is_async: bool) -> Job:
-        current = CURRENT.set(self.stop)  # the function runs in a copy of this context
+        observed, current = self._observed, CURRENT.set(self.stop)  # the function runs in a copy of this context
+        before = None if observed is None else observed.enter()
         try:
             return runner.start(function, is_async=is_async, is_limited=self.stop.deadline is not None)
         finally:
             CURRENT.reset(current)
+            if observed is not None:
+                observed.leave(before)
 
     def look(self, runner: Runner) -> Outcome | None:
         """How the call ended, if it has by now. After a try that failed another may begin."""
@@ -342,10 +349,15 @@ class CallExecution:
         result = cut_result(outcome.result, self._settings.config)
         if (result.call_id, result.name) != (call.id, call.name):
             result = msgspec.structs.replace(result, call_id=call.id, name=call.name)
-        return outcome if result is outcome.result else Outcome(result, outcome.error)
+        outcome = outcome if result is outcome.result else Outcome(result, outcome.error)
+        if self._observed is None and (told := dragoman._observer.current) is not None:  # it ended before its first try
+            self._observed = told.tool_call(call, self._tool)
+        if self._observed is not None:
+            ended = None if self._job is None else self._job.ended
+            self._observed.end(outcome, ago=0.0 if ended is None else time.monotonic() - ended.at)
+        return outcome
 
     def close(self) -> None:
-        """Leave the middleware without a result."""
         while self._layers:
             try:
                 self._layers.pop().close()
@@ -353,7 +365,6 @@ class CallExecution:
                 self._settings.logger.exception("a middleware failed while it was being closed")
 
     def fail(self, error: ToolError) -> Outcome:
-        """The outcome of a call that ended with this error."""
         return Outcome(failure(self._call, error, time.monotonic() - self._started, self._retries), error)
 
 
@@ -377,7 +388,6 @@ def decode_arguments(tool: AnyTool, call: ToolCall) -> object:
 
 
 def error_of(call: ToolCall, kind: type[E], message: str, **more: Any) -> E:
-    """An error of this kind that names the call."""
     return kind(message, tool_name=call.name, call_id=call.id, **more)
 
 
@@ -394,7 +404,6 @@ def _timed_out(call: ToolCall, timeout: float) -> ToolTimeoutError:
 
 
 def cancelled(call: ToolCall, why: str = "the run was cancelled") -> ToolCancelledError:
-    """The error of a call that was not finished."""
     return error_of(call, ToolCancelledError, f"tool {call.name!r} was not finished: {why}.")
 
 
@@ -444,7 +453,9 @@ def success(call: ToolCall, value: object, duration: float, retries: int = 0) ->
         message = f"tool {call.name!r} returned a value that the model cannot read: {str(error).rstrip('.')}."
         hint = "Return text, JSON-like data, a dataclass, or a content block."
         raise error_of(call, ToolExecutionError, message, hint=hint) from error
-    return msgspec.structs.replace(result, call_id=call.id, name=call.name, duration=duration, retries=retries)
+    return msgspec.structs.replace(
+        result, call_id=call.id, name=call.name, duration=duration, retries=retries, began=_began(duration)
+    )
 
 
 def failure(call: ToolCall, error: ToolError, duration: float, retries: int = 0) -> ToolResult:
@@ -457,7 +468,13 @@ def failure(call: ToolCall, error: ToolError, duration: float, retries: int = 0)
         error_type=error.type,
         duration=duration,
         retries=retries,
+        began=_began(duration),
     )
+
+
+def _began(duration: float) -> datetime:
+    """When a call began that took so long and has ended just now."""
+    return datetime.now(UTC) - timedelta(seconds=duration)
 
 
 def cut_result(result: ToolResult, config: ToolConfig) -> ToolResult:

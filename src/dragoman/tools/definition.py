@@ -8,7 +8,6 @@ Must not know: registries and how tools are run.
 from __future__ import annotations
 
 import functools
-import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import (
@@ -29,13 +28,15 @@ from typing import (
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman._checks import nearest
+from dragoman._checks import suggest
 from dragoman.conversation import ToolCall, ToolExample, ToolSpec
 from dragoman.errors import ToolDefinitionError
 
 from .run import ToolContext
 
 if TYPE_CHECKING:
+    import inspect
+
     from .arguments.reader import Arguments
 
 P = ParamSpec("P")
@@ -109,11 +110,6 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
         """What the model is told about it."""
         return self.spec.description
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was rewritten to make a given JSON Schema usable, a line each."""
-        return self.arguments.notes
-
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
@@ -146,7 +142,9 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
 
         An argument that is left out is the schema's `default` where the function has none of its own.
         """
-        from .arguments.reader import arguments_of_schema  # see _define
+        import inspect  # see _define
+
+        from .arguments.reader import arguments_of_schema
 
         name = _name_of(function, settings)
         try:
@@ -213,6 +211,9 @@ def tools_of(instance: object, *names: str) -> list[AnyTool]:
 
 def _define(fn: Callable[..., Any], settings: ToolSettings) -> AnyTool:
     # A good deal of code, which programs that define no tools need not load.
+    import inspect
+
+    from .arguments.docstrings import parse_docstring
     from .arguments.reader import arguments_of_function, signature_of
 
     name = _name_of(fn, settings)
@@ -220,7 +221,9 @@ def _define(fn: Callable[..., Any], settings: ToolSettings) -> AnyTool:
         signature = signature_of(fn)
         needs_self = _needs_self(fn, signature)
         takes_context = _takes_context(fn, signature, int(needs_self))
-        description, of_parameters = _documentation(fn)
+        inner = _inner(fn)
+        documented = inner if inspect.isroutine(inner) else type(inner).__call__
+        description, of_parameters = parse_docstring(documented.__doc__)
         arguments = arguments_of_function(
             fn, skip=needs_self + takes_context, descriptions=of_parameters, signature=signature
         )
@@ -229,18 +232,6 @@ def _define(fn: Callable[..., Any], settings: ToolSettings) -> AnyTool:
         raise
     settings = {"description": description, **settings}
     return _assemble(name, fn, arguments, settings, takes_context=takes_context, needs_self=needs_self)
-
-
-def _documentation(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
-    """What the docstring says of the function and of its parameters."""
-    inner = _inner(fn)
-    documented: str | None = (inner if inspect.isroutine(inner) else type(inner).__call__).__doc__
-    if not documented:
-        return "", {}
-    from .arguments.docstrings import parse_docstring  # it loads the docstring parser
-
-    parsed = parse_docstring(documented)
-    return parsed.description, parsed.parameters
 
 
 def _assemble(
@@ -253,8 +244,7 @@ def _assemble(
     needs_self: bool = False,
 ) -> AnyTool:
     if unknown := [key for key in settings if key not in ToolSettings.__annotations__]:
-        near = nearest(unknown[0], ToolSettings.__annotations__)
-        hint = f"Did you mean {near}?" if near else f"Known are: {', '.join(ToolSettings.__annotations__)}."
+        hint = suggest(unknown[0], ToolSettings.__annotations__)
         raise ToolDefinitionError(f"There is no setting {unknown[0]!r} of a tool.", hint=hint, tool_name=name)
     tags = settings.get("tags", ())
     if isinstance(tags, str):
@@ -305,6 +295,8 @@ def _check_name(name: str) -> str:
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
+    import inspect  # see _define
+
     if inspect.iscoroutinefunction(function) or inspect.isroutine(function):
         return inspect.iscoroutinefunction(function)
     return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 -- the method itself is wanted
@@ -312,13 +304,15 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 def _needs_self(fn: Callable[..., Any], signature: inspect.Signature) -> bool:
     """Whether this is a method seen while its class is being made: its first parameter is a bare `self`."""
+    import inspect  # see _define
+
     if not inspect.isfunction(fn) or "." not in fn.__qualname__.rpartition("<locals>.")[2]:
         return False
     first = next(iter(signature.parameters.values()), None)
     return first is not None and first.name == "self" and first.annotation is inspect.Parameter.empty
 
 
-_NAMES_CONTEXT = re.compile(r"(?:^|\.)ToolContext(?:\[|$)")
+_NAMES_CONTEXT = r"(?:^|\.)ToolContext(?:\[|$)"
 
 
 def _takes_context(fn: Callable[..., Any], signature: inspect.Signature, position: int) -> bool:
@@ -335,7 +329,7 @@ def _takes_context(fn: Callable[..., Any], signature: inspect.Signature, positio
 
 def _is_context(annotation: object, names: Mapping[str, object]) -> bool:
     if isinstance(annotation, str):
-        if _NAMES_CONTEXT.search(annotation):  # also where only type checkers import it
+        if re.search(_NAMES_CONTEXT, annotation):  # also where only type checkers import it
             return True
         annotation = names.get(annotation.partition("[")[0])  # imported under another name
     return annotation is ToolContext or get_origin(annotation) is ToolContext

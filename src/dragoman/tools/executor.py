@@ -2,7 +2,7 @@
 
 What callers see: one call or many, plain or async, as results or as events; and `execute_tool`, the shortest way to run
 one tool by its name. How a call is carried out stands in call.py, how many are in batch.py, where functions run in
-runner.py.
+threads.py.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from .batch import Batch
 from .call import Middleware, Outcome, Settings, error_of, failure
 from .registry import AnyTools, ToolSet, as_tool_set
 from .run import PendingApproval, PermissionCheck, ToolConfig, ToolRun
-from .runner import AsyncRunner, Runner
-from .threads import LoopThread, WorkerThreads
+from .threads import AsyncRunner, LoopThread, Runner, WorkerThreads
 
 OnResult: TypeAlias = Callable[[ToolCall, ToolResult], None]
 """Called once for every call, when its result is known: the place for metrics."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, Literal, Never, TypeAlias, cast
 
 from dragoman._checks import refuse_unknown
@@ -178,6 +177,8 @@ def _named(item: _ToolLike, name: str) -> AnyTool:
 
 def not_found(name: str, offered: Iterable[str]) -> ToolNotFoundError:
     """The error for a name that is not there, with the nearest ones that are."""
+    from difflib import get_close_matches  # needed only where something is wrong
+
     names = list(offered)
     nearest = get_close_matches(name, names, n=3, cutoff=0.65) or names[:10]
     hint = f"Did you mean {' or '.join(map(repr, nearest))}?" if nearest else "No tools are available."

@@ -7,7 +7,6 @@ middleware, hooks) goes to the executor's constructor.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 import time
@@ -140,7 +139,9 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
 
 def fingerprint(call: ToolCall) -> str:
     """A hash of the call's id, tool and exact arguments."""
-    digest = hashlib.sha256()
+    from hashlib import sha256  # slow to load, and needed only where people are asked
+
+    digest = sha256()
     for part in (call.id, call.name, call.arguments):
         raw = part.encode("utf-8", "surrogatepass")
         # With its length in front no two different calls can give the same bytes.
@@ -189,16 +190,12 @@ class ToolRun:
         """Take in a person's answer about a pending call."""
         self._approvals[approval.call_id] = approval
 
-    def approval_of(self, call: ToolCall) -> Approval | None:
-        """The answer about exactly this call; one about other arguments does not count."""
-        approval = self._approvals.get(call.id)
-        return approval if approval is not None and approval.answers(call) else None
-
     def take_approval(self, call: ToolCall) -> Approval | None:
-        """The same, and it is used up: a model that makes the very same call again must be approved again."""
-        approval = self.approval_of(call)
-        if approval is not None:
-            self._approvals.pop(call.id, None)
+        """The answer about exactly this call. It is used up: the very same call, made again, must be approved again."""
+        approval = self._approvals.get(call.id)
+        if approval is None or not approval.answers(call):  # it was about other arguments
+            return None
+        self._approvals.pop(call.id, None)
         return approval
 
     def spend(self, name: str, budget: int | None) -> bool:

@@ -1,6 +1,6 @@
-"""Threads for tools: plain workers that can be given up, and one thread with an event loop.
+"""Where the functions of tools run, and how they are waited for: the I/O of tool execution, in both colours.
 
-Owns: starting, reusing and ending these threads.
+Owns: the threads (plain workers that can be given up, one with an event loop), and the Runner that each batch has.
 Must not know: tools.
 
 The standard thread pool joins its threads when the interpreter exits, so that one hanging tool would hang the whole
@@ -17,18 +17,20 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from functools import partial
-from inspect import CORO_CREATED, getcoroutinestate, iscoroutine
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
     import asyncio
+    from concurrent.futures import Future
 
 _IDLE_SECONDS = 10.0
 _JOIN_SECONDS = 5.0
 _EXIT_SECONDS = 2.0
+_GRACE_SECONDS = 0.2
+"""How long cancelled tasks may take for their clean-up before nobody waits for them any more."""
 
 T = TypeVar("T")
 _Work: TypeAlias = tuple[contextvars.Context, Callable[[], object], Callable[[], object]]
@@ -62,45 +64,45 @@ class Ended(NamedTuple):
 
 
 class Job:
-    """A function under way. `deliver`: where its end is told, if not in the thread that it ran in."""
+    """A function under way."""
 
-    def __init__(self, deliver: Callable[[Callable[[], None]], None] | None = None) -> None:
-        self._deliver: Callable[[Callable[[], None]], None] | None = deliver
+    def __init__(self) -> None:
         self.ended: Ended | None = None
-        """What became of it, as soon as that is known."""
+        """What became of it, as soon as whoever waits may know."""
         self.cancel: Callable[[], object] | None = None
         """Cancels it; None for a function in a thread, which cannot be stopped from outside."""
+        self._result: Ended | None = None
         self._is_given_up: bool = False
 
     def run(self, function: Callable[[], Any]) -> None:
-        """Call the function. Whatever it raises belongs to its call, but for the user's Ctrl-C."""
+        """Call the function; `end` then tells of it. What it raises belongs to its call, but for the user's Ctrl-C."""
         try:
-            ended = Ended(function(), None, time.monotonic())
+            self._result = Ended(function(), None, time.monotonic())
         except BaseException as error:  # noqa: BLE001
-            ended = _failed(error)
-        if self._deliver is None:
-            self.end(ended)
-        else:
-            self._deliver(partial(self.end, ended))
+            self._result = _failed(error)
 
-    async def arun(self, function: Callable[[], Any]) -> None:
-        """`run` for an async function. To be cancelled is an end like any other."""
+    async def arun(self, function: Callable[[], Any], then: Callable[[], object]) -> None:
+        """Call an async function, tell of its end, and call `then`. To be cancelled is an end like any other."""
         try:
-            ended = Ended(await function(), None, time.monotonic())
+            self._result = Ended(await function(), None, time.monotonic())
         except BaseException as error:  # noqa: BLE001
-            ended = _failed(error)
-        self.end(ended)
+            self._result = _failed(error)
+        self.end()
+        then()
 
-    def end(self, ended: Ended) -> None:
-        """It is over."""
-        self.ended = ended
+    def end_unbegun(self, then: Callable[[], object], _task: object) -> None:
+        """The task of `arun` is over; if nothing became of it, it was cancelled before it could begin."""
+        if self.ended is None:
+            from concurrent.futures import CancelledError  # which is loaded by now: the task was one's
+
+            self._result = Ended(None, CancelledError(), time.monotonic())
+            self.end()
+            then()
+
+    def end(self) -> None:
+        self.ended = self._result
         if self._is_given_up:
             self.give_up()
-
-    def end_unbegun(self, _task: object) -> None:
-        """It is over, and if nothing became of it, it was cancelled before it could begin."""
-        if self.ended is None:
-            self.end(Ended(None, CancelledError(), time.monotonic()))
 
     def give_up(self) -> None:
         """Nobody waits for it any more: cancel it if that is possible, and take no value from it."""
@@ -120,9 +122,12 @@ def _failed(error: BaseException) -> Ended:
 
 def discard(awaitable: object) -> None:
     """Close something to be awaited that was never begun, so that Python does not complain that nobody awaited it."""
-    if iscoroutine(awaitable):
-        if getcoroutinestate(awaitable) == CORO_CREATED:
-            awaitable.close()
+    if isinstance(awaitable, CoroutineType):
+        from inspect import CORO_CREATED, getcoroutinestate  # hardly ever needed
+
+        coroutine = cast("CoroutineType[Any, Any, Any]", awaitable)
+        if getcoroutinestate(coroutine) == CORO_CREATED:
+            coroutine.close()
     elif hasattr(type(awaitable), "__await__") and hasattr(type(awaitable), "close"):
         cast("Any", awaitable).close()
 
@@ -142,6 +147,8 @@ class WorkerThreads:
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
         """Run the function in a worker, in a copy of the caller's context variables."""
+        from concurrent.futures import Future  # calls of tools do without
+
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
 
@@ -177,7 +184,6 @@ class WorkerThreads:
             return len([job for job in self._abandoned if job.ended is None])
 
     def abandon(self, job: Job) -> None:
-        """Count this job until it ends by itself."""
         with self._lock:
             self._abandoned = [each for each in (*self._abandoned, job) if each.ended is None and each.cancel is None]
 
@@ -250,7 +256,6 @@ class LoopThread:
         return future
 
     def close(self) -> None:
-        """Cancel what still runs and end the thread."""
         with self._lock:
             loop, thread = self._loop, self._thread
             if loop is not None:
@@ -260,7 +265,8 @@ class LoopThread:
             thread.join(_JOIN_SECONDS)
 
     def _start(self) -> asyncio.AbstractEventLoop:
-        ready, unfinished = queue.SimpleQueue["asyncio.AbstractEventLoop | Exception"](), set[Future[Any]]()
+        ready = queue.SimpleQueue["asyncio.AbstractEventLoop | Exception"]()
+        unfinished: set[Future[Any]] = set()
         known: list[asyncio.AbstractEventLoop] = []
         thread = start_thread(partial(self._run, ready, known, unfinished), "dragoman-loop")
         loop = ready.get()
@@ -326,3 +332,107 @@ def _await_abandoned() -> None:
 atexit.register(_await_abandoned)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_anew)
+
+
+# --- how whoever waits for functions runs them, in both colours -------------------------------------------------------
+
+
+class Runner:
+    """Runs functions for a plain program. `inline`: plain ones without a time limit run in the caller's thread."""
+
+    def __init__(self, workers: WorkerThreads, loop: LoopThread | None = None, *, inline: bool = False) -> None:
+        self._workers: WorkerThreads = workers
+        self._loop: LoopThread | None = loop
+        self._inline: bool = inline
+        # A bell of this kind, since a `put` may interrupt a `get` of its own thread: a signal handler may stop the run.
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def start(self, function: Callable[[], Any], *, is_async: bool, is_limited: bool) -> Job:
+        """Begin a function. One that is limited in time never runs in the caller's thread."""
+        job = Job()
+        if is_async:
+            self._start_async(job, function)
+        elif self._inline and not is_limited:
+            job.run(function)
+            self._end(job)
+        else:
+            self._workers.start(partial(job.run, function), partial(self._end, job))
+        return job
+
+    def _start_async(self, job: Job, function: Callable[[], Any]) -> None:
+        assert self._loop is not None
+        future = self._loop.submit(partial(job.arun, function, self.wake))
+        job.cancel = future.cancel
+        future.add_done_callback(partial(job.end_unbegun, self.wake))
+
+    def _end(self, job: Job) -> None:
+        """Tell of the end of a plain function, in the thread that it ran in."""
+        job.end()
+        self.wake()
+
+    async def wait(self, until: float | None) -> None:
+        """Wait until a function is done, or `wake` was called, or it is that late. It may also be nothing at all."""
+        left = None if until is None else min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX)
+        with suppress(queue.Empty):
+            self._bell.get(timeout=left)
+
+    def wake(self) -> None:
+        """End a `wait`, from any thread."""
+        self._bell.put(None)
+
+    def give_up(self, job: Job) -> None:
+        """Nobody waits for this function any more; what cannot be cancelled is counted as abandoned."""
+        job.give_up()
+        self._workers.abandon(job)
+
+    async def close(self) -> None:
+        """Let cancelled functions clean up, within reason."""
+
+
+class AsyncRunner(Runner):
+    """Runs functions for a program with an event loop: async ones as tasks of the running loop."""
+
+    def __init__(self, workers: WorkerThreads) -> None:
+        import asyncio  # which plain programs do not load
+
+        super().__init__(workers)
+        self._running: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self._event: asyncio.Event = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _start_async(self, job: Job, function: Callable[[], Any]) -> None:
+        # A task's end rings here, on its loop: a wake from another thread costs two rounds of the loop more.
+        task = self._running.create_task(job.arun(function, self._event.set))
+        self._tasks.append(task)
+        job.cancel = task.cancel
+        task.add_done_callback(partial(job.end_unbegun, self._event.set))
+
+    def _end(self, job: Job) -> None:
+        # On the loop: what the function has given it to do before comes first.
+        try:
+            self._running.call_soon_threadsafe(self._end_on_loop, job)
+        except RuntimeError:  # it was closed in the meantime, and nobody waits
+            job.end()
+
+    def _end_on_loop(self, job: Job) -> None:
+        job.end()
+        self._event.set()
+
+    async def wait(self, until: float | None) -> None:
+        timer = None if until is None else self._running.call_later(until - time.monotonic(), self._event.set)
+        try:
+            await self._event.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._event.clear()
+
+    def wake(self) -> None:
+        with suppress(RuntimeError):  # the loop may have been closed in the meantime, and nobody waits
+            self._running.call_soon_threadsafe(self._event.set)
+
+    async def close(self) -> None:
+        if cancelled := [task for task in self._tasks if not task.done()]:
+            import asyncio
+
+            await asyncio.wait(cancelled, timeout=_GRACE_SECONDS)

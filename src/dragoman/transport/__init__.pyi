@@ -7,6 +7,7 @@ from .addresses import (
 )
 from .asyncio_transport import AsyncioTransport as AsyncioTransport
 from .errors import MalformedReplyError as MalformedReplyError
+from .forms import form_with_file as form_with_file
 from .http1 import ReplyReader as ReplyReader, Unpacker as Unpacker, request_head as request_head, unpacker as unpacker
 from .pool import Outgoing as Outgoing
 from .protocol import (
@@ -20,7 +21,6 @@ from .protocol import (
     keys_in as keys_in,
 )
 from .retry import (
-    Attempt as Attempt,
     AttemptRecord as AttemptRecord,
     GiveUp as GiveUp,
     RateLimits as RateLimits,

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from ipaddress import ip_address
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
 
 # A backslash ends the authority too: browsers and the HTTP libraries read it as a slash.
 _AUTHORITY: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\\]*)").match
@@ -55,14 +57,19 @@ def is_loopback(host: str) -> bool:
     name = host.strip("[]").lower().removesuffix(".")
     if name == "localhost":
         return True
-    return _is_address(name) and ip_address(name).is_loopback
+    address = _address_of(name)
+    return address is not None and address.is_loopback
 
 
-def _is_address(text: str) -> bool:
+def _address_of(host: str) -> IPv4Address | IPv6Address | None:
+    if ":" not in host and not host[-1:].isdigit():  # a name, as nearly all are
+        return None
+    from ipaddress import ip_address  # slow to load
+
     try:
-        return bool(ip_address(text))
+        return ip_address(host)
     except ValueError:
-        return False
+        return None
 
 
 # --- base URLs -------------------------------------------------------------------------------------------------------
@@ -77,13 +84,13 @@ Reason: TypeAlias = Literal[
 _PLACEHOLDERS: Final = ("example.com", "example.net", "example.org", "localhost.localdomain")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
 # Visible characters of ASCII and no backslash; scheme, user, host and port are the groups.
-_BASE_URL: Final = re.compile(
+_BASE_URL: Final = (
     r"(?:([A-Za-z][A-Za-z0-9+.-]*):|(?![A-Za-z][A-Za-z0-9+.-]*:))"
     r"(?:(?!//)|//(?:([!-.0->@-\[\]-~]*)@)?(\[[0-9A-Fa-f:.]+\]|(?!\.|[^/?#]*\.\.)[A-Za-z0-9_.-]*)(?::([0-9]{0,5}))?(?=[/?#]|$))"
     r"[!-\[\]-~]*"
-).fullmatch
+)
 _PATH: Final = re.compile(r"[!-~]*").fullmatch
-_DOTS: Final = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE).search
+_DOTS: Final = r"(?i)(?:^|/)(?:\.|%2e){1,2}(?:/|$)"
 
 _TEXTS: Final[dict[Reason, tuple[str, str | None]]] = {
     "too_long": (f"The base URL is longer than {MAX_BASE_URL_BYTES} bytes.", None),
@@ -125,10 +132,10 @@ def validate_base_url(url: str, *, allow_insecure: bool = False) -> None:
         raise _refused("too_long")
     if _CONTROL(url):
         raise _refused("control_character")
-    parts = _BASE_URL(url)
+    parts = re.fullmatch(_BASE_URL, url)
     if parts is None or (parts[4] and not 0 < int(parts[4]) < 65536):
         raise _refused("unparsable")
-    if (parts[3] or "").startswith("[") and not _is_address(parts[3].strip("[]")):
+    if (parts[3] or "").startswith("[") and _address_of(parts[3].strip("[]")) is None:
         raise _refused("unparsable")
     if parts[2] is not None:
         raise _refused("userinfo")
@@ -144,7 +151,7 @@ def validate_base_url(url: str, *, allow_insecure: bool = False) -> None:
 @lru_cache(maxsize=512)
 def join(base: str, path: str) -> str:
     """The address of a path behind a base URL. A query of the base goes behind the query of the path."""
-    if not _PATH(path) or "#" in path or "\\" in path or _DOTS(path.partition("?")[0]):
+    if not _PATH(path) or "#" in path or "\\" in path or re.search(_DOTS, path.partition("?")[0]):
         message = "The path of a request has a character or a part that would change where it goes."
         raise ConfigurationError(message, hint="Check the name of the model: it is part of the path.")
     base, _, _ = base.partition("#")

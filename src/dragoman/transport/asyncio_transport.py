@@ -114,7 +114,6 @@ class AsyncioWire(asyncio.Protocol):
         return data
 
     def _something(self) -> asyncio.Future[None]:
-        """To be awaited: something happens, or TimeoutError."""
         waiter = self._waiter = self._loop.create_future()
         self._until = self._deadline
         if self._read is not None:
@@ -159,14 +158,10 @@ class AsyncioWire(asyncio.Protocol):
     @property
     def quiet(self) -> bool:
         # The last one asks the system, since the loop may be busy elsewhere and not have told us yet.
-        return (
-            not self._ended
-            and self.settled
-            and self._transport is not None
-            and not self._transport.is_closing()
-            and self._disturbed is not None
-            and not self._disturbed()
-        )
+        transport = self._transport
+        if transport is None or self._ended or transport.is_closing() or not self.settled:
+            return False
+        return self._disturbed is not None and not self._disturbed()
 
     def close(self) -> None:
         transport = self._transport

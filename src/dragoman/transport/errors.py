@@ -132,7 +132,6 @@ def error_for(code: str, request: HttpRequest, *, detail: str = "") -> DragomanE
 
 
 def redirect_error(host: str, status: int, target: str) -> ProtocolError:
-    """The error for a redirect."""
     where = f"the host {target}" if target and target != host else "another address on the same host"
     return ProtocolError(
         f"{host or 'The server'} redirects to {where} ({status}). This is not followed: the key would travel along.",

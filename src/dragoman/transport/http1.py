@@ -69,7 +69,6 @@ class ReplyReader:
 
     @property
     def untouched(self) -> bool:
-        """Whether not a single byte has come yet."""
         return not self.head_complete and not self._silent
 
     def feed(self, data: bytes) -> bytes:
@@ -145,7 +144,6 @@ class ReplyReader:
         self.complete = self._without_body
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
         if self.complete:
             self.reusable = False
         else:

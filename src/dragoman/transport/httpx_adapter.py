@@ -1,8 +1,7 @@
 """A transport on httpx2, for what our own cannot do: HTTP/2, SOCKS proxies, proxies behind TLS.
 
-httpx2 has no limit for a whole request, and a plain client cannot be told to end a wait. So where a request has such a
-limit, or its work may be stopped, a plain client waits in a thread, which is left behind when the time has come: until
-then, at most for the read limit, the connection stays open. (In the body of a reply over HTTP/1.1 it is cut at once.)
+httpx2 has no limit for a whole request, and a plain client cannot be told to end a wait. So there a connection is cut
+when its time is up or the work is stopped. While it is being made, and over HTTP/2, the wait ends with its own limit.
 """
 
 from __future__ import annotations
@@ -10,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from _thread import start_new_thread
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import nullcontext, suppress
-from contextvars import copy_context
-from functools import partial
-from queue import Empty, SimpleQueue
-from typing import Any, Final, TypeVar, cast
+from threading import Timer
+from typing import Any, Final, TypeVar
 
 import httpx2
 
@@ -48,31 +44,31 @@ class HttpxTransport(Transport):
         self._client: httpx2.Client | httpx2.AsyncClient = client
 
     async def open(self, request: HttpRequest) -> Response:
-        """Send the request and wait for the head of the reply."""
         check_request(request)
         client = self._client
         if client.is_closed:
             raise error_for("client_closed", request)
         total, stop = request.timeout.total, current_stop() if self.blocking else None
         deadline = shorter(None if total is None else time.monotonic() + total, stop and stop.deadline)
+        wait = _PlainWait(deadline, stop)
         try:
             built = client.build_request(
                 request.method,
                 request.url,
                 headers={"user-agent": USER_AGENT, "accept-encoding": ACCEPTED_ENCODINGS, **request.headers},
                 content=request.body,
-                timeout=_timeout(request.timeout),
+                timeout=_timeout(request.timeout, deadline),
+                extensions={"trace": wait.trace} if self.blocking else None,
             )
             if isinstance(client, httpx2.Client):
-                send = partial(client.send, built, stream=True, follow_redirects=False)
-                reply = _in_time(send, deadline, stop, late=lambda late: late and late.close())
+                reply = wait.until(lambda: client.send(built, stream=True, follow_redirects=False))
             else:
                 reply = await _before(deadline, client.send(built, stream=True, follow_redirects=False))
         except _ERRORS as error:
             late = isinstance(error, TimeoutError)  # ours; httpx2 has its own
             failure = error_for("read_timeout", request) if late else translate(error, request, connecting=True)
         else:
-            response = _Response(request, reply, deadline, stop, blocking=isinstance(client, httpx2.Client))
+            response = _Response(request, reply, wait, blocking=isinstance(client, httpx2.Client))
             try:
                 check_head(request, response.status, response.headers)
             except DragomanError:
@@ -82,7 +78,6 @@ class HttpxTransport(Transport):
         raise failure
 
     async def aclose(self) -> None:
-        """Close the client."""
         if isinstance(self._client, httpx2.Client):
             self._client.close()
         else:
@@ -90,17 +85,16 @@ class HttpxTransport(Transport):
 
 
 class _Response(Response):
-    def __init__(
-        self, request: HttpRequest, reply: httpx2.Response, deadline: float | None, stop: Stop | None, *, blocking: bool
-    ) -> None:
+    def __init__(self, request: HttpRequest, reply: httpx2.Response, wait: _PlainWait, *, blocking: bool) -> None:
         super().__init__(request, reply.status_code, dict(reply.headers.items()))
         self._reply: httpx2.Response = reply
         self._blocking: bool = blocking
         self._pieces: Iterator[bytes] | AsyncIterator[bytes] = reply.iter_raw() if blocking else reply.aiter_raw()
         self._unpacker: Unpacker | None = unpacker(self.headers.get("content-encoding", ""))
-        self._deadline: float | None = deadline
-        self._stop: Stop | None = stop
+        self._wait: _PlainWait = wait
         self._over: bool = False
+        if blocking and reply.http_version != "HTTP/2":
+            wait.trace("", {"return_value": reply.extensions["network_stream"]})
 
     async def next(self) -> bytes:
         unpacking = self._unpacker
@@ -124,21 +118,10 @@ class _Response(Response):
         return b""
 
     async def _piece(self) -> bytes | None:
-        """The next bytes as they came; None at the end."""
-        if isinstance(self._pieces, AsyncIterator):
-            return await _before(self._deadline, anext(self._pieces, None))
-        return _in_time(partial(next, self._pieces, None), self._deadline, self._stop, late=self._close, left=self._cut)
-
-    def _cut(self) -> None:
-        """The thread that waits for a piece is left behind. It closes the reply; its wait ends if that is possible."""
-        self._over = True
-        sock: Any = self._reply.extensions["network_stream"].get_extra_info("socket")
-        if isinstance(sock, socket.socket) and self._reply.http_version != "HTTP/2":  # which has others' replies on it
-            with suppress(OSError):
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
-
-    def _close(self, _: object) -> None:
-        self._reply.close()
+        pieces = self._pieces
+        if isinstance(pieces, AsyncIterator):
+            return await _before(self._wait.deadline, anext(pieces, None))
+        return self._wait.until(lambda: next(pieces, None))
 
     async def aclose(self) -> None:
         if not self._over:
@@ -149,9 +132,10 @@ class _Response(Response):
                 await self._reply.aclose()
 
 
-def _timeout(times: Timeouts) -> httpx2.Timeout:
-    read = shorter(times.read, times.total)
-    return httpx2.Timeout(connect=times.connect, read=read, write=read, pool=DEFAULT_LIMITS.wait)
+def _timeout(times: Timeouts, deadline: float | None) -> httpx2.Timeout:
+    left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
+    read = shorter(times.read, left)
+    return httpx2.Timeout(connect=shorter(times.connect, left), read=read, write=read, pool=DEFAULT_LIMITS.wait)
 
 
 async def _before(deadline: float | None, action: Awaitable[_T]) -> _T:
@@ -162,52 +146,56 @@ async def _before(deadline: float | None, action: Awaitable[_T]) -> _T:
         return await action
 
 
-def _in_time(
-    work: Callable[[], _T],
-    deadline: float | None,
-    stop: Stop | None,
-    *,
-    late: Callable[[_T | None], object],
-    left: Callable[[], object] = lambda: None,
-) -> _T:
-    """The outcome of work that blocks. TimeoutError or StoppedError if that takes too long.
+class _PlainWait:
+    """The waits of a plain request. Its connection is cut when its time is up, or the work is stopped."""
 
-    The thread that does the work is then `left`, and `late` gets what it brings, None if that is an error.
-    """
-    if deadline is None and stop is None:
-        return work()
-    outcomes: SimpleQueue[tuple[_T | None, BaseException | None] | None] = SimpleQueue()
-    outcome: tuple[_T | None, BaseException | None] | None = None
-    gone = False
+    def __init__(self, deadline: float | None, stop: Stop | None) -> None:
+        self.deadline: float | None = deadline
+        self._stop: Stop | None = stop
+        self._socket: Any = None
+        self._cut: bool = False
 
-    def run() -> None:
+    def until(self, work: Callable[[], _T]) -> _T:
+        """The outcome of work that blocks. TimeoutError or StoppedError if its time is up, or it was cut."""
+        self._check()
+        if self.deadline is None and self._stop is None:
+            return work()
+        timer = None if self.deadline is None else Timer(self.deadline - time.monotonic(), self.cut)
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
         try:
-            outcomes.put((work(), None))
-        except BaseException as error:  # noqa: BLE001 -- raised where the work is waited for
-            outcomes.put((None, error))
-        if gone:
-            clean_up()
+            with nullcontext() if self._stop is None else self._stop.waking(self.cut):
+                outcome = work()
+        except _ERRORS:
+            self._check()
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if outcome is None and self._cut:  # what looks like the end of the reply
+            self._check()
+        return outcome
 
-    def clean_up() -> None:  # by whichever thread finds something
-        with suppress(Empty):
-            while True:
-                if (found := outcomes.get_nowait()) is not None:
-                    late(found[0])
+    def _check(self) -> None:
+        if self._stop is not None:
+            self._stop.check()
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise TimeoutError
 
-    try:
-        with nullcontext() if stop is None else stop.waking(partial(outcomes.put, None)), suppress(Empty):
-            start_new_thread(copy_context().run, (run,))
-            outcome = outcomes.get(timeout=None if deadline is None else max(deadline - time.monotonic(), 0.0))
-    finally:
-        if outcome is None:  # Ctrl-C too
-            gone = True
-            left()
-            clean_up()
-    if outcome is None:
-        if stop is not None:
-            stop.check()
-        raise TimeoutError
-    result, error = outcome
-    if error is not None:
-        raise error
-    return cast("_T", result)
+    def trace(self, _name: str, info: dict[str, Any]) -> None:
+        """httpx2 has done something; where it has made a connection, or encrypted one, that is the one to cut."""
+        look: Any = getattr(info.get("return_value"), "get_extra_info", None)
+        if look is None:
+            return
+        tls = look("ssl_object")
+        shared = tls is not None and tls.selected_alpn_protocol() == "h2"  # which has others' replies on it
+        self._socket = None if shared else look("socket")
+        if self._cut:
+            self.cut()
+
+    def cut(self) -> None:
+        self._cut = True
+        if isinstance(self._socket, socket.socket):
+            with suppress(OSError):
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)

@@ -164,7 +164,6 @@ class Pool:
                     self._admit()  # a response that was dropped has told nobody
 
     def _admit(self) -> None:
-        """Begin the responses that wait, as far as there is room."""
         while self._waiting and len(self._busy) < self._limits.connections:
             response = self._waiting[0]()
             if response is not None and response.gate is not None:
@@ -265,7 +264,6 @@ class PooledResponse(Response):
                 wire.wake()
 
     def detach(self) -> Wire | None:
-        """Use the connection no more."""
         if self.stop is not None:
             self.stop.wakers.pop(id(self), None)
         wire, self.wire = self.wire, None
@@ -305,7 +303,6 @@ class PooledResponse(Response):
         self._hurried = True
 
     async def _receive(self, wire: Wire) -> bytes:
-        """The next bytes of the body, perhaps none."""
         data = await wire.receive()
         if data:
             return self._reader.feed(data)
@@ -313,7 +310,6 @@ class PooledResponse(Response):
         return b""
 
     async def next(self) -> bytes:
-        """The next piece of the body; empty at the end."""
         reader, unpacking = self._reader, self._unpacker
         try:
             if self._hurried and self.wire is not None:
@@ -364,13 +360,12 @@ class PooledResponse(Response):
         await self.aclose()
 
     async def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
-        """The rest of the body, after which the response is closed. ProtocolError if it is longer than the limit."""
         first = await self.next()
         if len(first) > limit:
             await self.aclose()
             raise error_for("too_large", self.request)
         # Most replies that are not streamed come in one piece.
-        return first if self.wire is None else first + await super().read(limit - len(first))
+        return first if self.wire is None else await self.read_rest([first], limit)
 
     async def aclose(self) -> None:
         """Give up the rest of the body and free the connection.
@@ -410,7 +405,6 @@ class PooledTransport(Transport):
         """How the last request to an address began. Most have the same headers: a third of the work is then done."""
 
     def _pool(self) -> Pool:
-        """The pool for requests that are made here and now."""
         return self._current
 
     @abstractmethod
@@ -418,7 +412,6 @@ class PooledTransport(Transport):
         """A connection to the first address of this host that answers."""
 
     async def open(self, request: HttpRequest) -> PooledResponse:
-        """Send the request and wait for the head of the reply."""
         known = self._known.get(request.url)
         if known is None or known.method != request.method or known.headers != request.headers:
             if len(self._known) >= _MAX_KNOWN:
@@ -465,7 +458,6 @@ class PooledTransport(Transport):
         raise failure
 
     async def aclose(self) -> None:
-        """Close all connections."""
         for wire in self._pool().close():
             await wire.closed()
 

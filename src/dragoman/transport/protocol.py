@@ -68,7 +68,6 @@ class PoolLimits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
     """How long an idle connection is kept; common load balancers close theirs after 60 seconds."""
 
 
-DEFAULT_TIMEOUTS: Final = Timeouts()
 DEFAULT_LIMITS: Final = PoolLimits()
 
 
@@ -79,7 +78,7 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     method: str = "POST"
     headers: Mapping[str, str] = {}
     body: bytes = b""
-    timeout: Timeouts = DEFAULT_TIMEOUTS
+    timeout: Timeouts = Timeouts()
 
     @property
     def host(self) -> str:
@@ -117,8 +116,11 @@ class Response(ABC):
 
     async def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
         """The rest of the body, after which the response is closed. ProtocolError if it is longer than the limit."""
-        pieces: list[bytes] = []
-        size = 0
+        return await self.read_rest([], limit)
+
+    async def read_rest(self, pieces: list[bytes], limit: int) -> bytes:
+        """`read`, for whoever has taken some pieces already: all of it is put together once."""
+        size = sum(map(len, pieces))
         try:
             while piece := await self.next():
                 size += len(piece)

@@ -26,7 +26,6 @@ _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option --dragoman-tape."""
     parser.getgroup("dragoman").addoption(
         "--dragoman-tape",
         choices=("record", "replay", "auto"),

@@ -17,7 +17,6 @@ from msgspec import Struct
 from dragoman._checks import CheckedMeta, NotNegative, Positive
 from dragoman.errors import (
     ConnectionFailedError,
-    DragomanError,
     OverloadedError,
     ProviderError,
     RateLimitError,
@@ -26,8 +25,8 @@ from dragoman.errors import (
 
 _STATUSES: Final = frozenset({408, 409, 429, *range(500, 600)})
 
-# What another attempt will not cure: failures on the way, and those of an account.
-_HOPELESS: Final = frozenset({"certificate", "proxy_auth", "pool_timeout"}) | frozenset(
+# What another attempt will not cure: failures on the way, a limiter's own word, and those of an account.
+_HOPELESS: Final = frozenset({"certificate", "proxy_auth", "pool_timeout", "limiter"}) | frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
 )
 
@@ -51,19 +50,6 @@ class RetryPolicy(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forb
     """How much a wait is shortened by chance, as a share, so that many clients do not come back all at once."""
 
 
-class Attempt(Struct, frozen=True, kw_only=True):
-    """What is known of an attempt that failed."""
-
-    status: int | None = None
-    headers: Mapping[str, str] = {}
-    """Names in lower case."""
-    error: DragomanError | None = None
-    elapsed: float = 0.0
-    """Seconds since the first attempt of this call began."""
-    delivered: bool = False
-    """Whether an event of the reply has reached the caller."""
-
-
 class Retry(Struct, frozen=True):
     """Try again."""
 
@@ -85,52 +71,64 @@ class AttemptRecord(Struct, frozen=True, kw_only=True):
     """One attempt, for the ledger of a result or an error."""
 
     number: int
-    """From 1."""
+    """From 1; 0 for a model of a chain that was passed over without an attempt."""
     outcome: str
     """`ok`, or why it failed, in a few words."""
+    model: str = ""
+    """As in `provider:model`: in a chain, an attempt can be another model's."""
     waited: float = 0.0
     """Seconds waited before it."""
+    queued: float = 0.0
+    """Seconds in the line of the limiter before it."""
     duration: float = 0.0
+    first_token: float | None = None
+    """Seconds until something of the answer came; of a streamed reply only."""
     status: int | None = None
     request_id: str | None = None
-    model: str | None = None
-    """Which model, where a call may go to several."""
 
 
-def decide(attempt: Attempt, policy: RetryPolicy, attempts: int, *, random: float, now: float) -> Decision:
+def decide(
+    error: ProviderError,
+    headers: Mapping[str, str],
+    policy: RetryPolicy,
+    attempts: int,
+    *,
+    elapsed: float,
+    delivered: bool,
+    random: float,
+    now: float,
+) -> Decision:
     """Whether and when to try again after `attempts` attempts, the last of which failed like this.
 
-    `random` is a number from 0 up to 1; `now` is the Unix time, needed for advice that names a moment.
+    `headers` are those of the reply, names in lower case; `elapsed` counts from the first attempt; `delivered` says
+    whether an event of the reply has reached the caller; `random` is a number from 0 up to 1; `now` is the Unix time,
+    needed for advice that names a moment.
     """
-    why, worthwhile = _judge(attempt)
-    if attempt.delivered:
+    why, worthwhile = _judge(error, headers)
+    if delivered:
         return GiveUp(f"{why}; a part of the answer was already delivered")
     if not worthwhile:
         return GiveUp(f"{why}; another attempt would not help")
-    if attempts > 1 and isinstance(attempt.error, RequestTimeoutError) and attempt.error.code == "read_timeout":
+    if attempts > 1 and isinstance(error, RequestTimeoutError) and error.code == "read_timeout":
         return GiveUp(f"{why}; a call that nobody answers in time is tried again only once")
     if attempts >= policy.max_attempts:
         return GiveUp(f"{why}; {attempts} of {policy.max_attempts} attempts made")
-    advice = _advice(attempt, now)
+    advice = _advice(error, headers, now)
     if advice is not None and advice > policy.longest_advice:
         return GiveUp(f"{why}; the server asks to wait {advice:g} s, more than {policy.longest_advice:g} s")
     # The exponent is capped: nobody waits for 2 ** 10000 to be computed.
     backoff = min(policy.longest_wait, policy.first_wait * 2.0 ** min(attempts - 1, 64))
     after = max(0.0, backoff * (1.0 - policy.jitter * random)) if advice is None else advice
-    if policy.total_seconds is not None and attempt.elapsed + after > policy.total_seconds:
+    if policy.total_seconds is not None and elapsed + after > policy.total_seconds:
         return GiveUp(f"{why}; the next attempt would begin after {policy.total_seconds:g} s")
     return Retry(after, why)
 
 
-def _judge(attempt: Attempt) -> tuple[str, bool]:
+def _judge(error: ProviderError, headers: Mapping[str, str]) -> tuple[str, bool]:
     """What happened, in a few words, and whether another attempt makes sense."""
-    error = attempt.error
-    status, code = attempt.status, None
-    if isinstance(error, ProviderError):
-        status = error.status if status is None else status
-        code = error.code
-    why = f"status {status}" if status is not None else (code or type(error).__name__ if error else "no reply")
-    said = attempt.headers.get("x-should-retry")
+    status, code = error.status, error.code
+    why = f"status {status}" if status is not None else code or type(error).__name__
+    said = headers.get("x-should-retry")
     if said in ("true", "false"):
         return why, said == "true"
     if code in _HOPELESS:
@@ -140,15 +138,13 @@ def _judge(attempt: Attempt) -> tuple[str, bool]:
     return why, isinstance(error, _KINDS)
 
 
-def _advice(attempt: Attempt, now: float) -> float | None:
-    """How long the server asks us to wait."""
-    error = attempt.error
-    if isinstance(error, ProviderError) and error.retry_after is not None:
+def _advice(error: ProviderError, headers: Mapping[str, str], now: float) -> float | None:
+    if error.retry_after is not None:
         return max(0.0, error.retry_after)
-    advice = retry_after_of(attempt.headers, now)
-    if advice is None and attempt.status == 429:
+    advice = retry_after_of(headers, now)
+    if advice is None and error.status == 429:
         # OpenAI and its likes do not always send Retry-After, but say when the limit that was hit is free again.
-        limits = rate_limits_of(attempt.headers, now)
+        limits = rate_limits_of(headers, now)
         advice = limits.wait if limits else None
     return advice
 
@@ -190,10 +186,10 @@ class RateLimits(Struct, frozen=True, kw_only=True):
         return max(waits, default=None)
 
 
-_DURATION: Final = re.compile(
+_DURATION: Final = (
     r"(?=[0-9.])(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m(?!s))?(?:([0-9]+(?:\.[0-9]*)?)s)?(?:([0-9]+(?:\.[0-9]*)?)ms)?"
-).fullmatch
-_NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?").fullmatch
+)
+_NUMBER: Final = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
 _UNITS: Final = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
 _EPOCH: Final = 1_000_000_000
 """A plain number above this is a moment (in seconds, or milliseconds if it is yet larger), below it a duration."""
@@ -207,19 +203,18 @@ def seconds_of(text: str, now: float) -> float | None:
     text = text.strip()
     if not text:
         return None
-    if _NUMBER(text):
+    if re.fullmatch(_NUMBER, text):
         number = float(text)
         if number < _EPOCH:
             return number
         return max(0.0, (number / 1000 if number >= _EPOCH * 1000 else number) - now)
-    duration = _DURATION(text)
+    duration = re.fullmatch(_DURATION, text)
     if duration is not None:
         return sum(float(part) * unit for part, unit in zip(duration.groups(), _UNITS, strict=True) if part)
     return _until(text, now)
 
 
 def _until(text: str, now: float) -> float | None:
-    """Seconds until a moment of ISO 8601 or a date of HTTP."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -11,9 +11,8 @@ import base64
 import os
 import re
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
-from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
@@ -69,20 +68,6 @@ def _matches(rule: str, host: str, port: int | None) -> bool:
     return bool(rule) and (host == rule or (address is None and host.endswith(f".{rule}")))
 
 
-def _authorities(files: Iterable[str]) -> Iterator[str]:
-    """The content of each PEM file."""
-    for name in files:
-        try:
-            content = Path(name).read_text(encoding="ascii", errors="replace")
-        except OSError as error:
-            message = f"The file of certificate authorities {name!r} cannot be read: {error.strerror}."
-            raise ConfigurationError(message, hint=_CA_HINT) from error
-        if "-----BEGIN CERTIFICATE-----" not in content:
-            message = f"The file of certificate authorities {name!r} holds no certificate in PEM form."
-            raise ConfigurationError(message, hint=_CA_HINT)
-        yield content
-
-
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 # The strictest reading of an address, so that all libraries find the same host in it. No user name, no backslash.
@@ -136,7 +121,6 @@ class Route(Struct, frozen=True, kw_only=True, cache_hash=True):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where to connect."""
         return self.proxy or (self.host, self.port)
 
     @property
@@ -252,11 +236,11 @@ class Routes:
         if self._context is None:
             context = ssl.create_default_context()
             context.set_alpn_protocols(["http/1.1"])
-            for pem in _authorities(dict.fromkeys(self._ca_files)):
+            for name in dict.fromkeys(self._ca_files):
                 try:
-                    context.load_verify_locations(cadata=pem)
-                except ssl.SSLError as error:
-                    message = "A file of certificate authorities holds a certificate that cannot be read."
+                    context.load_verify_locations(cafile=name)
+                except OSError as error:  # ssl.SSLError is one, too
+                    message = f"The file of certificate authorities {name!r} cannot be read: {error.strerror}."
                     raise ConfigurationError(message, hint=_CA_HINT) from error
             self._context = context
         return self._context

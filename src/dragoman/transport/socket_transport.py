@@ -56,7 +56,6 @@ class SocketWire:
             self._sock.settimeout(read)
 
     def _hurry(self) -> None:
-        """Set the socket's limit by the deadline, if there is one."""
         if self._deadline is not None:
             limit = shorter(self._read, time_left(self._deadline))
             if limit != self._limit:

@@ -305,7 +305,6 @@ class Exchange(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def answered(self, response: Response, pieces: Iterable[bytes], *, complete: bool) -> Exchange:
-        """The exchange with its reply."""
         return structs.replace(
             self,
             status=response.status,

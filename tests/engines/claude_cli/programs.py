@@ -166,6 +166,8 @@ WAYS: dict[str, Callable[..., Outcome]] = {
     "async-stream": _way(AsyncClaudeEngine, ask_on_loop, stream=True),
 }
 every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+every_colour = pytest.mark.parametrize("way", [WAYS["plain-whole"], WAYS["async-stream"]], ids=["plain", "async"])
+"""Where it makes no difference whether the reply is streamed."""
 
 
 def is_alive(pid: int) -> bool:

@@ -43,6 +43,7 @@ from tests.engines.claude_cli.programs import (
     WAYS,
     WEATHER,
     Programs,
+    every_colour,
     every_way,
     is_alive,
     request,
@@ -111,7 +112,7 @@ PROBLEMS = {
 }
 
 
-@every_way
+@every_colour
 @pytest.mark.parametrize(("steps", "kind", "words"), PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_it_cannot_answer(
     way: Way, steps: list[Any], kind: type[Exception], words: list[str], programs: Programs
@@ -152,7 +153,7 @@ LIMITS = {name: (steps, QUICK, "read_timeout") for name, steps in HANGS.items()}
 }
 
 
-@every_way
+@every_colour
 @pytest.mark.parametrize(("steps", "timeouts", "code"), LIMITS.values(), ids=LIMITS.keys())
 def test_it_hangs(way: Way, steps: list[Any], timeouts: Timeouts, code: str, programs: Programs) -> None:
     start = 0.4 if code == "start_timeout" else 20.0
@@ -209,7 +210,7 @@ FAILURES = {
 }
 
 
-@every_way
+@every_colour
 @pytest.mark.parametrize(("fields", "word", "kind"), FAILURES.values(), ids=FAILURES.keys())
 def test_failed_results(way: Way, fields: Any, word: str | None, kind: type[ProviderError], programs: Programs) -> None:
     made_up = {"id": "e", "model": "<synthetic>", "content": [{"type": "text", "text": "error text"}]}
@@ -231,7 +232,7 @@ def test_failed_results(way: Way, fields: Any, word: str | None, kind: type[Prov
 ENDS_OF_IT = {"well": [RESULT, LINGERS], "failed": [FAILS, LINGERS], "hung": [{"sleep": 600}], "dead": [{"exit": 4}]}
 
 
-@every_way
+@every_colour
 @pytest.mark.parametrize("end", ENDS_OF_IT)
 def test_what_it_started_ends_with_it(way: Way, end: str, programs: Programs, tmp_path: Path) -> None:
     """The child holds its pipes open."""

@@ -33,6 +33,7 @@ from dragoman.simulator import Reply, Simulator
 from dragoman.tools import tool
 from tests.engines.claude_cli.programs import CALM, HANGS, REPLY, Programs, behind, weather
 from tests.processes import children
+from tests.rounds import PROFILE
 
 HELLO = Conversation().plus(Message.user("Hello"))
 SPEC = ToolSpec("weather")
@@ -69,6 +70,9 @@ def test_one_program_for_all_turns(programs: Programs, simulator: Simulator) -> 
         costs = [msgspec.json.decode(message.native.fields.get("cost_usd", b"0")) for message in client.history
                  if message.native is not None]  # fmt: skip
         assert [round(cost, 6) for cost in costs] == [0, 0.001, 0.001, 0.001]  # of the turn, at its end
+        charged = [message.usage.charged for message in client.history if message.usage is not None]
+        assert [each and round(each, 6) for each in charged] == [None, 0.001, 0.001, 0.001]  # no price is known
+        assert client.cost is None
 
 
 def test_what_is_said_while_tools_run_is_heard(programs: Programs, simulator: Simulator) -> None:
@@ -228,7 +232,7 @@ class StopAfter:
         return self._left >= 0
 
 
-@pytest.mark.parametrize("count", range(EVENTS))
+@pytest.mark.parametrize("count", range(0, EVENTS, 1 if PROFILE == "thorough" else 2))
 def test_cancelled_after_any_event(count: int, programs: Programs, simulator: Simulator) -> None:
     with engine(programs, simulator) as made, ChatClient(made, [weather]) as client:
         client.stream_chat("Weather in Lyon?", StopAfter(count))
@@ -237,7 +241,7 @@ def test_cancelled_after_any_event(count: int, programs: Programs, simulator: Si
         assert client.conversation.is_valid
 
 
-@pytest.mark.parametrize("count", range(0, EVENTS, 3))
+@pytest.mark.parametrize("count", range(1, EVENTS, 4))
 def test_cancelled_after_any_event_on_a_loop(count: int, programs: Programs, simulator: Simulator) -> None:
     async def main() -> None:
         async with AsyncClaudeEngine("m", **behind(simulator, programs)) as made:
@@ -263,7 +267,7 @@ def test_what_was_cut_off_is_told_to_the_next_program(programs: Programs, simula
         assert len(simulator.requests) == 2
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.05, 0.1, 0.2, 0.4])
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.2])
 def test_a_task_that_is_cancelled_at_any_time(seconds: float, programs: Programs) -> None:
     async def main() -> None:
         settings = programs.playing(HANGS["in a text"])

@@ -26,7 +26,7 @@ USES_TOOLS = said({"type": "message_delta", "delta": {"stop_reason": "tool_use"}
 
 def dialogue(*tools: str) -> Dialogue:
     launch = launched(tools=[ToolSpec(name) for name in tools])
-    talk = Dialogue(launch.opening, launch.tools, launch.names, structured=launch.structured)
+    talk = Dialogue(launch.tools, launch.names, launch.structured)
     talk.reader = ReplyReader(CALL, launch.names, own_tools=lambda: talk.own_tools)
     return talk
 

@@ -35,7 +35,7 @@ def test_scenario(
     """With an empty home, a PATH with the program and the shell, and three other models to switch to."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    others = [MODELS["openai_chat"], MODELS["anthropic"], MODELS["gemini"]]
+    others = [MODELS["openai_chat"], MODELS["anthropic"], MODELS["gemini"], MODELS["bedrock"]]
     monkeypatch.setattr(scenarios, "MODELS", {model: model for model in [MODEL, *others]})
     directory = tmp_path / "bin"
     if program is None:

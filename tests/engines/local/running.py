@@ -30,11 +30,14 @@ class Program:
         assert try_lock(self._lock)
         self.server = ModelServer(address=address, key="the-child's-key", pid=0, model=str(model), context=context)
         state.write_bytes(msgspec.json.encode(self.server))
+        self._state = os.open(state, os.O_RDWR)
+        assert try_lock(self._state)
 
     def die(self) -> None:
         """As if it were killed: the file stays."""
         if self._lock >= 0:
             os.close(self._lock)
+            os.close(self._state)
         self._lock = -1
 
     def poll(self) -> int:

@@ -25,9 +25,8 @@ from dragoman.conversation import (
     UsageReported,
     fold,
 )
-from dragoman.engines.local.decode import LocalDecoder
 from dragoman.engines.local.models import Thinks
-from dragoman.engines.local.prompt import FENCE, INSTEAD, call_start, write_call
+from dragoman.engines.local.prompt import FENCE, INSTEAD, LocalDecoder, call_start, write_call
 
 OPENING = FENCE + '\n{"name": '
 
@@ -125,13 +124,12 @@ def test_texts_stay_texts(text: str, size: int) -> None:
     assert message.stop_reason is StopReason.END
 
 
-def test_a_call_that_was_cut_is_partial() -> None:
+def test_calls_and_thoughts_that_were_cut_and_no_call_without_tools() -> None:
     message = read(call_start("weather") + '{"city": "Par', reason=StopReason.MAX_TOKENS)
     assert [call.partial for call in message.tool_calls] == [True]
     assert message.stop_reason is StopReason.MAX_TOKENS
-
-
-def test_without_tools_nothing_is_a_call() -> None:
+    message = read("and so", [2], think="always", reason=StopReason.MAX_TOKENS)
+    assert (message.thinking, message.text) == ("and so", "")
     assert read(CALL, [3], tools=()).text == CALL
 
 
@@ -155,21 +153,11 @@ def test_pieces_make_no_difference(sizes: list[int], seed: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 @pytest.mark.parametrize(("think", "start"), [("maybe", "<think>\n"), ("always", ""), ("always", "<think>")])
-def test_thinking_before_an_answer_and_before_a_call(think: Thinks, start: str, size: int) -> None:
+def test_thinking_before_an_answer_and_before_a_call_or_nothing_thought(think: Thinks, start: str, size: int) -> None:
     message = read(f"{start}hm < hm\n</think>\n\nYes.", [size], think=think)
     assert isinstance(message.blocks[0], Thinking)
     assert (message.thinking.strip(), message.text, len(message.blocks)) == ("hm < hm", "Yes.", 2)
     called = read(f"{start}hm</think>\n\n{CALL}", [size], think=think)
     assert [type(block) for block in called.blocks] == [Thinking, ToolCall]
-
-
-@pytest.mark.parametrize("size", [1, 1000])
-def test_nothing_was_thought(size: int) -> None:
-    assert read("Yes.", [size], think="maybe").blocks == (Text("Yes."),)
-    assert read("<think>\n\n</think>\n\nYes.", [size], think="maybe").blocks == (Text("Yes."),)
-
-
-def test_thinking_that_was_cut() -> None:
-    message = read("and so", [2], think="always", reason=StopReason.MAX_TOKENS)
-    assert message.thinking == "and so"
-    assert message.text == ""
+    for nothing in ("Yes.", "<think>\n\n</think>\n\nYes."):
+        assert read(nothing, [size], think="maybe").blocks == (Text("Yes."),)

@@ -22,7 +22,7 @@ from tests.chat.talking import WAYS, Stage
 from tests.engines.local.running import Stand
 from tests.engines.talking import IMPATIENT, MODELS, ONCE
 
-OTHERS = [MODELS["openai_chat"], MODELS["anthropic"], MODELS["gemini"]]
+OTHERS = [MODELS["openai_chat"], MODELS["anthropic"], MODELS["gemini"], MODELS["bedrock"]]
 NOT_HERE = {"parallel tools", "unknown tool", "approval and resume in a new process"}
 
 _FAILED = re.compile(r"The function (\w+) failed:\n(.*)\n\n", re.DOTALL)

@@ -23,6 +23,7 @@ from dragoman._stepping import step
 from dragoman._stop import Stop, stopping
 from dragoman.engines.local import server
 from dragoman.engines.local.server import ModelServer, find_or_start, running_models, stop_models
+from dragoman.engines.local.storage import try_lock
 from dragoman.errors import ConfigurationError, LocalModelError, StoppedError
 from tests.processes import children
 
@@ -47,7 +48,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     """Runs a model; `load` is what happens while it is loaded."""
     (tmp_path / "m.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr(server, "_directory", lambda: tmp_path / "servers")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'modules'}:{Path(server.__file__).parents[3]}")
     (tmp_path / "modules").mkdir()
 
     def run(load: str = "", context: int = 512) -> ModelServer:
@@ -108,8 +109,11 @@ def test_one_that_was_killed_is_replaced(runs: Runs, tmp_path: Path) -> None:
     first = runs()
     os.kill(first.pid, signal.SIGKILL)
     assert gone(first.pid)
-    assert list((tmp_path / "servers").glob("*.json"))  # somebody else may listen at the address that it names
+    (state,) = (tmp_path / "servers").glob("*.json")  # somebody else may listen at the address that it names
+    lock = os.open(state.with_suffix(".lock"), os.O_RDWR)
+    assert try_lock(lock)  # as the next one does, before it has a file of its own
     assert not running_models()
+    os.close(lock)
     assert runs("time.sleep(0.5)").pid != first.pid  # which nobody believes while the next one loads
 
 
@@ -123,13 +127,13 @@ def test_it_ends_when_it_has_computed_nothing_for_some_time(runs: Runs, monkeypa
     monkeypatch.setenv("DRAGOMAN_LOCAL_IDLE", "0")  # which means as soon as possible
     computes = """
         def compute():
-            end = time.monotonic() + 8
+            end = time.monotonic() + 5
             while time.monotonic() < end:
                 sum(range(1000))
         threading.Thread(target=compute, daemon=True).start()
     """
     busy = runs(computes)
-    assert not gone(busy.pid, 5)
+    assert not gone(busy.pid, 4)
     assert gone(busy.pid, 60)
     assert not running_models()
 
@@ -233,7 +237,8 @@ def test_cancelled_on_a_loop_while_it_loads(runs: Runs, tmp_path: Path) -> None:
     stop_models()
 
     async def main() -> None:
-        (tmp_path / "modules" / "xllamacpp.py").write_text(RUNTIME + "        time.sleep(600)")
+        # Of another length than the one before, or Python may take its compiled form for this one.
+        (tmp_path / "modules" / "xllamacpp.py").write_text(RUNTIME + "        time.sleep(6000)")
         loading = asyncio.create_task(find_or_start(tmp_path / "m.gguf", 512, blocking=False))
         await asyncio.sleep(0.5)
         loading.cancel()

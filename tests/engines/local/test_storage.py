@@ -76,9 +76,9 @@ def tiny(registry: Path, monkeypatch: pytest.MonkeyPatch) -> LocalModel:
     return row
 
 
-def failure() -> LocalModelError:
+def failure(progress: Callable[[Progress], None] | None = None) -> LocalModelError:
     with pytest.raises(LocalModelError) as caught:
-        storage.pull("tiny")
+        storage.pull("tiny", progress)
     return caught.value
 
 
@@ -103,14 +103,17 @@ def test_what_was_verified_is_kept_when_a_package_is_missing(
 ) -> None:
     third = next(registry.glob("tiny_model_part3-*"))
     hidden = third.rename(registry.parent / third.name)
-    error = failure()
+    told: list[Progress] = []
+    error = failure(told.append)
     assert error.reason == "download"
-    assert "DRAGOMAN_MODEL_DIR" in error.hint or "network" in error.hint
+    assert "network" in error.hint
     partial = partial_of(models_directory() / tiny.file)
-    assert partial.stat().st_size == len(PIECES[0]) + len(PIECES[1])
+    kept = len(PIECES[0]) + len(PIECES[1])
+    assert partial.stat().st_size == kept
+    assert told[-1] == Progress(model="tiny", phase="stopped", done=kept, total=tiny.size)
     assert not (models_directory() / tiny.file).exists()
     assert [(one.name, one.present, one.fetched) for one in storage.models() if one.name == "tiny"] == [
-        ("tiny", False, partial.stat().st_size)
+        ("tiny", False, kept)
     ]
     hidden.rename(third)
     asked.clear()
@@ -215,7 +218,6 @@ SAYS = {
     "ERROR: Could not install: [Errno 28] No space left on device": ("no_space", "DRAGOMAN_MODEL_DIR"),
     "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.": ("checksum", "mirror"),
     "WARNING: Retrying after connection broken\nERROR: No matching distribution found": ("download", "network"),
-    "ERROR: No matching distribution found for tiny": ("download", "pip config"),
     "": ("download", "network"),
 }
 
@@ -245,23 +247,6 @@ def test_secrets_neither_reach_pip_nor_are_repeated(tiny: LocalModel, monkeypatc
     assert "registry.test" in str(error)
     monkeypatch.setattr(download, "PIP", ("/no/such/program",))
     assert failure().reason == "download"
-
-
-@pytest.mark.slow
-def test_a_fetch_that_is_interrupted_says_so_and_is_resumed(
-    tiny: LocalModel, asked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[Progress] = []
-    with monkeypatch.context() as now:
-        fail_with(now, KeyboardInterrupt(), "part3")
-        with pytest.raises(KeyboardInterrupt):
-            storage.pull("tiny", told.append)
-    kept = len(PIECES[0]) + len(PIECES[1])
-    assert told[-1] == Progress(model="tiny", phase="stopped", done=kept, total=tiny.size)
-    asked.clear()
-    storage.pull("tiny", told.append)
-    assert asked == ["tiny-model-part3"]
-    assert told[-1].phase == "done"
 
 
 @pytest.mark.parametrize("colour", ["plain", "async"])
@@ -402,7 +387,7 @@ def test_the_bar_is_one_line() -> None:
     assert bar_if_terminal(io.StringIO()) is None  # where nobody looks
 
 
-@pytest.mark.parametrize("columns", [10, 30, 40, 50, 60, 80, 200])
+@pytest.mark.parametrize("columns", [10, 60, 80])
 def test_the_bar_fits_the_terminal(columns: int) -> None:
     stream = io.StringIO()
     ProgressBar(stream, columns=lambda: columns)(step("waiting", 10**9, 2 * 10**9, "a-model-1.5b"))

@@ -1,4 +1,7 @@
-"""Servers that hang, flood, lie, change or die, in both colours: the rest of the program is never affected."""
+"""Servers that hang, flood, lie, change or die: the rest of the program is never affected.
+
+In a plain program; what differs between the colours, opening, calling and closing, is in test_servers.py.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,14 @@ import pytest
 
 from dragoman import errors
 from dragoman.mcp import ClientLimits, McpServers
-from tests.mcp.client.colours import Call, Colour, hostile, running, until
+from tests.mcp.client.colours import Call, Colour, hostile, plain, running, until
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def colour() -> Colour:
+    return plain
 
 
 def never(_servers: McpServers, _call: Call) -> None:
@@ -31,7 +39,7 @@ SMALL = ClientLimits(max_message_bytes=1_000_000)
         ("hang-list", {"connect_timeout": 0.7}, "not ready within 0.7 seconds"),
         ("die-start", {}, "no configuration found"),  # its last words
         ("die-list", {}, "cannot be used"),
-        ("flood-garbage", {}, "more than 1000 messages that are not MCP"),
+        ("flood-garbage", {}, "messages that are not MCP without end"),
         ("flood-line", {"limits": SMALL}, "has more than 1000000 bytes"),
         ("lie-too-deep", {}, "cannot be read"),
         ("lie-no-schema", {}, "tools.0.inputSchema"),

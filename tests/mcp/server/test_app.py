@@ -358,9 +358,11 @@ def test_a_tool_may_look_at_the_request_and_fail_as_the_protocol_does(door: Door
 # --- lists ---
 
 
-def test_changed_tools_and_prompts_are_told(era: str) -> None:
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # gone since 2026-07-28
+def test_changed_tools_prompts_and_resources_are_told(era: str) -> None:
     registry = ToolRegistry([add])
-    server = McpServer(registry, prompts=[Offer("a", "", lambda: "b")], watch_seconds=0.02)
+    offers = [Offer("a", "", lambda: "b", "notes://a")]
+    server = McpServer(registry, prompts=offers, resources=offers, watch_seconds=0.02)
 
     async def body(client: mcp.Client) -> None:
         assert client.server_capabilities.tools is not None
@@ -369,6 +371,16 @@ def test_changed_tools_and_prompts_are_told(era: str) -> None:
         names = [each.name for each in (await client.list_tools(cache_mode="bypass")).tools]
         assert names == ["add", "shout"]
         await _changed(client, lambda: server.changed("prompts"))
+        if era == "legacy":
+            await client.session.subscribe_resource("notes://a")
+        # Only those who subscribed to a resource are told of it.
+        told = await _changed(client, lambda: [server.changed("resources", f"notes://{name}") for name in "ba"])
+        assert "notes://a" in str(told)
+        if era == "legacy":
+            await client.session.unsubscribe_resource("notes://a")
+            server.changed("resources", "notes://a")
+            await asyncio.sleep(0.2)
+            assert [told] == HEARD
 
     talk(server, over_http, era, body, message_handler=_hear)
 
@@ -380,20 +392,19 @@ async def _hear(message: object) -> None:
     HEARD.append(message)
 
 
-async def _changed(client: mcp.Client, change: Callable[[], object]) -> None:
+async def _changed(client: mcp.Client, change: Callable[[], object]) -> object:
     """Make the change and wait for the notice."""
     HEARD.clear()
     if client.protocol_version == "2026-07-28":
-        async with client.listen(tools_list_changed=True, prompts_list_changed=True) as changes:
+        wanted = {"tools_list_changed": True, "prompts_list_changed": True, "resource_subscriptions": ["notes://a"]}
+        async with client.listen(**wanted) as changes, asyncio.timeout(30):  # type: ignore[arg-type]
             change()
-            async with asyncio.timeout(30):
-                await anext(aiter(changes))
-        return
+            return await anext(aiter(changes))
     await asyncio.sleep(0.2)  # the stream of notices is opened in the background
     change()
     for _ in range(3_000):
         if HEARD:
-            return
+            return HEARD[0]
         await asyncio.sleep(0.01)
     pytest.fail("no notice came")
 

@@ -165,35 +165,3 @@ def test_prompts_and_resources_have_arguments_suggestions_and_questions(door: Do
         assert (await client.complete(unknown, {"name": "x", "value": ""})).completion.values == []
 
     talk(server, door, era, body, elicitation_callback=Person({"name": "Ada"}, {"name": "Ada"}))
-
-
-@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # gone since 2026-07-28
-def test_a_resource_that_changes_is_told_to_those_who_subscribed(era: str) -> None:
-    heard: list[str] = []
-    server = McpServer(resources=[Offer("a", "", lambda: "x", "notes://a")], watch_seconds=0.02)
-
-    async def hear(message: object) -> None:
-        if isinstance(message, types.ResourceUpdatedNotification):
-            heard.append(str(message.params.uri))
-
-    async def legacy(client: mcp.Client) -> None:
-        await client.session.subscribe_resource("notes://a")
-        await asyncio.sleep(0.2)  # the stream of notices is opened in the background
-        for uri in ("notes://b", "notes://a"):
-            server.changed("resources", uri)
-        for _ in range(3_000):
-            if heard:
-                break
-            await asyncio.sleep(0.01)
-        await client.session.unsubscribe_resource("notes://a")
-        server.changed("resources", "notes://a")
-        await asyncio.sleep(0.2)
-        assert heard == ["notes://a"]
-
-    async def modern(client: mcp.Client) -> None:
-        async with client.listen(resource_subscriptions=["notes://a"]) as changes, asyncio.timeout(30):
-            for uri in ("notes://b", "notes://a"):
-                server.changed("resources", uri)
-            assert getattr(await anext(aiter(changes)), "uri", "") == "notes://a"
-
-    talk(server, over_http, era, legacy if era == "legacy" else modern, message_handler=hear)

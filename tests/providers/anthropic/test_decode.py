@@ -111,9 +111,6 @@ def test_whole_and_streamed_are_the_same_message(case: str) -> None:
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
-        ("end_turn", StopReason.END),
-        ("tool_use", StopReason.TOOL_CALLS),
-        ("max_tokens", StopReason.MAX_TOKENS),
         ("stop_sequence", StopReason.STOP_SEQUENCE),
         ("pause_turn", StopReason.PAUSED),
         ("refusal", StopReason.REFUSAL),

@@ -9,13 +9,10 @@ from google.genai import types
 
 from dragoman.conversation import Message
 from dragoman.errors import ProviderError
-from dragoman.providers import Call, Encoded, WireRequest
-from dragoman.providers.gemini import CODEC
+from dragoman.providers import Call
 from tests.providers import feeding
-from tests.providers.calls import call_of
+from tests.providers.calls import call_of, decoder_of
 from tests.providers.feeding import message_of
-
-NOTHING_SENT = Encoded(request=WireRequest(path="", body=b""))
 
 
 def a_call(*messages: Message, stream: bool = False) -> Call:
@@ -50,18 +47,18 @@ def as_whole(one: Any) -> bytes:
 def streamed(*chunks: Any, call: Call | None = None) -> Message:
     """The message of a reply that comes in these chunks, whichever way they are framed."""
     call = call or a_call(stream=True)
-    message = message_of(CODEC.decoder(call, NOTHING_SENT), [as_events(*chunks)])
-    assert message_of(CODEC.decoder(call, NOTHING_SENT), [as_array(*chunks)]) == message
+    message = message_of(decoder_of(call), [as_events(*chunks)])
+    assert message_of(decoder_of(call), [as_array(*chunks)]) == message
     return message
 
 
 def whole(one: Any, call: Call | None = None) -> Message:
-    return message_of(CODEC.decoder(call or a_call(), NOTHING_SENT), [as_whole(one)])
+    return message_of(decoder_of(call or a_call()), [as_whole(one)])
 
 
 def attempt(data: bytes, call: Call) -> tuple[Message, ProviderError | None]:
     """What there is of a reply when these bytes have come, and the error that reading them raised."""
-    return feeding.attempt(CODEC.decoder(call, NOTHING_SENT), data)
+    return feeding.attempt(decoder_of(call), data)
 
 
 # --- what the official SDK says of a request --------------------------------------------------------------------------

@@ -23,11 +23,9 @@ from dragoman.conversation import (
     Usage,
 )
 from dragoman.errors import ContentFilteredError, OverloadedError, ProtocolError, RateLimitError
-from dragoman.providers import Encoded, WireRequest
-from dragoman.providers.gemini import CODEC
+from tests.providers.calls import decoder_of
 from tests.providers.feeding import events_of, message_of
 from tests.providers.gemini.case import (
-    NOTHING_SENT,
     a_call,
     as_array,
     as_events,
@@ -184,7 +182,7 @@ def test_arguments_keep_their_spelling_but_not_their_spaces() -> None:
     body = b"""{"candidates": [{"content": {"parts": [{"functionCall":
         {"name": "f", "args": {"n": 1.0, "s": "\\u00e9", "big": 12345678901234567890, "l": [ 1, 2 ]}}}]},
         "finishReason": "STOP"}], "responseId": "r"}"""
-    message = message_of(CODEC.decoder(a_call(), NOTHING_SENT), [body])
+    message = message_of(decoder_of(a_call()), [body])
     assert message.tool_calls[0].arguments == '{"n":1.0,"s":"\\u00e9","big":12345678901234567890,"l":[1,2]}'
 
 
@@ -197,9 +195,8 @@ def test_made_up_ids_are_short_and_unique_in_the_conversation() -> None:
 
 
 def test_names_are_mapped_back() -> None:
-    encoded = Encoded(request=WireRequest(path="", body=b""), tool_names={"f_1": "f/1"})
     body = as_whole(chunk(function("f_1"), function("g"), finish="STOP"))
-    message = message_of(CODEC.decoder(a_call(), encoded), [body])
+    message = message_of(decoder_of(a_call(), {"f_1": "f/1"}), [body])
     assert [call.name for call in message.tool_calls] == ["f/1", "g"]
 
 
@@ -334,7 +331,7 @@ def test_the_last_report_counts_but_a_cached_part_is_not_forgotten() -> None:
 
 def test_the_events_of_a_reply() -> None:
     data = as_events(*[chunk("a", usage=USAGE)] * 3, chunk("b", finish="STOP", usage=USAGE))
-    events: list[ReplyEvent] = events_of(CODEC.decoder(a_call(stream=True), NOTHING_SENT), [data])
+    events: list[ReplyEvent] = events_of(decoder_of(a_call(stream=True)), [data])
     names = [type(event).__name__ for event in events]
     assert names[:3] == ["ReplyStarted", "UsageReported", "TextStarted"]
     assert names[3:] == ["TextDelta"] * 4 + ["TextEnded", "UsageReported", "Completed"]
@@ -389,8 +386,8 @@ def test_the_form_is_told_by_the_bytes_and_not_by_what_was_asked_for() -> None:
     array = as_array(chunk("a"), chunk("b", finish="STOP"))
     forms = [as_whole(reply), b"\xef\xbb\xbf \r\n" + as_whole(reply), array, events]
     for data in forms:
-        assert message_of(CODEC.decoder(a_call(stream=True), NOTHING_SENT), [data]) == whole(reply)
-    assert message_of(CODEC.decoder(a_call(), NOTHING_SENT), [array]) == whole(reply)
+        assert message_of(decoder_of(a_call(stream=True)), [data]) == whole(reply)
+    assert message_of(decoder_of(a_call()), [array]) == whole(reply)
 
 
 def test_null_is_absent() -> None:

@@ -27,14 +27,12 @@ from dragoman.conversation import (
     UsageReported,
 )
 from dragoman.errors import InvalidRequestError, OverloadedError, ProtocolError, ProviderError, RateLimitError
-from dragoman.providers import CODEC
-from tests.providers.feeding import events_of, message_of
+from dragoman.providers.openai_chat import decode
+from tests.providers.feeding import attempt, events_of, message_of
 from tests.providers.openai_chat.wire import (
     DONE,
-    NOTHING,
     USAGE,
     call_piece,
-    call_to,
     chunk,
     decoder,
     event,
@@ -44,8 +42,47 @@ from tests.providers.openai_chat.wire import (
     stream,
     whole,
 )
+from tests.providers.recorded import exchanges
 
 COUNTED = Usage(input=10, output=4, total=14)
+
+
+DETAILS = {"prompt_tokens_details": {"cached_tokens": 3}, "completion_tokens_details": {"reasoning_tokens": 1}}
+ONE = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}
+TWO = ONE | {"id": "call_2"}
+UNFINISHED = {"name": "look", "arguments": '{"at'}
+PLAIN_REPLIES = [
+    whole({"content": "Hi.", "refusal": None, "annotations": []}, usage=USAGE | DETAILS, created=1, service_tier=None),
+    whole({"content": "Hi."}, usage=USAGE, system_fingerprint="fp", object="chat.completion"),
+    whole({"content": "Hi."}, usage=None),
+    whole({"content": ""}, usage=USAGE),
+    whole({"content": "Hi.", "odd": 1}, usage=USAGE),
+    whole({"content": "Hi."}, usage=USAGE, id="", model=""),
+    whole({"content": "Hi."}, usage=USAGE, created=1).replace(b": 1}", b': "\xff"}'),
+    whole({"content": None, "tool_calls": [ONE, TWO]}, "tool_calls", usage=USAGE, created=1),
+    whole({"content": "Wait.", "tool_calls": [ONE]}, "stop", usage=USAGE),
+    whole({"content": "Hi.", "tool_calls": []}, "tool_calls", usage=USAGE),
+    whole({"tool_calls": [ONE | {"index": 0}, ONE]}, "tool_calls", usage=USAGE),
+    whole({"tool_calls": [ONE | {"id": ""}]}, "tool_calls", usage=USAGE),
+    whole({"tool_calls": [ONE | {"function": {"name": "", "arguments": "{}"}}]}, "tool_calls", usage=USAGE),
+    whole({"tool_calls": [ONE | {"function": {"name": "look", "arguments": {}}}]}, "tool_calls", usage=USAGE),
+    whole({"tool_calls": [ONE | {"odd": 1}]}, "tool_calls", usage=USAGE),
+    whole({"tool_calls": [ONE, ONE | {"function": UNFINISHED}]}, "length", usage=USAGE),
+]
+
+
+def test_a_plain_whole_reply_is_read_alike_on_both_roads(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = [each.body.encode() for each in exchanges("chat") if each.status == 200 and each.body.startswith("{")]
+    bodies = PLAIN_REPLIES + recorded
+    quick = [attempt(decoder(), body) for body in bodies]
+
+    def refuse(_body: bytes) -> None:
+        raise msgspec.DecodeError
+
+    monkeypatch.setattr(decode, "_decode_plain_reply", refuse)
+    for (message, error), body in zip(quick, bodies, strict=True):
+        slow, why = attempt(decoder(), body)
+        assert (message, str(error)) == (slow, str(why))
 
 
 def test_a_plain_stream_gives_these_events() -> None:
@@ -123,19 +160,6 @@ def test_done_with_a_count_of_tokens_behind_the_last_choice_is_enough() -> None:
     assert type(fails(stream(chunk({"content": "a"}, usage=USAGE)))[1]) is ProtocolError
     late = stream(chunk({"content": "a"}), chunk(choices=[], usage=USAGE), chunk({"content": "b"}))
     assert type(fails(late)[1]) is ProtocolError
-
-
-def with_quirk(quirk: str) -> Any:
-    call = call_to()
-    profile = call.profile.with_changes(quirks=frozenset([quirk]))
-    return CODEC.decoder(msgspec.structs.replace(call, profile=profile), NOTHING)
-
-
-def test_the_quirk_for_servers_that_know_no_finish_reason() -> None:
-    body = stream(chunk({"content": "a"}), chunk({"tool_calls": [call_piece("{}", 0, "c", "f")]}))
-    assert message_of(with_quirk("done_is_enough"), [body]).stop_reason is StopReason.TOOL_CALLS
-    with pytest.raises(ProtocolError):
-        message_of(with_quirk("done_is_enough"), [stream(chunk({"content": "a"}), done=False)])
 
 
 @pytest.mark.parametrize("body", [b"", b"\n\n", b"hello", b"data: \n\n", b"data: [DONE]\n\n", b": only comments\n\n"])
@@ -289,9 +313,14 @@ def test_unknown_members_of_a_call_are_kept_and_custom_tools_have_text_for_argum
     assert native is not None
     assert native.provider == "openai_chat:openai-compatible"
     assert kept_in(native) == {"extra_content": signature}
-    piece = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "shell", "input": "ls -l"}}
-    call = read(whole({"tool_calls": [piece]}, "tool_calls")).tool_calls[0]
-    assert (call.name, call.arguments, kept_in(call.native)) == ("shell", "ls -l", {"type": "custom"})
+    shell = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
+    for body in (whole({"tool_calls": [shell]}), calls_stream(shell), calls_stream({**shell, "function": None})):
+        call = read(body).tool_calls[0]
+        assert (call.name, call.arguments, kept_in(call.native)) == ("shell", "ls", {"type": "custom"})
+    assert read(calls_stream(shell, {"index": 0, "custom": {"input": " -l"}})).tool_calls[0].arguments == "ls -l"
+    for empty in (None, {"input": "", "name": ""}):
+        call = read(calls_stream({**call_piece("{}", 0, "c", "f"), "custom": empty})).tool_calls[0]
+        assert (call.name, call.arguments, call.native) == ("f", "{}", None)
 
 
 # --- reasoning ---

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from dragoman.conversation import Conversation, Message, Native
+from dragoman.conversation import Message, Native
 from dragoman.errors import ProviderError
-from dragoman.providers import CODEC, Call, Decoder, Encoded, ModelOptions, WireRequest, profile_of
+from dragoman.providers import Call, Decoder
+from tests.providers.calls import call_of, decoder_of
 from tests.providers.feeding import attempt, message_of, one_by_one
 
 DONE = b"data: [DONE]\n\n"
 USAGE = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
-NOTHING = Encoded(request=WireRequest(path="/chat/completions", body=b"{}"))
 
 
 def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **members: Any) -> dict[str, Any]:
@@ -43,19 +43,12 @@ def call_piece(arguments: Any = "", index: int | None = 0, call_id: str | None =
     return {k: v for k, v in piece.items() if v is not None}
 
 
-def call_to(provider: str = "openai-compatible", model: str = "m-1", *, stream: bool = True, **options: Any) -> Call:
-    return Call(
-        model=model,
-        conversation=Conversation(messages=(Message.user("hi"),)),
-        profile=profile_of(provider, model),
-        options=ModelOptions(**options),
-        stream=stream,
-    )
+def call_to(provider: str = "openai-compatible", *, stream: bool = True, **how: Any) -> Call:
+    return call_of(f"{provider}:m-1", stream=stream, **how)
 
 
 def decoder(provider: str = "openai-compatible", *, names: dict[str, str] | None = None, **how: Any) -> Decoder:
-    encoded = msgspec.structs.replace(NOTHING, tool_names=names or {})
-    return CODEC.decoder(call_to(provider, **how), encoded)
+    return decoder_of(call_to(provider, **how), names)
 
 
 def kept_in(native: Native | None) -> dict[str, Any]:

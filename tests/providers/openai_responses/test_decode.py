@@ -143,7 +143,7 @@ def test_what_is_kept_of_a_response() -> None:
         "moderation": {"input": {}},
         "usage": body["usage"],
     }
-    assert message.usage == Usage(input=1, output=2, cache_write=1)
+    assert message.usage == Usage(input=1, output=2, cache_write=1, charged=0.1)
     assert whole(response(message_item(), usage=None)).usage is None
 
 

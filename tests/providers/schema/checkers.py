@@ -52,7 +52,6 @@ def _types(schema: dict[str, Any]) -> list[str]:
 
 
 def _strict(root: Any, words: dict[str, set[str]], formats: set[str], extra: set[str]) -> list[str]:
-    """What both strict subsets want."""
     wrong = [] if root.get("type") == "object" and "anyOf" not in root else ["the root is no object"]
     for at, schema in walk(root):
         if "$ref" in schema:

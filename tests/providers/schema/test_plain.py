@@ -269,19 +269,17 @@ def test_nulls_go_back_to_what_they_stand_for(value: Any, wanted: Any) -> None:
     assert repr(value) == before
 
 
-def test_alternatives_that_cannot_be_objects_do_not_count() -> None:
-    forms = [{"type": "string"}, {"type": "object", "properties": {"a": {"type": "integer"}}}]
-    schema = {"type": "object", "properties": {"x": {"anyOf": forms}}, "required": ["x"]}
-    assert restored({"x": {"a": None}}, schema) == {"x": {}}
+A_NUMBER, A_NULL = {"properties": {"a": {"type": "integer"}}}, {"properties": {"a": {"type": "null"}}}
 
 
-def test_a_form_that_takes_null_keeps_it() -> None:
-    forms = [{"properties": {"a": {"type": "integer"}}}, {"properties": {"a": {"type": "null"}}}]
+@pytest.mark.parametrize(
+    ("forms", "kept"),
+    [
+        ([{"type": "string"}, {"type": "object", **A_NUMBER}], {}),  # one that cannot be an object does not count
+        ([A_NUMBER, A_NULL], {"a": None}),  # one that takes null keeps it
+        ([{**A_NULL, "required": ["b"]}, A_NUMBER], {}),  # one that lacks what it requires does not count
+    ],
+)
+def test_which_forms_count(forms: list[Any], kept: dict[str, None]) -> None:
     schema = {"type": "object", "properties": {"x": {"anyOf": forms}}}
-    assert restored({"x": {"a": None}}, schema) == {"x": {"a": None}}
-
-
-def test_a_form_that_lacks_what_it_requires_does_not_count() -> None:
-    forms = [{"properties": {"a": {"type": "null"}}, "required": ["b"]}, {"properties": {"a": {"type": "integer"}}}]
-    schema = {"type": "object", "properties": {"x": {"anyOf": forms}}}
-    assert restored({"x": {"a": None}}, schema) == {"x": {}}
+    assert restored({"x": {"a": None}}, schema) == {"x": kept}

@@ -17,6 +17,7 @@ from dragoman.providers.profile import SchemaStyle
 from dragoman.providers.schema import Conversion, convert
 from tests.providers.schema.checkers import CHECKERS, STYLES
 from tests.providers.schema.generated import instances, seeded
+from tests.rounds import rounds
 
 every_style = pytest.mark.parametrize("style", STYLES)
 
@@ -85,7 +86,7 @@ def validator(schema: Any) -> Any:
 @every_style
 @pytest.mark.parametrize("tame", [False, True])
 def test_many_schemas(style: SchemaStyle, tame: bool) -> None:
-    for seed in range(400):
+    for seed in range(rounds(800)):
         schema = seeded(seed, tame=tame)
         try:
             check(schema, style, Random(seed).randrange)

@@ -24,7 +24,6 @@ POLICY = PermissionPolicy(
 
 
 def _alone(name: str, *handlers: logging.Handler) -> logging.Logger:
-    """A logger that hands nothing on."""
     logger = logging.getLogger(f"dragoman-tests.{name}")
     logger.propagate, logger.handlers = False, list(handlers)
     logger.setLevel(logging.DEBUG)

@@ -115,22 +115,14 @@ def test_allow_deny_and_ask_on_the_executor(execute_all: Runner, tmp_path: Path)
 @both_colours
 @every_person
 def test_a_person_is_asked(execute_all: Runner, person: type[Person]) -> None:
-    somebody = person(YES, NO, None, YES)
+    somebody = person(YES, NO, None)
     _, executor = checked(ask("Bash", reason="be careful"), responder=somebody)
-    calls = [call("Bash", str(number), command=f"ls {number}") for number in range(3)]
-    executed = execute_all(executor(), calls)
+    yes, no, nobody = [execute_all(executor(), [call("Bash", command=f"ls {number}")]) for number in range(3)]
     assert [request.reason for request in somebody.asked] == ["be careful"] * 3
-    by_id = {result.call_id: result for result in executed.results}
-    said = {request.call.id: answer for request, answer in zip(somebody.asked, ["yes", "no", "none"], strict=True)}
-    for number in ("0", "1", "2"):
-        match said[number]:
-            case "yes":
-                assert by_id[number].text == "done"
-            case "no":
-                assert "was denied: not today" in by_id[number].text
-            case _:
-                assert [pending.call.id for pending in executed.pending] == [number]
-    assert len(ran) == 1
+    assert one(yes).text == "done"
+    assert "was denied: not today" in one(no).text
+    assert (nobody.results, len(nobody.pending)) == ((), 1)
+    assert ran == [("Bash", "ls 0")]
 
 
 @both_colours

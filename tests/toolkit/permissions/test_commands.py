@@ -105,21 +105,10 @@ def test_programs_that_run_others_are_allowed_only_to_the_letter(expected: str, 
     assert decision([allow("Bash", command=pattern)], call("Bash", command=command)) == expected
 
 
-def test_exactly_these_words_or_all_options() -> None:
-    exact = [allow("Bash", command="make test", exact=True)]
-    assert decision(exact, call("Bash", command="make test")) == "allow"
-    assert decision(exact, call("Bash", command="make test more")) == "ask"
+def test_all_options() -> None:
     free = [allow("Bash", command="ls", options="*")]
     assert decision(free, call("Bash", command="ls -la --color=no src")) == "allow"
     assert decision(free, call("Bash", command="ls -la; rm x")) == "ask"
-
-
-@pytest.mark.parametrize(
-    "pattern", ["git *", "git status; x", "", " ", "a | b", "$X", "a > b", "x=1 a", "'open", "a\nb"]
-)
-def test_a_pattern_that_is_no_plain_command_is_refused(pattern: str) -> None:
-    with pytest.raises(ConfigurationError):
-        decision([allow("Bash", command=(pattern,))], call("Bash", command="x"))
 
 
 # --- to deny ---------------------------------------------------------------------------------------------------------
@@ -165,10 +154,9 @@ def test_a_denied_command_of_several_words(expected: tuple[str, str], command: s
     assert decision([deny("Bash", command=pattern), allow("Bash")], call("Bash", command=command)) == action
 
 
-@pytest.mark.parametrize("conditions", [{"exact": True}, {"options": ("-r",)}])
-def test_a_rule_that_denies_means_every_form(conditions: dict[str, object]) -> None:
+def test_a_rule_that_denies_means_every_form() -> None:
     with pytest.raises(ConfigurationError, match="only a rule that allows"):
-        decision([deny("Bash", command="rm", **conditions)], call("Bash", command="x"))
+        decision([deny("Bash", command="rm", options=("-r",))], call("Bash", command="x"))
 
 
 def test_a_long_text_is_looked_through_once() -> None:

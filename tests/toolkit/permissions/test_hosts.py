@@ -70,9 +70,14 @@ def test_a_tool_that_only_reads_but_reaches_out_asks() -> None:
     assert decision([], call("look", anything="https://docs.python.org/")) == "ask"
 
 
-@pytest.mark.parametrize(
-    "pattern", ["", "http://", "a b", "*.*", "a.*", "user@host", "host/path", "host:port", "ftp://x"]
-)
-def test_a_pattern_that_is_no_host_is_refused(pattern: str) -> None:
+NO_PATTERNS = {
+    "host": ["", "http://", "a b", "*.*", "a.*", "user@host", "host/path", "host:port", "ftp://x"],
+    "path": ["", " ", "a\0b"],
+    "command": ["git *", "git status; x", "", " ", "a | b", "$X", "a > b", "x=1 a", "'open", "a\nb"],
+}
+
+
+@pytest.mark.parametrize(("kind", "pattern"), pairs(NO_PATTERNS))
+def test_a_pattern_that_is_no_host_path_or_plain_command_is_refused(kind: str, pattern: str) -> None:
     with pytest.raises(ConfigurationError):
-        decision([allow("Fetch", host=(pattern,))], call("Fetch", url="x"))
+        decision([allow("Fetch", **{kind: (pattern,)})], call("Fetch", url="x"))

@@ -10,9 +10,8 @@ from dragoman.toolkit import PermissionPolicy, Rule
 from dragoman.toolkit.permissions.judge import Judge, compile_rule
 from dragoman.toolkit.permissions.places import Places, Surroundings
 from dragoman.toolkit.permissions.rules import Match
-from dragoman.toolkit.permissions.shell import read_shell
 from dragoman.toolkit.permissions.subject import subject_of
-from tests.toolkit.permissions.helpers import BY_NAME, allow, call, decision, deny
+from tests.toolkit.permissions.helpers import BY_NAME, allow, decision, deny
 
 AROUND = Surroundings.of("/nowhere/work", "/nowhere/home")
 STRENGTH = {"deny": 2, "ask": 1, "allow": 0}
@@ -89,26 +88,6 @@ def test_what_a_rule_covers_it_also_touches(rule: Rule, made: ToolCall) -> None:
     compiled, subject = compile_rule(rule, AROUND), subject_of(made, BY_NAME[made.name])
     if compiled.covers(subject, Places(AROUND)):
         assert compiled.touches(subject, Places(AROUND)) is Match.YES
-
-
-WORDS = st.lists(
-    st.sampled_from(
-        ["git", "status", "rm", "-s", "x", ";", "&&", "|", "$(", ")", "`", "'", '"', "\n", ">", "&", "\\", "="]
-    ),
-    max_size=10,
-).map(" ".join)
-
-
-@given(WORDS, rules())
-def test_a_rule_about_commands_allows_one_command_and_no_second(text: str, rule: Rule) -> None:
-    made = call("Bash", command=text)
-    if rule.action != "allow" or not (rule.command or rule.path or rule.host):
-        return
-    if judged([rule], made)[0] == "allow":
-        read = read_shell(text)
-        assert len(read.commands) == 1
-        assert not read.separated
-        assert not read.opaque
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------

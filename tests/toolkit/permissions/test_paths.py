@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.errors import ConfigurationError
 from dragoman.toolkit.permissions.places import Places, Surroundings, compile_path
 from dragoman.toolkit.permissions.rules import Match
 from tests.toolkit.permissions.helpers import allow, ask, call, decision, deny, pairs
@@ -38,7 +37,7 @@ HOSTILE = [
     "src/out/../outside/secret", "relative/secret", "chain/secret", "dangling", "loop", "loop/x", "/etc/passwd",
     "//etc/passwd", "/proc/self/environ", "~/.ssh/id_rsa", "~root/.ssh/id_rsa", "~", "..", "../work-not/x",
     "./../outside", "src/deep/../../../outside/secret", "src/./../../outside", "file:///etc/passwd", "a\0b",
-    "C:\\Windows", "x/" * 3000,
+    "C:\\Windows", "x/" * 3000, "x" * 300,
 ]  # fmt: skip
 
 
@@ -65,23 +64,12 @@ def test_the_workspace_may_be_reached_through_a_link(workspace: Path) -> None:
     assert decision([allow("Write", path=str(same / "src"))], call("Write", file_path="src/b"), same) == "allow"
 
 
-def test_a_tool_that_writes_asks_even_inside(workspace: Path) -> None:
-    assert decision([], call("Write", file_path="src/a.py"), workspace) == "ask"
-
-
 ALLOWING = {
     ("src", "allow"): ["src/a.py", "src"],
     ("src/", "allow"): ["src/deep/x"],
     ("src", "ask"): ["srcs/a.py"],
-    ("src/*.py", "allow"): ["src/a.py"],
-    ("src/*.py", "ask"): ["src/deep/a.py"],
-    ("src/**/*.py", "allow"): ["src/deep/a.py", "src/a.py"],
-    ("**/*.py", "allow"): ["a.py", "src/deep/er/a.py"],
     ("**/*.py", "ask"): ["src/a.pyc"],
-    ("**", "allow"): ["src/a.py"],
     ("**", "ask"): ["/etc/passwd"],
-    ("*", "allow"): ["src"],
-    ("*", "ask"): ["src/a.py"],
     ("s?c/[ab].py", "allow"): ["src/a.py"],
     ("s?c/[ab].py", "ask"): ["src/c.py"],
     ("src/../docs", "allow"): ["docs/x"],
@@ -150,19 +138,7 @@ def test_a_path_of_a_tool_that_nobody_knows_is_found_by_its_look(workspace: Path
         assert decision([], call("look", anything=text), workspace) == "allow", text
 
 
-def test_a_path_that_cannot_be_a_file_name_is_nowhere(workspace: Path) -> None:
-    around = Surroundings.of(workspace)
-    assert Places(around).of("\ud800") is None
-    assert Places(around).of("x" * 300) is None
-    assert Places(around).of("") is None
-
-
-@pytest.mark.parametrize("pattern", ["", " ", "a\0b"])
-def test_a_pattern_that_means_nothing_is_refused(pattern: str) -> None:
-    with pytest.raises(ConfigurationError):
-        decision([allow("Read", path=(pattern,))], call("Read", file_path="x"))
-
-
+AROUND = Surroundings.of("/nowhere/work", "/nowhere/home")
 PARTS = st.sampled_from(["a", "b", ".env", "..", ".", "x.py", "A", ""])
 PATHS = st.lists(PARTS, max_size=6).map("/".join).filter(bool)
 PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "**", "*.py", "?", ".env", ".."]), min_size=1, max_size=5).map(
@@ -172,26 +148,25 @@ PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "**", "*.py", "?", ".env", "
 
 @given(PATTERNS, PATHS)
 def test_what_a_pattern_covers_it_also_touches(pattern: str, path: str) -> None:
-    around = Surroundings.of("/nowhere/work", "/nowhere/home")
-    compiled, place = compile_path(pattern, around), Places(around).of(path)
+    compiled, place = compile_path(pattern, AROUND), Places(AROUND).of(path)
     assert place is not None
     if compiled.covers(place):
-        assert compiled.touches(place, Places(around)) is Match.YES
-    if compiled.touches(place, Places(around)) is Match.YES:
-        below = Places(around).of(f"{path}/below")
-        assert compiled.touches(below, Places(around)) is Match.YES, "all below what is denied is denied"
+        assert compiled.touches(place, Places(AROUND)) is Match.YES
+    if compiled.touches(place, Places(AROUND)) is Match.YES:
+        below = Places(AROUND).of(f"{path}/below")
+        assert compiled.touches(below, Places(AROUND)) is Match.YES, "all below what is denied is denied"
 
 
 @given(PATHS)
 def test_inside_is_what_the_system_says(path: str) -> None:
-    around = Surroundings.of("/nowhere/work", "/nowhere/home")
-    place = Places(around).of(path)
+    place = Places(AROUND).of(path)
     assert place is not None
     real = os.path.normpath(path if path.startswith("/") else f"/nowhere/work/{path}")
-    assert compile_path(".", around).covers(place) == (real == "/nowhere/work" or real.startswith("/nowhere/work/"))
+    assert compile_path(".", AROUND).covers(place) == (real == "/nowhere/work" or real.startswith("/nowhere/work/"))
 
 
-def test_ask_rules_are_touched_like_deny_rules(workspace: Path) -> None:
+def test_ask_rules_are_touched_like_deny_rules_and_what_writes_asks_even_inside(workspace: Path) -> None:
+    assert decision([], call("Write", file_path="src/a.py"), workspace) == "ask"
     rules = [ask("Read", path=".env", reason="it holds keys")]
     assert decision(rules, call("Read", file_path=".env"), workspace) == "ask"
     assert decision(rules, call("Read", file_path="src/a.py"), workspace) == "allow"
@@ -209,7 +184,6 @@ def test_a_workspace_with_a_name_like_a_pattern(tmp_path: Path) -> None:
 
 @given(PATTERNS, PATHS)
 def test_patterns_mean_what_a_regular_expression_says(pattern: str, path: str) -> None:
-    around = Surroundings.of("/nowhere/work", "/nowhere/home")
     if ".." in pattern or ".." in path or path.startswith("/"):
         return
     regex = "".join(
@@ -219,5 +193,4 @@ def test_patterns_mean_what_a_regular_expression_says(pattern: str, path: str) -
     plain = "".join(f"{part}/" for part in path.split("/") if part not in ("", "."))
     glob = any(letter in pattern for letter in "*?")
     expected = re.fullmatch(regex, plain) if glob else re.match(regex, plain)
-    place = Places(around).of(path)
-    assert compile_path(pattern, around).covers(place) == bool(expected)
+    assert compile_path(pattern, AROUND).covers(Places(AROUND).of(path)) == bool(expected)

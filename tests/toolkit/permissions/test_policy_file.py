@@ -42,19 +42,15 @@ def test_a_policy_from_toml_and_json() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"rule": []}, r"permissions\.rule: unknown key; did you mean rules\?"),
-        (
-            {"rules": [{"action": "allow", "tool": "x", "comand": "ls"}]},
-            r"rules\[0\]\.comand: .*did you mean command\?",
-        ),
-        ({"rules": [{"action": "allow", "tool": "x"}, {"acton": 1}]}, r"rules\[1\]\.acton: .*did you mean action\?"),
+        ({"rule": []}, r"permissions has no setting 'rule'\. Did you mean rules\?"),
+        ({"rules": [{"action": "allow", "tool": "x", "comand": "ls"}]}, r"rules\[0\] .*Did you mean command\?"),
+        ({"rules": [{"action": "allow", "tool": "x"}, {"acton": 1}]}, r"rules\[1\] .*'acton'.*Did you mean action\?"),
         ({"rules": [{"action": "permit", "tool": "x"}]}, r"Invalid enum value 'permit'.*rules\[0\]\.action"),
         ({"rules": [{"action": "allow"}]}, "missing required field `tool`"),
         ({"rules": [{"action": "allow", "tool": " "}]}, "an empty tool"),
         ({"rules": [{"action": "allow", "tool": "x", "command": [""]}]}, "empty command"),
         ({"rules": [{"action": "allow", "tool": "x", "path": 1}]}, "path"),
         ({"rules": [{"action": "allow", "tool": "x", "options": "-s"}]}, "no command"),
-        ({"rules": [{"action": "allow", "tool": "x", "exact": True}]}, "no command"),
         ({"rules": {}}, "array"),
         ({"rules": [1]}, "rules"),
         ({"default": "maybe"}, "maybe"),

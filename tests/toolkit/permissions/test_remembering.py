@@ -110,7 +110,7 @@ def mutated(command: str, chance: random.Random) -> str:
 
 
 def test_no_mutation_of_a_command_passes_for_it(tmp_path: Path) -> None:
-    """4,000 mutations of each of some commands, against the exact rule and against the wider one where there is one."""
+    """1,500 mutations of each of some commands, against the exact rule and against the wider one where there is one."""
     workspace = tmp_path / "work"
     (workspace / "src").mkdir(parents=True)
     (workspace / "src" / "out").symlink_to("/etc")
@@ -121,7 +121,7 @@ def test_no_mutation_of_a_command_passes_for_it(tmp_path: Path) -> None:
         exact.remember(exactly)
         for rule in wider:
             wide.remember(rule)
-        for _ in range(4000):
+        for _ in range(1500):
             text = mutated(command, chance)
             if chance.random() < 0.5:
                 text = mutated(text, chance)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import SkillError, SkillNotFoundError
-from dragoman.toolkit import DirectorySkillStore, SkillLimits
+from dragoman.toolkit import DirectorySkillStore
+from dragoman.toolkit.skills import store as module
 from tests.toolkit.calling import meanwhile
 
 SECRET = "the secret outside"
@@ -49,8 +50,8 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def store(*roots: Path, **limits: int) -> DirectorySkillStore:
-    return DirectorySkillStore(roots, limits=SkillLimits(**limits))
+def store(*roots: Path) -> DirectorySkillStore:
+    return DirectorySkillStore(roots)
 
 
 HOSTILE_PATHS = [
@@ -174,23 +175,21 @@ def test_no_skill_takes_the_name_of_another(root: Path, tmp_path: Path, declared
         assert f"{place}/{name}/SKILL.md is that of {root}/pdf/SKILL.md" in problem, "both are named"
 
 
-def test_caps(tmp_path: Path) -> None:
+def test_caps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         put(tmp_path, f"s{number}")
-    put(tmp_path, "s9", body="x" * 10_000)
-    found = store(tmp_path, skills=3)
+    put(tmp_path, "s9", body="x" * 300_000)
+    found = store(tmp_path)
+    assert [skill.name for skill in found.list()] == [f"s{number}" for number in range(5)]
+    assert any("too large" in problem for problem in found.problems)
+    (tmp_path / "s0" / "big").touch()
+    for size in (1024 * 1024 + 1, 1 << 40):  # a file without end is read no further than the cap
+        os.truncate(tmp_path / "s0" / "big", size)
+        with pytest.raises(SkillError, match="too large: big has more than 1048576 bytes"):
+            found.load_supporting("s0", "big")
+    for name, value in (("_MOST_SKILLS", 3), ("_MOST_ENTRIES", 5), ("_LISTED_FILES", 0)):
+        monkeypatch.setattr(module, name, value)
     assert len(found.list()) == 3
-    assert sum("more than 3 skills" in problem for problem in found.problems) == 3
-    assert [skill.name for skill in store(tmp_path, skill_bytes=1_000).list()] == [f"s{number}" for number in range(5)]
-    assert any("too large" in problem for problem in store(tmp_path, skill_bytes=1_000).problems)
-    assert any("more than 2 entries" in problem for problem in store(tmp_path, entries=2).problems)
-    (tmp_path / "s0" / "big").write_bytes(b"x" * 100)
-    with pytest.raises(SkillError, match="too large: big has more than 99 bytes"):
-        store(tmp_path, file_bytes=99).load_supporting("s0", "big")
-    assert len(store(tmp_path, file_bytes=100).load_supporting("s0", "big").data) == 100
-    os.truncate(tmp_path / "s0" / "big", 1 << 40)
-    with pytest.raises(SkillError, match="too large"):  # a file without end is read no further than the cap
-        store(tmp_path).load_supporting("s0", "big")
-    for number in range(10):
-        (tmp_path / "s0" / f"f{number}").touch()
-    assert len(store(tmp_path, listed_files=4).load("s0").files) == 4
+    assert sum("more than 3 skills" in problem for problem in found.problems) == 2
+    assert any("more than 5 entries" in problem for problem in found.problems)
+    assert found.load("s0").files == ()

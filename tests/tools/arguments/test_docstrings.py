@@ -76,6 +76,15 @@ CASES = {
     ),
     "sphinx": (SPHINX, BEGINNING + ":returns: The flights.", {"origin": "Where it\nstarts.", "limit": "How many."}),
     "parameters only": ("Args:\n    a: The first.", "", {"a": "The first."}),
+    "types, quotes and more": (
+        (
+            "Do.\n\nArgs:\n    `a`: A.\n    f (Callable[[int], str], optional): Calls.\n\n        - one: 1\n"
+            "    odd line\n    c:\n        C."
+        ),
+        "Do.",
+        {"a": "A.", "f": "Calls.\n\n    - one: 1\nodd line", "c": "C."},
+    ),
+    "sphinx about a class": (":param a: See\n    :class:`B`.\n:raises: no", ":raises: no", {"a": "See\n:class:`B`."}),
     "parameters without a word": (":param a:\n:param b: B.", "", {"b": "B."}),
     "numpy to the end": ("Do.\n\nParameters\n----------\na : int\n    The first.", "Do.", {"a": "The first."}),
     "attributes of a class": ("A point.\n\nAttributes:\n    x: Right.", "A point.", {"x": "Right."}),
@@ -100,9 +109,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_styles(name: str) -> None:
     text, description, parameters = CASES[name]
-    parsed = parse_docstring(text)
-    assert parsed.description == description
-    assert parsed.parameters == parameters
+    assert parse_docstring(text) == (description, parameters)
 
 
 PIECES = ["Args:", "Parameters", "----------", ":param a: b", "@param a: b", "    a: b", "a : int", "", ":type", "\t"]

@@ -1,7 +1,6 @@
 """The `claude` program on this machine as an engine: provider `claude-local`.
 
-engine.py      the engines of both colours, and engines by name
-call.py        one call: which program answers it, speaking, listening; programs that wait for the next one
+engine.py      one call: which program answers it, speaking, listening; the engines of both colours, and by name
 launch.py      settings and a call → the program's arguments, environment and first line
 protocol.py    lines in → lines out, events, questions; our tools as the program sees them
 decode.py      the program's messages → the events of one reply, or typed errors

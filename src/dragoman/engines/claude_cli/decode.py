@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman.conversation import (
     BlockReceived,
@@ -50,59 +50,54 @@ _SYNTHETIC: Final = "<synthetic>"
 """The model of messages that the program made up itself, mostly to tell of a failure."""
 
 
-class ReplyReader:
+class ReplyReader(Struct, eq=False):
     """Reads one reply. Events are told as they come if it is streamed, else when a message of the model is whole."""
 
-    def __init__(
-        self,
-        call: Call,
-        names: Mapping[str, str],
-        *,
-        own_tools: Callable[[], frozenset[str]],
-        structured: bool = False,
-        answer: AnswerReader | None = None,
-    ) -> None:
-        self.calls: list[ToolCall] = []
-        """The calls of our tools, as far as they are whole."""
-        self.ids: set[str] = set()
-        """The ids of all calls that the model has begun, also of those that are not whole."""
-        self.complete: bool = False
-        """Whether the model waits for our tools."""
-        self._call: Call = call
-        self._names: Mapping[str, str] = names
-        self._encoded: Encoded = Encoded(request=WireRequest(path="", body=b""), tool_names=names)
-        self._own_tools: Callable[[], frozenset[str]] = own_tools
-        self._structured: bool = structured
-        self._answer: AnswerReader | None = answer
-        self._held_back: bool = structured or not call.stream
-        self._decoder: ReplyDecoder | None = None
-        self._streamed: str | None = None
-        """The id of the message that is, or was last, streamed."""
-        self._whole: dict[str, Any] = {}
-        """A message that was not streamed, as far as it has come."""
-        self._held: list[ReplyEvent] = []
-        self._late: list[dict[str, Any]] = []
-        """Results of the program's own tools that came in the middle of a message."""
-        self._pieces: dict[int, tuple[ToolCallStarted, list[str]]] = {}
-        self._given: str | None = None
-        """The arguments of the last structured answer, as the model wrote them."""
-        self._offset: int = 0
-        self._next: int = 0
-        self._started: bool = False
-        self._handed_on: bool = False
-        self._usage: Usage | None = None
-        self._usage_before: Usage | None = None
-        self._stop: tuple[StopReason, str | None] = (StopReason.END, None)
+    call: Call
+    names: Mapping[str, str]
+    own_tools: Callable[[], frozenset[str]]
+    structured: bool = False
+    answer: AnswerReader | None = None
+    calls: list[ToolCall] = []
+    """The calls of our tools, as far as they are whole."""
+    ids: set[str] = set()
+    """The ids of all calls that the model has begun, also of those that are not whole."""
+    complete: bool = False
+    """Whether the model waits for our tools."""
+    _decoder: ReplyDecoder | None = None
+    _streamed: str | None = None
+    """The id of the message that is, or was last, streamed."""
+    _whole: dict[str, Any] = {}
+    """A message that was not streamed, as far as it has come."""
+    _held: list[ReplyEvent] = []
+    _late: list[dict[str, Any]] = []
+    """Results of the program's own tools that came in the middle of a message."""
+    _pieces: dict[int, tuple[ToolCallStarted, list[str]]] = {}
+    _given: str | None = None
+    """The arguments of the last structured answer, as the model wrote them."""
+    _offset: int = 0
+    _next: int = 0
+    _started: bool = False
+    _handed_on: bool = False
+    _usage: Usage | None = None
+    _usage_before: Usage | None = None
+    _stop: tuple[StopReason, str | None] = (StopReason.END, None)
+
+    @property
+    def _held_back(self) -> bool:
+        return self.structured or not self.call.stream
+
+    def _new_decoder(self) -> ReplyDecoder:
+        return ReplyDecoder(self.call, Encoded(request=WireRequest(path="", body=b""), tool_names=self.names))
 
     # --- a message while it arrives ---
 
     def stream(self, event: dict[str, Any], events: list[ReplyEvent]) -> None:
-        """One event of the API's stream."""
         if event["type"] == "message_start":
             self.settle(events)
             self._begin_anew()
             self._streamed = event["message"].get("id")
-            self._decoder = ReplyDecoder(self._call, self._encoded)
+            self._decoder = self._new_decoder()
         if self._decoder is None:
             return
         found: list[ReplyEvent] = []
@@ -130,16 +125,15 @@ class ReplyReader:
             calls = any(block.get("type") == "tool_use" for block in message["content"])
             message["stop_reason"] = "tool_use" if calls else "end_turn"
         found: list[ReplyEvent] = []
-        decoder = ReplyDecoder(self._call, self._encoded)
+        decoder = self._new_decoder()
         decoder.feed(msgspec.json.encode(message), found)
         decoder.finish(found)
         self._take(found, events)
 
     def _begin_anew(self) -> None:
-        """Forget a message that broke off, if nobody has seen it."""
         if self._decoder is not None:
             if self._handed_on and not self._held_back:
-                raise broke_off(self._call)
+                raise broke_off(self.call)
             self._decoder = None
             self._held = [event for event in self._held if isinstance(event, ReplyStarted)]
             self._pieces.clear()
@@ -198,14 +192,14 @@ class ReplyReader:
             self._pass(BlockReceived(event.index, event.id, Opaque(PROVIDER, Raw(msgspec.json.encode(block)))), into)
 
     def _is_own(self, call: ToolCallStarted) -> bool:
-        return call.name in self._own_tools() or (self._structured and call.name == STRUCTURED)
+        return call.name in self.own_tools() or (self.structured and call.name == STRUCTURED)
 
     def _end_message(self, event: Completed, events: list[ReplyEvent]) -> None:
         self._decoder = None
         self._stop = (event.stop_reason, event.raw_stop_reason)
         if self._held_back:
             # Beside a structured answer there is no place for other texts; with calls of ours it is no answer yet.
-            events += self._held if self.calls or not self._structured else self._accounts_only()
+            events += self._held if self.calls or not self.structured else self._accounts_only()
             self._held.clear()
         self._usage_before = self._usage
         late, self._late = self._late, []
@@ -226,37 +220,35 @@ class ReplyReader:
         """The result of a tool that the program ran itself; one that comes within a message waits for its end."""
         if self._decoder is not None:
             self._late.append(block)
-        elif not self._structured:
+        elif not self.structured:
             events.append(BlockReceived(self._next, "", Opaque(PROVIDER, Raw(msgspec.json.encode(block)))))
             self._next += 1
 
     # --- the end ---
 
     def finish(self, result: dict[str, Any], events: list[ReplyEvent]) -> None:
-        """The turn is over, and well."""
         self.settle(events, over=True)
         if self._decoder is not None:
-            raise malformed(self._call, "a turn ended in the middle of a message")
+            raise malformed(self.call, "a turn ended in the middle of a message")
         if not self._started:
             self._started = True
-            events.append(ReplyStarted(self._call.profile.provider, self._call.model))
+            events.append(ReplyStarted(self.call.profile.provider, self.call.model, time=self.call.time))
         answer, said = result.get("structured_output"), str(result.get("result") or "")
-        if self._structured and answer is not None:
+        if self.structured and answer is not None:
             # If the model wrote the same value itself, in its own spelling.
             same = self._given is not None and _json(self._given) == answer
             said = self._given if same and self._given is not None else msgspec.json.encode(answer).decode()
             self._stop = (StopReason.END, self._stop[1])
-        if self._structured or (self._next == 0 and said):
+        if self.structured or (self._next == 0 and said):
             self._tell(said, events)
 
     def _tell(self, said: str, events: list[ReplyEvent]) -> None:
         index = self._next
         self._next += 1
         found: list[ReplyEvent] = [TextStarted(index, ""), TextDelta(index, "", said), TextEnded(index, "")]
-        events += found if self._answer is None else self._answer.events(found)
+        events += found if self.answer is None else self.answer.events(found)
 
     def ending(self, native: Native) -> Completed:
-        """The last event."""
         return Completed(self._stop[0], self._stop[1], native)
 
 
@@ -312,7 +304,6 @@ def _failure_text(result: Mapping[str, object]) -> str:
 
 
 def crashed(call: Call, code: int | None, words: str) -> ProviderError:
-    """It ended in the middle of a turn."""
     how = "ended" if code is None or code >= 0 else f"was killed by signal {-code} and ended"
     status = f" with exit code {code}" if code is not None and code >= 0 else ""
     message = f"The claude program {how}{status} before its reply was complete.{_quote(words)}"
@@ -321,7 +312,6 @@ def crashed(call: Call, code: int | None, words: str) -> ProviderError:
 
 
 def silent(call: Call, seconds: float, doing: str, words: str, code: str = "read_timeout") -> ProviderError:
-    """It said nothing for too long."""
     message = f"The claude program was given up after {seconds:g} seconds while it was {doing}.{_quote(words)}"
     return RequestTimeoutError(message, provider=PROVIDER, model=call.model, code=code)
 
@@ -334,7 +324,6 @@ def broke_off(call: Call) -> ProviderError:
 
 
 def malformed(call: Call, what: str) -> ProviderError:
-    """It said what it must not."""
     return ProtocolError(f"What the claude program said cannot be used: {what}.", provider=PROVIDER, model=call.model)
 
 

@@ -87,14 +87,13 @@ def write_turn(
     return writer.write(messages, first), tuple(writer.losses)
 
 
-class _Writer:
+class _Writer(msgspec.Struct):
     """One turn while it is written."""
 
-    def __init__(self, profile: Profile) -> None:
-        self._profile: Profile = profile
-        self._media: list[dict[str, object]] = []
-        """What the transcript speaks of and cannot hold, with its number before it."""
-        self.losses: list[Loss] = []
+    _profile: Profile
+    _media: list[dict[str, object]] = []
+    """What the transcript speaks of and cannot hold, with its number before it."""
+    losses: list[Loss] = []
 
     def write(self, messages: tuple[Message, ...], first: int) -> list[dict[str, object]]:
         spoken = len(messages)

@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.conversation import ToolCall
-from dragoman.engines.keys import Confidential, Secret, child_environment, may_go, usual_key
+from dragoman.engines.credential import Confidential, Secret
+from dragoman.engines.keys import child_environment, may_go, usual_key
 from dragoman.errors import ConfigurationError
 from dragoman.providers import PROVIDERS, Adaptation, Call, ModelOptions, ToolNames, effective_options, refuse_or_adapt
 from dragoman.tools import Allow, Ask, Deny
@@ -63,7 +64,6 @@ class ClaudeSettings(Struct, frozen=True, kw_only=True):
 
 
 def find_program(settings: ClaudeSettings) -> str:
-    """The path of the program."""
     if os.name != "posix":
         message = "claude-local needs Linux, macOS or another POSIX system."
         raise ConfigurationError(message, hint="Use the API instead: anthropic:claude-sonnet-4-5.")

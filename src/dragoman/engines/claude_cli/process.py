@@ -75,7 +75,6 @@ class Program:
 
     @classmethod
     def start(cls, launch: Launch) -> Self:
-        """Start the program. Raises ConfigurationError."""
         errors = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the program
         try:
             return cls(launch, errors)
@@ -157,7 +156,6 @@ class Program:
     # --- inside ---
 
     def _pipes(self) -> list[tuple[int, str]]:
-        """What is waited for."""
         found = [] if self._silenced else [(self._out.fileno(), "in")]
         return [*found, (self._in.fileno(), "out")] if self._unwritten else found
 
@@ -190,7 +188,6 @@ class Program:
 
     @property
     def _last_words(self) -> str:
-        """The end of what it wrote to its standard error."""
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - 4096))
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()

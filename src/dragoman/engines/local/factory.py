@@ -12,13 +12,13 @@ from typing import Final, Unpack
 
 import msgspec
 
+import dragoman.transport
 from dragoman.conversation import Conversation, OneTool, ToolSpec
 from dragoman.engines.base import AsyncEngine, Engine
 from dragoman.engines.factory import EngineOptions, ProviderFactory, how_to_call
 from dragoman.engines.http import AsyncHttpEngine, Connection, HttpEngine
 from dragoman.errors import ConfigurationError
 from dragoman.providers import (
-    CODEC as CHAT,
     PROFILES,
     Adaptation,
     Call,
@@ -27,15 +27,15 @@ from dragoman.providers import (
     Encoded,
     Profile,
     Provider,
+    codec_of,
     profile_with,
     refuse_or_adapt,
 )
 from dragoman.transport import PoolLimits, Transport
 
-from .decode import LocalDecoder
 from .grammar import Turn, turn_grammar
 from .models import Thinks, resolve_model
-from .prompt import add_reminder, add_tools, ask_for_schema, to_plain_text
+from .prompt import LocalDecoder, add_reminder, add_tools, ask_for_schema, to_plain_text
 from .server import PLACE, LocalTransport
 
 # --- the dialect ------------------------------------------------------------------------------------------------------
@@ -47,7 +47,6 @@ _EXACT: Final = {"temperature": 0.0}
 
 
 def _encode(thinks: Thinks, call: Call) -> Encoded:
-    """The request, and what had to be changed to make it."""
     adaptations: list[Adaptation] = []
     if call.options.server_tools:
         hint = "Offer tools of your own."
@@ -73,7 +72,7 @@ def _encode(thinks: Thinks, call: Call) -> Encoded:
         )
         extra["grammar"], notes = turn_grammar(turn)
         adaptations += [Adaptation(what, why) for what, why in notes]
-    encoded = CHAT.encode(_as_text_call(call, plain, extra, _EXACT if constrained else _FREE))
+    encoded = codec_of("openai_chat").encode(_as_text_call(call, plain, extra, _EXACT if constrained else _FREE))
     return msgspec.structs.replace(
         encoded, adaptations=(*adaptations, *encoded.adaptations), losses=losses, tool_names={}
     )
@@ -81,7 +80,7 @@ def _encode(thinks: Thinks, call: Call) -> Encoded:
 
 def _decoder(thinks: Thinks, call: Call, encoded: Encoded) -> Decoder:
     return LocalDecoder(
-        CHAT.decoder(msgspec.structs.replace(call, stream=True), encoded),
+        codec_of("openai_chat").decoder(msgspec.structs.replace(call, stream=True), encoded),
         tools=[spec.name for spec in _offered(call)[0]],
         thinks=thinks,
         model=call.model,
@@ -104,7 +103,6 @@ def _offered(call: Call) -> tuple[tuple[ToolSpec, ...], bool]:
 
 
 def _as_text_call(call: Call, plain: Conversation, extra: dict[str, object], sampling: Mapping[str, float]) -> Call:
-    """The call as one of texts alone."""
     options = call.options
     usual = {name: value for name, value in sampling.items() if getattr(options, name, None) is None}
     bare = msgspec.structs.replace(
@@ -141,16 +139,12 @@ class LocalFactory(ProviderFactory):
     """Engines for a model's name, for the path of a GGUF file, or (an empty name) for the default model."""
 
     def engine(self, model: str, **options: Unpack[EngineOptions]) -> Engine:
-        """An engine for a plain program."""
-        from dragoman.transport import SocketTransport
-
-        return HttpEngine(*_connect(model, options, SocketTransport(limits=_NOT_KEPT), blocking=True))
+        transport = dragoman.transport.SocketTransport(limits=_NOT_KEPT)
+        return HttpEngine(*_connect(model, options, transport, blocking=True))
 
     def async_engine(self, model: str, **options: Unpack[EngineOptions]) -> AsyncEngine:
-        """An engine for a program on an event loop."""
-        from dragoman.transport import AsyncioTransport
-
-        return AsyncHttpEngine(*_connect(model, options, AsyncioTransport(limits=_NOT_KEPT), blocking=False))
+        transport = dragoman.transport.AsyncioTransport(limits=_NOT_KEPT)
+        return AsyncHttpEngine(*_connect(model, options, transport, blocking=False))
 
 
 def _connect(

@@ -118,7 +118,6 @@ def _literal(text: str) -> str:
 
 
 def _pattern(text: str) -> str:
-    """A regular expression that fits exactly this text."""
     return "".join([letter if letter.isalnum() else f"\\x{{{ord(letter):x}}}" for letter in text])
 
 
@@ -142,7 +141,6 @@ def _json_rule(what: str, schema: object, notes: list[tuple[str, str]]) -> str:
 
 
 def _check(grammar: str) -> tuple[bool, list[str]]:
-    """Whether llguidance refuses a grammar, and what it says."""
     if LLMatcher is None:
         message = "The runtime for local models is not installed."
         raise LocalModelError(message, reason="not_installed", hint="Install it: pip install 'dragoman[local]'")

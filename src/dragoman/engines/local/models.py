@@ -58,16 +58,11 @@ class LocalModel(Struct, frozen=True, kw_only=True):
 
     @property
     def download(self) -> int:
-        """Bytes to be downloaded."""
         return sum([part.download for part in self.parts])
 
 
-def _read_table() -> dict[str, LocalModel]:
-    rows = msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=tuple[LocalModel, ...])
-    return {row.name: row for row in rows}
-
-
-MODELS: Final[dict[str, LocalModel]] = _read_table()
+_ROWS: Final = msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=tuple[LocalModel, ...])
+MODELS: Final[dict[str, LocalModel]] = {row.name: row for row in _ROWS}
 """By the name that stands behind `local:`."""
 
 

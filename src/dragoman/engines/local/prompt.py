@@ -1,4 +1,4 @@
-"""Tools, calls, results and schemas as texts that a small model reads.
+"""Tools, calls, results and schemas as texts that a small model reads, and what it writes taken apart again.
 
 A conversation becomes plain messages that alternate between user and assistant, which every chat template can take:
 whether a model's own template knows tools, and how, makes no difference. The wording was chosen by measuring
@@ -9,25 +9,44 @@ tools gets JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
 from msgspec import Raw
 
 from dragoman.conversation import (
+    Completed,
     Conversation,
     Json,
     Media,
     Message,
     Opaque,
+    ReplyEvent,
+    ReplyStarted,
+    StopReason,
     Text,
+    TextDelta,
+    TextEnded,
+    TextStarted,
     Thinking,
+    ThinkingDelta,
+    ThinkingEnded,
+    ThinkingStarted,
     ToolCall,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
     ToolResult,
     ToolSpec,
+    UsageReported,
 )
-from dragoman.providers import Loss, description_with_examples
+from dragoman.providers import Decoder, Loss, description_with_examples
+
+from .models import Thinks
 
 FENCE: Final = "```tool_call"
 CLOSING: Final = "}\n```"
@@ -72,7 +91,6 @@ def start_parts(name: str) -> tuple[str, ...]:
 
 
 def write_call(name: str, arguments: str) -> str:
-    """A whole call."""
     return call_start(name) + arguments + CLOSING
 
 
@@ -165,3 +183,231 @@ def _result(at: int, place: int, result: ToolResult, losses: list[Loss]) -> str:
         texts.append(result.structured.text)
     form = _ERROR if result.is_error else _RESULT
     return form.format(name=result.name, text="\n".join(texts).strip() or "(nothing)")
+
+
+# --- what it writes ---------------------------------------------------------------------------------------------------
+
+# Pieces are cut anywhere, so what may be the beginning of a tag or of a call is held back.
+_JSON: Final = json.JSONDecoder()
+_THINK: Final = "<think>"
+_END: Final = "</think>"
+
+
+class LocalDecoder:
+    """A decoder that gives the events of another one, rewritten."""
+
+    def __init__(
+        self, decoder: Decoder, *, tools: Collection[str], thinks: Thinks, model: str, context: int | None
+    ) -> None:
+        self._decoder: Decoder = decoder
+        self._model: str = model
+        self._context: int | None = context
+        self._tokens: int = 0
+        self._text: _TextReader = _TextReader(tools, thinks)
+
+    @property
+    def done(self) -> bool:
+        return self._decoder.done
+
+    def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
+        self._pass(partial(self._decoder.feed, data), events)
+
+    def finish(self, events: list[ReplyEvent]) -> None:
+        self._pass(self._decoder.finish, events)
+
+    def _pass(self, decode: Callable[[list[ReplyEvent]], None], events: list[ReplyEvent]) -> None:
+        fresh: list[ReplyEvent] = []
+        try:
+            decode(fresh)
+        finally:
+            events += [new for event in fresh for new in self._rewrite(event)]
+
+    def _rewrite(self, event: ReplyEvent) -> Iterator[ReplyEvent]:
+        match event:
+            case ReplyStarted():
+                self._text.call_id = f"call_{(event.id or '').rpartition('-')[2] or 'local'}"
+                yield msgspec.structs.replace(event, model=self._model)  # the server would name the file
+            case TextStarted():
+                pass
+            case TextDelta():
+                yield from self._text.feed(event.text)
+            case TextEnded():
+                yield from self._text.finish()
+            case UsageReported():
+                self._tokens = event.usage.tokens or 0
+                yield event
+            case Completed():
+                yield msgspec.structs.replace(event, stop_reason=self._stop_reason(event.stop_reason))
+            case _:
+                yield event
+
+    def _stop_reason(self, reason: StopReason) -> StopReason:
+        if self._text.called:
+            return StopReason.TOOL_CALLS
+        if reason is StopReason.MAX_TOKENS and self._context is not None and self._tokens >= self._context - 1:
+            return StopReason.CONTEXT_FULL
+        return reason
+
+
+class _TextReader:
+    """Takes one text apart: a thought, the text itself, and at its end a call."""
+
+    def __init__(self, tools: Collection[str], thinks: Thinks) -> None:
+        self.call_id: str = ""
+        self.called: bool = False
+        """Whether a call was written to its end."""
+        names = "|".join([re.escape(start_parts(name)[4]) for name in tools])
+        parts = [f"({names})" if part == '""' else re.escape(part) for part in start_parts("")]
+        self._start: re.Pattern[str] | None = re.compile(r"\s*".join(["", *parts, ""])) if tools else None
+        """What stands before the arguments of a call."""
+        self._tags: _ThinkTags | None = None if thinks == "never" else _ThinkTags()
+        self._untagged: str | None = "" if thinks == "always" else None
+        """The beginning of a reply whose opening tag stands in the prompt; some models write it all the same."""
+        self._held: str = ""
+        """What may be the beginning of a call."""
+        self._index: int = 0
+        self._block: str = ""
+        """What is being written: nothing yet, a thought, a text or a call."""
+        self._arguments: str = ""
+
+    def feed(self, text: str) -> Iterator[ReplyEvent]:
+        if self._tags is None or self._tags.done:
+            yield from self._feed_text(text)
+            return
+        if self._untagged is not None:
+            self._untagged += text
+            start = self._untagged.lstrip()
+            if _THINK.startswith(start) and start != _THINK:
+                return
+            text = self._untagged if start.startswith(_THINK) else _THINK + self._untagged
+            self._untagged = None
+        thought, text = self._tags.split(text)
+        yield from self._think(thought)
+        if text:
+            yield from self._feed_text(text)
+
+    def finish(self) -> Iterator[ReplyEvent]:
+        """Nothing follows: what was held back is what it is."""
+        if self._tags is not None:
+            if self._untagged is not None:  # it broke off within what may have been the tag
+                self._tags.split(_THINK + self._untagged)
+            thought, text = self._tags.rest()
+            yield from self._think(thought)
+            yield from self._feed_text(text)
+        if self._block != "call":
+            yield from self._say(self._held)
+            if self._block != "text":  # nothing was said; that is a reply too
+                yield from self._begin("text")
+            yield TextEnded(self._index, "")
+
+    # --- blocks ---
+
+    def _begin(self, block: str) -> Iterator[ReplyEvent]:
+        if self._block == "thinking":
+            yield ThinkingEnded(self._index, "")
+        elif self._block == "text":
+            yield TextEnded(self._index, "")
+        self._index += bool(self._block)
+        self._block = block
+        if block == "thinking":
+            yield ThinkingStarted(self._index, "", "local")
+        elif block == "text":
+            yield TextStarted(self._index, "")
+
+    def _think(self, thought: str) -> Iterator[ReplyEvent]:
+        if self._block != "thinking":
+            thought = thought.lstrip("\n")
+            if not thought.strip():
+                return
+            yield from self._begin("thinking")
+        if thought:
+            yield ThinkingDelta(self._index, "", thought)
+
+    def _say(self, text: str) -> Iterator[ReplyEvent]:
+        if text:
+            if self._block != "text":
+                yield from self._begin("text")
+            yield TextDelta(self._index, "", text)
+
+    # --- texts and calls ---
+
+    def _feed_text(self, text: str) -> Iterator[ReplyEvent]:
+        if self._block == "call":
+            yield from self._grow_call(text)
+            return
+        self._held += text
+        size = len(self._held) if self._start is None else self._certain()
+        yield from self._say(self._held[:size])
+        self._held = self._held[size:]
+        if self._start is not None and (found := self._start.match(self._held)):
+            yield from self._begin("call")
+            yield ToolCallStarted(self._index, self.call_id, msgspec.json.decode(found[1]))
+            rest, self._held = self._held[found.end() :], ""
+            yield from self._grow_call(rest)
+        elif INSTEAD in self._held:  # what stands before it is a call of nothing that we know
+            rest, self._held = self._held.partition(INSTEAD)[2], ""
+            yield from self._feed_text(f"\n\n{rest}" if self._block == "text" else rest)
+
+    def _certain(self) -> int:
+        """How many letters at the start of what is held are certainly text. Blanks before a call are no part of it."""
+        held = self._held
+        at = held.find(FENCE)
+        if at < 0:
+            longest = min(len(held), len(FENCE) - 1)
+            begun = next((size for size in range(longest, 0, -1) if held.endswith(FENCE[:size])), 0)
+            at = len(held) - begun
+        return len(held[:at].rstrip())
+
+    def _grow_call(self, text: str) -> Iterator[ReplyEvent]:
+        if self.called:
+            return  # what closes the call is no part of it
+        before = len(self._arguments)
+        self._arguments = (self._arguments + text).lstrip()
+        end: int | None = None
+        if "}" in text:
+            with suppress(ValueError, RecursionError):
+                _, end = _JSON.raw_decode(self._arguments)
+        if inside := self._arguments[before:end]:
+            yield ToolCallDelta(self._index, self.call_id, inside)
+        if end is not None:
+            self.called = True
+            yield ToolCallEnded(self._index, self.call_id)
+
+
+class _ThinkTags(msgspec.Struct):
+    """Takes `<think>…</think>` off the start of a text that comes in pieces; `done` says that the rest is plain."""
+
+    _held: str = ""
+    """What may be the beginning of a tag."""
+    _inside: bool = False
+    _behind: bool = False
+    """Behind the closing tag, where line breaks belong to neither."""
+    done: bool = False
+
+    def split(self, piece: str) -> tuple[str, str]:
+        held = self._held + piece
+        self._held = ""
+        if not self._inside:
+            start = held.lstrip()
+            if _THINK.startswith(start) and start != _THINK:
+                self._held = held
+                return "", ""
+            if not start.startswith(_THINK):
+                self.done = True
+                return "", held
+            self._inside = True
+            held = start[len(_THINK) :]
+        thought, closed, text = ("", _END, held) if self._behind else held.partition(_END)
+        if closed:
+            text = text.lstrip("\n")
+            self._behind, self.done = True, bool(text)
+            return thought, text
+        lengths = range(min(len(thought), len(_END) - 1), 0, -1)
+        length = next((length for length in lengths if thought.endswith(_END[:length])), 0)
+        whole = len(thought) - length  # the rest may be the beginning of the closing tag
+        self._held = thought[whole:]
+        return thought[:whole], ""
+
+    def rest(self) -> tuple[str, str]:
+        held, self._held = self._held, ""
+        return (held, "") if self._inside else ("", held)

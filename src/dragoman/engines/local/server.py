@@ -29,7 +29,8 @@ from dragoman._descriptors import owned
 from dragoman._stop import Stop, pause, sleep, stopping
 from dragoman._version import __version__
 from dragoman.directories import cache_directory
-from dragoman.engines.keys import PYTHON, Confidential, child_environment
+from dragoman.engines.credential import Confidential
+from dragoman.engines.keys import PYTHON, child_environment
 from dragoman.errors import ConfigurationError, ConnectionFailedError, LocalModelError
 from dragoman.transport import HttpRequest, Response, Transport
 
@@ -73,17 +74,17 @@ def _directory() -> Path:
 
 
 def _is_held(lock: Path) -> bool:
-    """Whether a server lives that holds this lock."""
+    """Whether a server lives that holds this lock; who else looks is not taken for one."""
     try:
         with owned(os.open, lock, os.O_RDWR) as descriptor:
-            return not try_lock(descriptor.number)
+            return not try_lock(descriptor.number, shared=True)
     except FileNotFoundError:
         return False
 
 
 def _find(state: Path) -> ModelServer | None:
-    """The server of this file. If nobody holds its lock, somebody else may listen at its address by now."""
-    if not _is_held(state.with_suffix(".lock")):
+    """The server of this file. If it does not hold it any more, somebody else may listen at its address by now."""
+    if not _is_held(state):
         return None
     try:
         return msgspec.json.decode(state.read_bytes(), type=ModelServer)
@@ -92,7 +93,6 @@ def _find(state: Path) -> ModelServer | None:
 
 
 def running_models() -> list[ModelServer]:
-    """The models that run for this user."""
     return [server for state in sorted(_directory().glob("*.json")) if (server := _find(state)) is not None]
 
 
@@ -279,7 +279,6 @@ class LocalTransport(Transport):
                 raise
 
     async def _has_ended(self, server: ModelServer) -> bool:
-        """Whether this server has ended, or does so very soon."""
         state = _state_of(Path(server.model), server.context)
         end = time.monotonic() + _DYING_SECONDS
         while _find(state) == server:
@@ -289,7 +288,6 @@ class LocalTransport(Transport):
         return True
 
     async def aclose(self) -> None:
-        """Close the connections."""
         self._closed = True
         await self._inner.aclose()
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import structs
 
 from dragoman._descriptors import owned
 from dragoman._stop import sleep
@@ -30,16 +30,9 @@ except ImportError:  # Windows
 _VARIABLE: Final = "DRAGOMAN_MODEL_DIR"
 
 
-class StoredModel(Struct, frozen=True, kw_only=True):
+class StoredModel(LocalModel, frozen=True, kw_only=True):
     """A model that can be downloaded, and whether it is here."""
 
-    name: str
-    about: str
-    licence: str
-    size: int
-    """Bytes of its file."""
-    download: int
-    """Bytes to be downloaded."""
     path: Path
     """Where its file is, or would be."""
     fetched: int
@@ -65,11 +58,7 @@ def models() -> tuple[StoredModel, ...]:
         file, here = models_directory() / row.file, present(row.name)
         found.append(
             StoredModel(
-                name=row.name,
-                about=row.about,
-                licence=row.licence,
-                size=row.size,
-                download=row.download,
+                **structs.asdict(row),
                 path=file,
                 fetched=row.size if here else _size(partial_of(file)),
                 present=here,
@@ -93,33 +82,32 @@ def pull(name: str = "", progress: OnProgress | None = None) -> Path:
     row = model_named(name)
     file = models_directory() / row.file
 
-    def tell(step: Progress) -> None:
+    def tell(phase: Phase, done: int | None = None) -> None:
         if progress is not None:
-            progress(step)
-
-    def state(phase: Phase) -> None:
-        done = row.size if phase == "done" else min(_size(partial_of(file)), row.size)
-        tell(Progress(model=row.name, phase=phase, done=done, total=row.size))
+            here = min(_size(partial_of(file)), row.size) if done is None else done
+            progress(Progress(model=row.name, phase=phase, done=here, total=row.size))
 
     if is_verified(row, file):
         return file
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with locked(file, waiting=lambda: state("waiting")):
+        with locked(file, waiting=lambda: tell("waiting")):
             if not is_verified(row, file):  # which another program may have done meanwhile
                 if not file.exists():
                     download(row, file, tell)
-                elif _size(file) != row.size or checksum(row, file, tell) != row.sha256:
-                    raise _other_file(row, file)
+                elif _size(file) != row.size or checksum(file, tell) != row.sha256:
+                    message = f"The file {file} is not {row.name}: its checksum is another."
+                    hint = "Remove it and fetch the model again, or use it under its path: local:/path/to/file.gguf."
+                    raise LocalModelError(message, reason="checksum", hint=hint)
                 _write_stamp(row, file)
     except BaseException as error:
-        state("stopped")
+        tell("stopped")
         if not isinstance(error, OSError):
             raise
         message = f"The directory of models cannot be used: {file.parent}: {error.strerror or error}."
         hint = f"Make it writable, or say where models may be kept: {_VARIABLE}=/path."
         raise LocalModelError(message, reason="failed", hint=hint) from error
-    state("done")
+    tell("done", row.size)
     return file
 
 
@@ -147,7 +135,6 @@ def _size(file: Path) -> int:
 
 
 def stamp_of(file: Path) -> Path:
-    """The note that this very file was verified."""
     return file.with_name(f"{file.name}.verified")
 
 
@@ -171,12 +158,6 @@ def _stamp(row: LocalModel, file: Path) -> str:
     return f"{row.sha256} {state.st_size} {state.st_ino} {state.st_ctime_ns}\n"
 
 
-def _other_file(row: LocalModel, file: Path) -> LocalModelError:
-    message = f"The file {file} is not {row.name}: its checksum is another."
-    hint = "Remove it and fetch the model again, or use it under its path: local:/path/to/file.gguf."
-    return LocalModelError(message, reason="checksum", hint=hint)
-
-
 # --- one program at a time --------------------------------------------------------------------------------------------
 
 
@@ -195,13 +176,13 @@ def locked(file: Path, *, waiting: Callable[[], None] = lambda: None) -> Generat
         yield  # closing the descriptor lets go of the lock
 
 
-def try_lock(descriptor: int) -> bool:
-    """Lock an open file, unless somebody else has."""
+def try_lock(descriptor: int, *, shared: bool = False) -> bool:
+    """Lock an open file, unless somebody else has; a shared lock keeps out only those who want it for themselves."""
     if fcntl is None:
         message = "Local models need Linux, macOS or another POSIX system."
         raise LocalModelError(message, reason="failed", hint="Use a provider's model, or one that Ollama runs: ollama:")
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

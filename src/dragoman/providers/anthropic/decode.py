@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman.conversation import (
     BlockReceived,
@@ -58,18 +58,29 @@ _STOP_REASONS: Final[dict[str, StopReason]] = {
 }
 
 
+class _CacheCreation(Struct):
+    """How long what was written to the cache is kept."""
+
+    ephemeral_1h_input_tokens: int | None = None
+
+
+_read_kept: Final = msgspec.json.Decoder(_CacheCreation | None).decode
+
+
 def _read_usage(counts: Mapping[str, Raw]) -> Usage:
     """The provider counts what was read from and written to its cache apart from `input_tokens`; we count it in."""
     fresh = read_number(counts.get("input_tokens"))
     read = read_number(counts.get("cache_read_input_tokens"))
     wrote = read_number(counts.get("cache_creation_input_tokens"))
     details = read_members(counts["output_tokens_details"]) if "output_tokens_details" in counts else {}
+    kept = _read_kept(counts["cache_creation"]) if wrote and "cache_creation" in counts else None
     return Usage(
         input=None if fresh is None else fresh + (read or 0) + (wrote or 0),
         output=read_number(counts.get("output_tokens")),
         cache_read=read,
         cache_write=wrote,
         reasoning=read_number(details.get("thinking_tokens")),
+        cache_write_1h=kept.ephemeral_1h_input_tokens or None if kept is not None else None,
     )
 
 
@@ -159,7 +170,6 @@ class _Block:
                 self.fields[name] = Raw(_encode(grown)) if both else raw.copy()
 
     def end(self, events: list[ReplyEvent]) -> None:
-        """The block is complete."""
         fields = self.fields
         if self.citations:
             before = read_elements(fields["citations"]) if "citations" in fields else []
@@ -295,7 +305,8 @@ class ReplyDecoder(DecoderBase):
         self._started = True
         self._id = read_text(message.get("id"))
         self._extras.update(_keep(message, "id", "type", "role", "model", "content", "usage"))
-        events.append(ReplyStarted(self.call.profile.provider, read_text(message.get("model")), self._id))
+        call, model = self.call, read_text(message.get("model"))
+        events.append(ReplyStarted(call.profile.provider, model, self._id, call.time))
         for index, block in enumerate(blocks):
             self._open_block(index, block, events).end(events)
         self._report_usage(message.get("usage"), events)

@@ -6,6 +6,8 @@ else, and is written once for all calls on the same terms; history.py writes the
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -15,26 +17,28 @@ from dragoman.conversation import OneTool
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.history import form_key
-from dragoman.providers.options import Effort, ModelOptions, Reasoning
+from dragoman.providers.options import ModelOptions
 from dragoman.providers.requests import (
     ToldTool,
     ToolNames,
+    cache_mark,
     declare_tools,
     effective_options,
-    effort_of_budget,
-    nearest_effort,
+    enforced_schema,
     refuse_or_adapt,
 )
-from dragoman.providers.schema import convert
 from dragoman.providers.wire import as_object, read_members, read_text, value_of
 
-from .history import CACHE_MARK, READER, Rules, write_history, write_marked_history
-from .profiles import ALWAYS_THINKS, BOUND, BUDGETS_TOO, HIDDEN, OFF_BETWEEN_TOOLS, ONE_SAMPLER
+from .history import READER, History, Rules, write_history, write_marked_history
+from .profiles import VERTEX
+from .thinking import Thinking, ask_for_thinking, check_sampling
 
 _PATH: Final = "/v1/messages"
 _VERSION: Final = "2023-06-01"
 """The next version of the API takes no sampling parameters from any model, and gives nothing that this one does not."""
+_VERTEX_VERSION: Final = "vertex-2023-10-16"
 _MOST_MARKS: Final = 4
+_SAFE_MODEL: Final = re.compile(r"[A-Za-z0-9._@-]+").fullmatch
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
 _encode = msgspec.json.encode
@@ -43,12 +47,14 @@ _encode = msgspec.json.encode
 class _Frame(NamedTuple):
     """A request but for its system prompt and its messages."""
 
+    path: str
     head: bytes
     """The body without its closing brace."""
     system_end: bytes
     """The end of the system prompt's block, with a cache mark or without."""
     marks: int
-    """How many of the user's turns are marked for the cache."""
+    """How many of the user's turns are marked for the cache, and with what."""
+    mark: bytes
     headers: dict[str, str]
     adaptations: tuple[Adaptation, ...]
 
@@ -69,7 +75,7 @@ def encode_call(call: Call) -> Encoded:
     if frame is None:
         frame = terms.frames[key] = _make_frame(call, rules.names, *key)
     if frame.marks:
-        history = write_marked_history(conversation, rules, frame.marks)
+        history = write_marked_history(conversation, rules, frame.marks, frame.mark)
     body = [frame.head]
     if system is not None and "system" not in own:
         body += (b',"system":[', _encode({"type": "text", "text": system})[:-1], frame.system_end, b"]")
@@ -79,7 +85,7 @@ def encode_call(call: Call) -> Encoded:
         body += (b',"messages":', *history.pieces, b"]}]")
     body.append(b"}")
     return Encoded(
-        request=WireRequest(path=_PATH, body=b"".join(body), headers=frame.headers),
+        request=WireRequest(path=frame.path, body=b"".join(body), headers=_with_files(frame.headers, history)),
         adaptations=frame.adaptations,
         losses=history.losses,
         tool_names=rules.names.to_own,
@@ -103,23 +109,36 @@ def _decide_terms(call: Call) -> _Terms:
 def _make_frame(call: Call, names: ToolNames, system: bool, thinks: bool) -> _Frame:
     adaptations: list[Adaptation] = []
     options = effective_options(call, adaptations)
-    thinking = _ask_for_thinking(call, options, adaptations, replayed=thinks)
+    thinking = ask_for_thinking(call, options, adaptations, replayed=thinks)
     tools = declare_tools(call, names, adaptations, _encode_tool)
+    mark = cache_mark(call.profile, options)
     marks = _choose_marks(options, system=system, tools=bool(tools))
     if "tools" in marks:
-        tools[-1] = tools[-1][:-1] + CACHE_MARK
-    body: dict[str, object] = {"model": call.model, "max_tokens": thinking.max_tokens}
+        tools[-1] = tools[-1][:-1] + b"," + mark + b"}"
+    on_vertex = VERTEX in call.profile.quirks
+    named = {"anthropic_version": _VERTEX_VERSION} if on_vertex else {"model": call.model}
+    body: dict[str, object] = {**named, "max_tokens": thinking.max_tokens}
     if tools or options.server_tools:
         body["tools"] = [*map(Raw, tools), *options.server_tools]
     body |= _choose_parameters(call, options, thinking, names, adaptations)
     body |= options.extra_body
     return _Frame(
+        path=_vertex_path(call) if on_vertex else _PATH,
         head=_encode(body)[:-1],
-        system_end=CACHE_MARK if "system" in marks else b"}",
+        system_end=b"," + mark + b"}" if "system" in marks else b"}",
         marks=marks.count("turn"),
+        mark=mark,
         headers=_headers(options, thinking),
         adaptations=tuple(adaptations),
     )
+
+
+def _vertex_path(call: Call) -> str:
+    """On Vertex AI the path names the model, behind a base URL with the project and the region."""
+    if not _SAFE_MODEL(call.model):
+        message = f"{call.model!r} cannot be the name of a model."
+        raise ConfigurationError(message, hint="Use the name as Vertex AI has it, e.g. claude-sonnet-4-5@20250929.")
+    return f"/publishers/anthropic/models/{call.model}:{'streamRawPredict' if call.stream else 'rawPredict'}"
 
 
 def _choose_marks(options: ModelOptions, *, system: bool, tools: bool) -> list[str]:
@@ -145,7 +164,7 @@ def _find_container(call: Call) -> str | None:
 
 
 def _choose_parameters(
-    call: Call, options: ModelOptions, thinking: _Thinking, names: ToolNames, adaptations: list[Adaptation]
+    call: Call, options: ModelOptions, thinking: Thinking, names: ToolNames, adaptations: list[Adaptation]
 ) -> dict[str, object]:
     found: dict[str, object] = {}
     if choice := _choose_tool(call, options, thinking, names, adaptations):
@@ -153,11 +172,11 @@ def _choose_parameters(
     if thinking.config is not None:
         found["thinking"] = thinking.config
     output: dict[str, object] = {} if thinking.effort is None else {"effort": thinking.effort}
-    if (schema := _convert_reply_schema(call, options, adaptations)) is not None:
+    if (schema := enforced_schema(call, options, adaptations)) is not None:
         output["format"] = {"type": "json_schema", "schema": schema}
     if output:
         found["output_config"] = output
-    found |= _check_sampling(call, options, thinking, adaptations)
+    found |= check_sampling(call, options, thinking, adaptations)
     blank = [stop for stop in options.stop if not stop or stop.isspace()]
     if blank:
         why = "a stop sequence must hold more than white space"
@@ -172,7 +191,7 @@ def _choose_parameters(
 
 
 def _choose_tool(
-    call: Call, options: ModelOptions, thinking: _Thinking, names: ToolNames, adaptations: list[Adaptation]
+    call: Call, options: ModelOptions, thinking: Thinking, names: ToolNames, adaptations: list[Adaptation]
 ) -> dict[str, object] | None:
     if not (call.tools and call.profile.tools) and not options.server_tools:
         return None  # the API refuses a choice without tools
@@ -190,139 +209,7 @@ def _choose_tool(
     return None if choice == {"type": "auto"} else choice
 
 
-def _check_sampling(
-    call: Call, options: ModelOptions, thinking: _Thinking, adaptations: list[Adaptation]
-) -> dict[str, object]:
-    """Temperature and its kin as the API allows them. Thinking wants temperature 1, no top_k and top_p from 0.95."""
-    asked = {"temperature": options.temperature, "top_p": options.top_p, "top_k": options.top_k}
-    found: dict[str, object] = {name: value for name, value in asked.items() if value is not None}
-    if "temperature" in found and "top_p" in found and ONE_SAMPLER in call.profile.quirks:
-        why = "this model takes temperature or top_p, not both"
-        refuse_or_adapt(call, adaptations, "top_p", why, "Leave one of them out.")
-        del found["top_p"]
-    if thinking.kind in {"enabled", "adaptive"}:
-        forbidden = {
-            "temperature": options.temperature not in {None, 1},
-            "top_k": options.top_k is not None,
-            "top_p": options.top_p is not None and not 0.95 <= options.top_p <= 1,
-        }
-        for name in [name for name, wrong in forbidden.items() if wrong and name in found]:
-            why = "it cannot be combined with thinking"
-            refuse_or_adapt(call, adaptations, name, why, f"Leave {name} or reasoning out.")
-            del found[name]
-    return found
-
-
-# --- thinking ---------------------------------------------------------------------------------------------------------
-# Two generations: models with a budget take `enabled` and a number of tokens; adaptive ones decide themselves and take
-# an effort. A caller who says the one on a model that wants the other gets the nearest, and a report.
-
-_LEAST_BUDGET: Final = 1024
-_ROOM_FOR_ANSWER: Final = 1024
-"""What is left of max_tokens for the answer where the budget is ours to choose."""
-_BUDGETS: Final[dict[Effort, int]] = {
-    "minimal": 1024,
-    "low": 2048,
-    "medium": 8192,
-    "high": 16384,
-    "xhigh": 32768,
-    "max": 65536,
-}
-"""How many tokens an effort stands for, from less to more."""
-
-
-class _Thinking(NamedTuple):
-    """What a request says about thinking."""
-
-    config: dict[str, object] | None
-    """The member `thinking`; None leaves it to the model."""
-    effort: str | None
-    """The member `effort` of `output_config`."""
-    max_tokens: int
-
-    @property
-    def kind(self) -> object:
-        """How it was asked for: "enabled" by a budget, "adaptive" by an effort."""
-        return None if self.config is None else self.config["type"]
-
-
-def _ask_for_thinking(call: Call, options: ModelOptions, adaptations: list[Adaptation], *, replayed: bool) -> _Thinking:
-    """What to say about thinking. `replayed`: thinking of earlier turns is sent along."""
-    profile, asked = call.profile, options.reasoning
-    limit = 8192 if options.max_tokens is None else options.max_tokens
-    if asked is None:
-        found = _Thinking(None, None, limit)
-    elif asked.effort == "none" and asked.budget is None:
-        found = _turn_thinking_off(call, adaptations, limit)
-    elif profile.reasoning == "budget" or (asked.budget is not None and BUDGETS_TOO in profile.quirks):
-        found = _ask_by_budget(call, asked, adaptations, limit)
-    else:
-        effort = _choose_effort(call, asked, adaptations)
-        found = _Thinking(_with_display(call, asked, {"type": "adaptive"}), effort, limit)
-    if replayed and BOUND in profile.quirks and found.kind in {None, "enabled", "adaptive"}:
-        # Histories here may be branched, mended or put under another system prompt. The provider would refuse a whole
-        # request for one thought whose prefix changed; it shall drop that thought, and it says so in its reply.
-        config = found.config or {"type": "adaptive"}
-        found = found._replace(config={**config, "block_binding": {"prefix_mismatch_behavior": "drop_block"}})
-    return found
-
-
-def _turn_thinking_off(call: Call, adaptations: list[Adaptation], limit: int) -> _Thinking:
-    quirks = call.profile.quirks
-    if ALWAYS_THINKS in quirks:
-        hint = 'Ask for effort="low".'
-        refuse_or_adapt(call, adaptations, 'reasoning effort "none"', "this model always thinks", hint)
-        return _Thinking(None, "low" if "low" in call.profile.efforts else None, limit)
-    return _Thinking({"type": "between_tools" if OFF_BETWEEN_TOOLS in quirks else "disabled"}, None, limit)
-
-
-def _ask_by_budget(call: Call, asked: Reasoning, adaptations: list[Adaptation], limit: int) -> _Thinking:
-    budget, chosen = asked.budget, False
-    effort = asked.effort if asked.effort in call.profile.efforts else None
-    if budget is None:
-        budget, chosen = _BUDGETS.get(asked.effort or "medium", _BUDGETS["medium"]), True
-        if asked.effort is not None and effort is None:
-            adaptations.append(Adaptation(f'reasoning effort "{asked.effort}"', f"sent as a budget of {budget} tokens"))
-    if call.options.max_tokens is None:
-        # Thinking counts into max_tokens: the default is room for the answer, so the budget goes on top.
-        limit = min(limit + budget, call.profile.max_output or limit + budget)
-    if chosen:
-        budget = min(budget, max(limit - _ROOM_FOR_ANSWER, _LEAST_BUDGET))
-    if budget < _LEAST_BUDGET:
-        why = f"the least is {_LEAST_BUDGET} tokens"
-        refuse_or_adapt(call, adaptations, f"a reasoning budget of {budget}", why, f"Ask for {_LEAST_BUDGET} or more.")
-        budget = _LEAST_BUDGET
-    if budget >= limit:
-        why = f"it must be less than max_tokens ({limit}), which includes thinking"
-        refuse_or_adapt(call, adaptations, f"a reasoning budget of {budget}", why, "Raise max_tokens.")
-        budget = limit - 1
-    if budget < _LEAST_BUDGET:
-        return _Thinking(None, effort, limit)  # no room to think at all, as just reported
-    return _Thinking(_with_display(call, asked, {"type": "enabled", "budget_tokens": budget}), effort, limit)
-
-
-def _choose_effort(call: Call, asked: Reasoning, adaptations: list[Adaptation]) -> str | None:
-    efforts = call.profile.efforts
-    if asked.budget is not None:
-        nearest = effort_of_budget(asked.budget, _BUDGETS, efforts)
-        adaptations.append(Adaptation(f"a reasoning budget of {asked.budget}", f'sent as effort "{nearest}"'))
-        return nearest
-    if asked.effort is None or asked.effort in efforts:
-        return asked.effort
-    nearest = nearest_effort(asked.effort, efforts)
-    why = f'this model does not know it: sent as "{nearest}"'
-    adaptations.append(Adaptation(f'reasoning effort "{asked.effort}"', why))
-    return nearest
-
-
-def _with_display(call: Call, asked: Reasoning, config: dict[str, object]) -> dict[str, object]:
-    """With `display` where the model's own default differs from what is wanted."""
-    if asked.summary == (HIDDEN in call.profile.quirks):
-        config["display"] = "summarized" if asked.summary else "omitted"
-    return config
-
-
-# --- tools and the schema of a structured reply -----------------------------------------------------------------------
+# --- tools ------------------------------------------------------------------------------------------------------------
 
 
 def _encode_tool(tool: ToldTool) -> bytes:
@@ -330,21 +217,6 @@ def _encode_tool(tool: ToldTool) -> bytes:
     held = {"strict": True} if tool.strict else {}
     shown = {"input_examples": [example.input for example in tool.examples]} if tool.examples else {}
     return _encode({"name": tool.name, **described, "input_schema": tool.schema, **shown, **held})
-
-
-def _convert_reply_schema(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> dict[str, object] | None:
-    """The schema that the reply must have, if one is asked for. The provider always enforces it."""
-    wanted = options.response_format
-    if wanted is None:
-        return None
-    given = msgspec.json.decode(wanted.schema, type=dict[str, object])
-    done = convert(given, call.profile.structured_schema, strict=True)
-    if done.reasons:
-        hint = "Change the schema, or ask for the reply by a tool."
-        refuse_or_adapt(call, adaptations, "response_format", str(done.reasons[0]), hint)
-        return None
-    adaptations += [Adaptation("schema of the reply", note) for note in done.lines]
-    return done.schema
 
 
 # --- headers: features in beta are asked for in the provider's own words, and need a header each ----------------------
@@ -367,10 +239,18 @@ _BETA_OF_MEMBER: Final = {
     "mcp_servers": "mcp-client-2025-11-20",
     "thread": "message-threads-2026-08-12",
 }
+FILES_BETA: Final = "files-api-2025-04-14"
 _BETA_OF_BINDING: Final = "thinking-binding-controls-2026-08-01"
 
 
-def _headers(options: ModelOptions, thinking: _Thinking) -> dict[str, str]:
+def _with_files(headers: Mapping[str, str], history: History) -> Mapping[str, str]:
+    if not history.files:
+        return headers
+    betas = [beta for beta in headers.get("anthropic-beta", "").split(",") if beta]
+    return {**headers, "anthropic-beta": ",".join(dict.fromkeys([*betas, FILES_BETA]))}
+
+
+def _headers(options: ModelOptions, thinking: Thinking) -> dict[str, str]:
     """The API's version, all beta values that this request needs, each once, and the caller's own headers."""
     given = {name.lower(): value for name, value in options.extra_headers.items()}
     betas = [_BETA_OF_BINDING] if thinking.config is not None and "block_binding" in thinking.config else []

@@ -34,13 +34,10 @@ from dragoman.providers.wire import read_members, read_text
 
 READER: Final = "anthropic"
 """The name under which thinking, opaque blocks and native fields of this dialect are kept."""
-CACHE_MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
-"""Stands in place of the closing brace of what is marked for the cache."""
 
 _USER: Final = b'{"role":"user","content":['
 _MODEL: Final = b'{"role":"assistant","content":['
 _OPENINGS: Final = {"user": _USER, "tool": _USER, "assistant": _MODEL}
-"""How a turn begins, by the role of the message."""
 _LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NO_ERROR_TEXT: Final = "The tool failed and gave no reason."
 
@@ -60,10 +57,10 @@ class History(Written, frozen=True, kw_only=True):
     """The array of messages, but for the end of the last one."""
 
     opening: bytes = b""
-    """How the last one begins."""
     thinks: bool = False
+    files: bool = False
     server_calls: bool = False
-    """Whether there is thinking in it, and calls that the provider ran itself."""
+    """Whether there is thinking in it, files that the provider keeps, and calls that it ran itself."""
 
 
 # --- all messages -----------------------------------------------------------------------------------------------------
@@ -82,16 +79,17 @@ def write_history(conversation: Conversation, rules: Rules) -> History:
     return _append(History(), _answered_turns(conversation.messages, rules)) if history.server_calls else history
 
 
-def write_marked_history(conversation: Conversation, rules: Rules, marks: int) -> History:
+def write_marked_history(conversation: Conversation, rules: Rules, marks: int, mark: bytes) -> History:
     """The same, with cache marks at the ends of so many of the user's last turns.
 
-    Two marks let the cache be found again although a turn added many blocks.
+    Two marks let the cache be found again however many blocks a turn added: the provider looks for what it wrote at
+    most 20 blocks before a mark, and one of the two stands where the last one of the request before stood.
     """
     turns = _answered_turns(conversation.messages, rules)
-    return _append(History(), turns, _last_user_turns(turns, marks))
+    return _append(History(), turns, _last_user_turns(turns, marks), mark)
 
 
-def _append(before: History, turns: Sequence[_Turn], marked: Collection[int] = ()) -> History:
+def _append(before: History, turns: Sequence[_Turn], marked: Collection[int] = (), mark: bytes = b"") -> History:
     pieces: list[bytes] = []
     losses: list[Loss] = []
     opening = before.opening
@@ -101,7 +99,7 @@ def _append(before: History, turns: Sequence[_Turn], marked: Collection[int] = (
         if turn.content:
             changed = b"]}," + turn.opening if opening else b"[" + turn.opening
             pieces.append(b"," if turn.opening == opening else changed)
-            pieces.append(turn.content[:-1] + CACHE_MARK if at in marked else turn.content)
+            pieces.append(turn.content[:-1] + b"," + mark + b"}" if at in marked else turn.content)
             opening = turn.opening
     return History(
         count=before.count + len(turns),
@@ -109,6 +107,7 @@ def _append(before: History, turns: Sequence[_Turn], marked: Collection[int] = (
         losses=(*before.losses, *losses),
         opening=opening,
         thinks=before.thinks or any(turn.thinks for turn in turns),
+        files=before.files or any(turn.files for turn in turns),
         server_calls=before.server_calls or any(turn.server_calls for turn in turns),
     )
 
@@ -163,7 +162,7 @@ class _Turn(MessageWriter):
     markable: bool = False
     """Whether a cache mark may be put on the last block."""
     thinks: bool = False
-    """Whether it holds thinking."""
+    files: bool = False
     server_calls: list[tuple[int, str]] = field(default_factory=list)
     """Index and id of calls that the provider ran itself."""
     server_results: list[str] = field(default_factory=list)
@@ -201,7 +200,7 @@ class _Turn(MessageWriter):
         parts: list[dict[str, object]] = []
         for part in content_of(block):
             if isinstance(part, Media):
-                found, why = encode_media(part, self.profile.tool_result_media, self.profile.media_urls)
+                found, why = self._encode_media(part, self.profile.tool_result_media)
                 if found is None:
                     self.lose("tool_result", f"{part.kind} left out: {why}")
                 else:
@@ -218,11 +217,16 @@ class _Turn(MessageWriter):
             member["is_error"] = True
         self.add(member)
 
+    def _encode_media(self, media: Media, kinds: frozenset[MediaKind]) -> tuple[dict[str, object] | None, str]:
+        found, why = encode_media(media, kinds, self.profile.media_urls, self.profile.provider)
+        self.files = self.files or (found is not None and media.stored is not None)
+        return found, why
+
     def write_media(self, block: Media) -> None:
         if self.role == "assistant":
             self.lose("media", f"the provider takes no {block.kind} in messages of the model")
             return
-        found, why = encode_media(block, self.profile.media, self.profile.media_urls)
+        found, why = self._encode_media(block, self.profile.media)
         if found is None:
             self.lose("media", why)
         else:
@@ -267,10 +271,10 @@ _ALSO_TEXT: Final = frozenset(["application/json", "application/xml", "applicati
 
 
 def encode_media(
-    media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[MediaKind]
+    media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[MediaKind], provider: str = ""
 ) -> tuple[dict[str, object] | None, str]:
     """The block for an image or a document, or None and why there is none."""
-    if (why := why_not_media(media, kinds, url_kinds)) is not None:
+    if (why := why_not_media(media, kinds, url_kinds, provider)) is not None:
         return None, why
     source = _source(media)
     if isinstance(source, str):
@@ -281,7 +285,8 @@ def encode_media(
 
 
 def _source(media: Media) -> dict[str, object] | str:
-    """The source of an image or a document, or why there is none."""
+    if media.stored is not None:
+        return {"type": "file", "file_id": media.stored[1]}
     kind = media.mime_type
     if media.kind == "document" and kind != _PDF:
         if not (kind.startswith("text/") or kind in _ALSO_TEXT):

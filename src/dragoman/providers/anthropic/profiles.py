@@ -25,6 +25,8 @@ BUDGETS_TOO: Final = "budgets_too"
 """Takes a budget of thinking tokens as well, beside adaptive thinking."""
 ONE_SAMPLER: Final = "one_sampler"
 """Takes temperature or top_p, not both."""
+VERTEX: Final = "vertex"
+"""Is asked through Vertex AI: the path names the model, and the body the version of the API."""
 
 # --- the dialect -----------------------------------------------------------------------------------------------------
 
@@ -63,6 +65,7 @@ def _row(models: str, **fields: Any) -> ProfileRow:
 
 # In this order: the newest first, as what holds where nothing else is said; then each family, older and older.
 ROWS: tuple[ProfileRow, ...] = (
+    _row("*", counts_tokens=True),
     _row(
         "claude-*",
         strict_tools=True,
@@ -117,7 +120,7 @@ ROWS: tuple[ProfileRow, ...] = (
     ),
     _row("claude-opus-4-1* claude-opus-4-0* claude-opus-4-20* claude-4-opus*", max_output=32_000),
     _row("claude-3-5*", reasoning="none", max_output=8192),
-    # The first generation reads no PDF and writes at most 4,096 tokens.
+    # The first generation, which gateways still serve, reads no PDF and writes at most 4,096 tokens.
     _row(
         "claude-3-opus* claude-3-sonnet* claude-3-haiku*",
         reasoning="none",

@@ -42,7 +42,7 @@ from dragoman.conversation import (
 from dragoman.errors import ContentFilteredError, ProtocolError
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_from
-from dragoman.providers.wire import ABSENT, MALFORMED, DecoderBase, read_elements, read_members, read_text
+from dragoman.providers.wire import ABSENT, MALFORMED, DecoderBase, merge_pieces, read_elements, read_members, read_text
 
 from .history import MADE_UP_ID, READER, SIGNATURE
 
@@ -76,8 +76,7 @@ _REASONS: Final[dict[StopReason, str]] = {
         IMAGE_PROHIBITED_CONTENT IMAGE_RECITATION""",
     StopReason.ERROR: """MALFORMED_FUNCTION_CALL MALFORMED_RESPONSE MISSING_THOUGHT_SIGNATURE
         UNEXPECTED_TOOL_CALL""",
-    # The reply is longer than one request gives; the token that came with it fetches the rest.
-    StopReason.PAUSED: "CONTINUATION",
+    StopReason.PAUSED: "CONTINUATION",  # longer than one request gives; a token that came with it fetches the rest
 }
 _STOP_REASONS: Final = {word: reason for reason, words in _REASONS.items() for word in words.split()}
 """What is not here (OTHER, LANGUAGE, NO_IMAGE, TOO_MANY_TOOL_CALLS, …) is OTHER; the word itself is kept."""
@@ -94,8 +93,17 @@ class _Counts(Struct, gc=False):
     thoughtsTokenCount: int | None = None
     toolUsePromptTokenCount: int | None = None
     totalTokenCount: int | None = None
+    promptTokensDetails: Raw = ABSENT
+    candidatesTokensDetails: Raw = ABSENT
+    cacheTokensDetails: Raw = ABSENT
 
 
+class _Modality(Struct, gc=False):
+    modality: str = ""
+    tokenCount: int = 0
+
+
+_read_details = msgspec.json.Decoder(list[_Modality] | None, strict=False).decode
 _read_counts = msgspec.json.Decoder(_Counts | None, strict=False).decode
 
 
@@ -112,25 +120,23 @@ def _read_usage(raw: Raw) -> Usage | None:
     if counts.toolUsePromptTokenCount is not None:  # what the provider's own tools brought, and the model read
         read = (read or 0) + counts.toolUsePromptTokenCount
     cached, total = counts.cachedContentTokenCount, counts.totalTokenCount
-    return Usage(input=read, output=written, cache_read=cached, reasoning=thought, total=total)
+    return Usage(
+        input=read,
+        output=written,
+        cache_read=cached,
+        reasoning=thought,
+        total=total,
+        audio_input=_count_audio(counts.promptTokensDetails),
+        audio_output=_count_audio(counts.candidatesTokensDetails),
+        audio_cache_read=_count_audio(counts.cacheTokensDetails),
+    )
 
 
-def _merge_metadata(old: Raw, new: Raw) -> Raw:
-    """Metadata of two chunks as one. Some models send it anew with each chunk, some only what is new: a list that does
-    not begin with what is known is taken for its continuation; other values replace the known ones."""
-    if bytes(old) == bytes(new):
-        return old
-    kinds = bytes(old)[:1] + bytes(new)[:1]
-    if kinds == b"[[":
-        known, more = read_elements(old), read_elements(new)
-        anew = list(map(bytes, more[: len(known)])) == list(map(bytes, known))
-        return new if anew else Raw(_encode([*known, *more]))
-    if kinds != b"{{":
-        return new
-    members = read_members(old)
-    for name, raw in read_members(new).items():
-        members[name] = _merge_metadata(members[name], raw) if name in members else raw
-    return Raw(_encode(members))
+def _count_audio(details: Raw) -> int | None:
+    """The tokens of sounds, which have a price of their own; None if there are none."""
+    if b"AUDIO" not in bytes(details):  # nearly always
+        return None
+    return sum([each.tokenCount for each in _read_details(details) or () if each.modality == "AUDIO"])
 
 
 # --- the content of a reply -------------------------------------------------------------------------------------------
@@ -173,7 +179,6 @@ class _Content(Struct, eq=False):
             events.append((ThinkingDelta if thought else TextDelta)(self.index, "", text))
 
     def add_part(self, raw: Raw, events: list[ReplyEvent]) -> None:
-        """Any part."""
         members = _read_given(raw)
         if "thought" in members and not _read_bool(members["thought"]):
             del members["thought"]  # from here on, what has this member is a thought
@@ -199,7 +204,6 @@ class _Content(Struct, eq=False):
         events.append(ThinkingStarted(self.index, "", READER) if thought else TextStarted(self.index, ""))
 
     def _next_index(self, events: list[ReplyEvent]) -> int:
-        """The index of a new part that is neither text nor thought."""
         self.end(events)
         self.at_head = False
         self.index += 1
@@ -308,7 +312,6 @@ class ReplyDecoder(DecoderBase):
     def __init__(self, call: Call, encoded: Encoded) -> None:
         super().__init__(call, encoded)
         self._content: _Content | None = None
-        """Set by the first chunk."""
         self._finish_reason: str | None = None
         self._usage: Raw = ABSENT
         """The newest `usageMetadata`: each replaces the one before."""
@@ -329,7 +332,6 @@ class ReplyDecoder(DecoderBase):
             self._take_members(_read_given(payload.decode()), events)
 
     def take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
-        """One chunk, or an array of them."""
         for chunk in map(bytes, read_elements(body)) if body.startswith(b"[") else [body]:
             self.take_event(b"", chunk, events)
         self._complete(events, whole=body.startswith(b"{"))
@@ -407,7 +409,7 @@ class ReplyDecoder(DecoderBase):
             content.id_prefix = f"{MADE_UP_ID}{mark}_"
         else:  # their number among all calls of the conversation makes the ids unique there
             content.first_number = sum(len(message.tool_calls) for message in call.conversation.messages)
-        events.append(ReplyStarted(call.profile.provider, model_name or call.model, reply_id or None))
+        events.append(ReplyStarted(call.profile.provider, model_name or call.model, reply_id or None, call.time))
         if self._usage is not ABSENT:  # what the prompt cost is known even if the reply breaks off
             self._first_usage = _read_usage(self._usage)
             if self._first_usage is not None:
@@ -419,12 +421,13 @@ class ReplyDecoder(DecoderBase):
     def _keep(self, name: str, raw: Raw) -> None:
         if bytes(raw) not in (b"{}", b"[]", b"null"):
             known = self._kept.get(name)
-            self._kept[name] = _compact(raw) if known is None else _merge_metadata(known, _compact(raw))
+            self._kept[name] = _compact(raw) if known is None else merge_pieces(known, _compact(raw))
 
     def _report_usage(self, events: list[ReplyEvent]) -> None:
         """Report the usage as last told. A cached part that only the first chunk told of is not forgotten."""
         usage, first = _read_usage(self._usage) if self._usage is not ABSENT else None, self._first_usage
         if usage is not None:
             if usage.cache_read is None and first is not None and first.cache_read is not None:
-                usage = msgspec.structs.replace(usage, cache_read=first.cache_read)
+                cached = {"cache_read": first.cache_read, "audio_cache_read": first.audio_cache_read}
+                usage = msgspec.structs.replace(usage, **cached)
             events.append(UsageReported(usage))

@@ -7,8 +7,7 @@ prompt, and is written once for all calls on the same terms; history.py writes t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -25,6 +24,7 @@ from dragoman.providers.requests import (
     declare_tools,
     effective_options,
     effort_of_budget,
+    merge_members,
     refuse_or_adapt,
 )
 
@@ -63,7 +63,7 @@ def encode_call(call: Call) -> Encoded:
     pieces = history.pieces
     body = [b"{"]
     if continuation is not None and "continuationToken" not in options.extra_body:
-        body += (b'"continuationToken":', continuation, b",")
+        body += (b'"continuationToken":', bytes(continuation), b",")
     if has_system:
         part = b'"parts":[{"text":%b}]}' % _encode(conversation.system)
         if call.profile.system_role == "user":
@@ -111,7 +111,7 @@ def _make_frame(call: Call, system: bool) -> _Frame:
     for name, value in options.extra_body.items():
         # The caller's own members: these two are laid over ours, anything else wins as a whole.
         below = members.get(name) if name in {"toolConfig", "generationConfig"} else None
-        members[name] = _merge(below, value)
+        members[name] = merge_members(below, value)
     return _Frame(
         path=_build_path(call, vertex=vertex),
         members=_encode(members)[1:-1],
@@ -126,11 +126,12 @@ def _build_path(call: Call, *, vertex: bool) -> str:
     if not _SAFE_MODEL.fullmatch(model) or ".." in model:
         message = f"{model!r} cannot be the name of a model."
         raise ConfigurationError(message, hint="Use the name as Google's list of models has it.")
-    if _VERTEX.fullmatch(model):
-        where = f"v1beta1/{model}"
+    if "vertex" in call.profile.quirks and not model.startswith("projects/"):
+        # Version, project and region are in the base URL.
+        publisher, _, name = model.removeprefix("publishers/").replace("/models/", "/").rpartition("/")
+        where = f"publishers/{publisher or 'google'}/models/{name}"
     elif vertex:
-        publisher, _, name = model.rpartition("/")
-        where = f"v1beta1/publishers/{publisher or 'google'}/models/{name}"
+        where = f"v1beta1/{model}"
     elif _GEMINI_API.fullmatch(model):
         where = f"v1beta/{model}"
     else:
@@ -153,27 +154,14 @@ def _separate_features(call: Call, options: ModelOptions, adaptations: list[Adap
     return options
 
 
-def _merge(below: object, above: object) -> object:
-    """An object laid over another, member by member; anything else wins as a whole."""
-    if not isinstance(below, Mapping) or not isinstance(above, Mapping):
-        return above
-    merged = dict(cast("Mapping[str, object]", below))
-    for name, value in cast("Mapping[str, object]", above).items():
-        merged[name] = _merge(merged.get(name), value)
-    return merged
-
-
-def _find_continuation(messages: tuple[Message, ...]) -> tuple[int, bytes | None]:
-    """How many messages are sent. For a reply that was longer than one request gives: those before it, and the token
-    for its rest."""
-    native = messages[-1].native if messages else None
-    token = native.fields.get("continuationToken") if native is not None and native.provider == READER else None
-    end = len(messages)
-    if token is None or messages[-1].stop_reason is not StopReason.PAUSED:
-        return end, None
-    while end and messages[end - 1].role == "assistant" and messages[end - 1].stop_reason is StopReason.PAUSED:
+def _find_continuation(messages: tuple[Message, ...]) -> tuple[int, Raw | None]:
+    """How many messages are sent: without a paused reply at the end, if there is a token for its rest."""
+    end = count = len(messages)
+    while end and messages[end - 1].stop_reason is StopReason.PAUSED:
         end -= 1
-    return end, bytes(token)
+    native = messages[-1].native if end < count else None
+    token = native.fields.get("continuationToken") if native is not None and native.provider == READER else None
+    return (count, None) if token is None else (end, token)
 
 
 # --- generationConfig -------------------------------------------------------------------------------------------------

@@ -54,13 +54,11 @@ class Rules(NamedTuple):
 
     @classmethod
     def of(cls, profile: Profile, names: ToolNames, *, vertex: bool) -> Rules:
-        """The rules of a request to such a model with these tools."""
         invocations = "tool_invocations" in profile.quirks and not vertex
         return cls(profile, names, invocations, form_key(profile, names, vertex))
 
 
 def write_history(conversation: Conversation, count: int, rules: Rules) -> Written:
-    """The contents of the first so many messages."""
 
     def append(before: Written, new: tuple[Message, ...]) -> Written:
         written = [remembered(message, rules.key, lambda message=message: _write(message, rules)) for message in new]
@@ -89,8 +87,6 @@ def _write(message: Message, rules: Rules) -> tuple[bytes, list[tuple[int, str, 
 
 
 class _Contents(MessageWriter):
-    """The parts of one message."""
-
     invocations: bool = False
     parts: list[object] = field(default_factory=list)
     behind: list[object] = field(default_factory=list)
@@ -127,8 +123,9 @@ class _Contents(MessageWriter):
         inside: list[_Part] = []
         behind: list[_Part] = []
         for media in [part for part in block.content if isinstance(part, Media)]:
-            why = why_not_media(media, self.profile.media, self.profile.media_urls)
-            if media.kind in self.profile.tool_result_media and media.mime_type in _RESULT_TYPES:
+            why = self._why_not(media)
+            is_readable = media.stored is None or why is None
+            if is_readable and media.kind in self.profile.tool_result_media and media.mime_type in _RESULT_TYPES:
                 inside.append(self._media(media))
             elif why is None:
                 behind.append(self._with_native(self._media(media), media.native))
@@ -142,7 +139,7 @@ class _Contents(MessageWriter):
         self.parts.append({"functionResponse": result})
 
     def write_media(self, block: Media) -> None:
-        if (why := why_not_media(block, self.profile.media, self.profile.media_urls)) is None:
+        if (why := self._why_not(block)) is None:
             self.parts.append(self._with_native(self._media(block), block.native))
         else:
             self.lose("media", why)
@@ -162,10 +159,13 @@ class _Contents(MessageWriter):
         further = self.native(native).get(kind)
         return {kind: data if further is None else {**data, **read_members(further)}}
 
+    def _why_not(self, media: Media) -> str | None:
+        return why_not_media(media, self.profile.media, self.profile.media_urls, self.profile.provider)
+
     def _media(self, media: Media) -> _Part:
-        """The part that holds the media, or says where they are."""
         if media.url is not None:
-            return self._with_inner("fileData", {"mimeType": media.mime_type, "fileUri": media.url}, media.native)
+            uri = media.url if media.stored is None else media.stored[1]
+            return self._with_inner("fileData", {"mimeType": media.mime_type, "fileUri": uri}, media.native)
         return self._with_inner("inlineData", {"mimeType": media.mime_type, "data": media.data}, media.native)
 
 

@@ -8,7 +8,7 @@ Quirks of this dialect:
     thought_signatures   the first function call of each message must come back with a signature
     tool_invocations     the API reports the work of the provider's own tools as parts, and takes them back
     no_combinations      functions, the provider's own tools and a schema for the reply exclude each other
-    vertex               bare names of models are looked up on Vertex AI (`publishers/google/models/…`)
+    vertex               the base URL is that of a project and a region, or a version, on Vertex AI
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ _NO_TOOLS: dict[str, Any] = {**_PLAIN, "tools": False, "structured": "prompt"}
 _IMAGE = words("image")
 
 ROWS: tuple[ProfileRow, ...] = (
+    row("gemini", counts_tokens=True),
     # --- before thinking ---
     _row("gemini-2.0*", **_PLAIN, tool_result_media=words(), strict_tools=False, max_output=8_192),
     _row("gemini-2.0*", quirks=words("no_combinations")),

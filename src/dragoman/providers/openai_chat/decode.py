@@ -5,13 +5,13 @@ whole reply is one big piece of a message, so it cannot differ from a streamed o
 
 A reply is complete when a finish reason came. `[DONE]` alone is not enough, for a server may send it after it broke
 off; with a count of tokens behind the last choice, which OpenAI's documentation says is missing when a stream is cut,
-it is. The quirk `done_is_enough` takes `[DONE]` alone. Everything else is a ProtocolError, never a finished reply.
+it is. Everything else is a ProtocolError, never a finished reply.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -35,6 +35,7 @@ from dragoman.errors import ProviderError
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_in, failure
 from dragoman.providers.wire import (
+    ABSENT,
     MALFORMED,
     DecoderBase,
     as_object,
@@ -46,13 +47,15 @@ from dragoman.providers.wire import (
     is_object,
     join_members,
     members,
+    merge_pieces,
+    read_charge,
     string,
     text_or_json,
     value_of,
 )
 
 from .history import reader_of
-from .parts import Calls, Speech, Thoughts, image_of, merge_pieces
+from .parts import Calls, Speech, Thoughts, image_of
 
 # --- a chunk of nothing but text --------------------------------------------------------------------------------------
 
@@ -61,17 +64,21 @@ from .parts import Calls, Speech, Thoughts, image_of, merge_pieces
 # stand in the first or the last chunk as well, which are read member by member (`obfuscation` and `p` are padding).
 
 
-class _Delta(Struct, forbid_unknown_fields=True, gc=False):
-    content: str
+class _Said(Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
     role: str | None = None
     refusal: None = None
     reasoning_content: None = None
     reasoning: None = None
     channel: str | None = None
-    tool_calls: None = None
     function_call: None = None
     audio: None = None
+    annotations: tuple[()] | None = None
     token_id: int | None = None
+
+
+class _Delta(_Said, kw_only=True):
+    content: str
+    tool_calls: None = None
 
 
 class _Choice(Struct, forbid_unknown_fields=True, gc=False):
@@ -105,35 +112,100 @@ class _TextChunk(Struct, forbid_unknown_fields=True, gc=False):
 
 _decode_text_chunk: Final = msgspec.json.Decoder(_TextChunk).decode
 
+
+# The same for a whole reply of nothing but text and calls: what most turns get (docs/decisions/0002 says what it buys).
+
+
+class _Function(Struct, forbid_unknown_fields=True, gc=False):
+    name: str
+    arguments: str
+
+
+class _PlainCall(Struct, forbid_unknown_fields=True, gc=False):
+    function: _Function
+    id: str
+    type: Literal["function"] = "function"
+    index: int = 0
+
+
+class _PlainMessage(_Said, kw_only=True):
+    content: str | None = None
+    tool_calls: tuple[_PlainCall, ...] | None = None
+
+
+class _PlainChoice(Struct, forbid_unknown_fields=True, gc=False):
+    message: _PlainMessage
+    finish_reason: Literal["stop", "tool_calls"]
+    index: Literal[0] = 0
+    logprobs: None = None
+
+
+class _PlainReply(Struct, forbid_unknown_fields=True, gc=False):
+    choices: tuple[_PlainChoice]
+    id: str
+    model: str
+    usage: Raw
+    object: str | None = None
+    created: Raw = ABSENT
+    service_tier: Raw = ABSENT
+    system_fingerprint: Raw = ABSENT
+
+
+_decode_plain_reply: Final = msgspec.json.Decoder(_PlainReply).decode
+_KEPT_OF_PLAIN_REPLY: Final = ("created", "usage", "service_tier", "system_fingerprint")
+
 # --- what a reply cost, and why it ended ------------------------------------------------------------------------------
+
+
+# Where a member is counted, those in objects of their own first.
+_DETAILS: Final = {
+    "prompt_tokens_details": {
+        "cached_tokens": "cache_read",
+        "cache_write_tokens": "cache_write",
+        "cache_creation_tokens": "cache_write",
+        "audio_tokens": "audio_input",
+    },
+    "prompt_token_details": {"cached_tokens": "cache_read"},
+    "completion_tokens_details": {"reasoning_tokens": "reasoning", "audio_tokens": "audio_output"},
+}
+_COUNTS: Final = {
+    "prompt_tokens": "input",
+    "completion_tokens": "output",
+    "total_tokens": "total",
+    "reasoning_tokens": "reasoning",
+    "prompt_cache_hit_tokens": "cache_read",  # DeepSeek
+    "num_cached_tokens": "cache_read",  # Mistral
+    "cached_tokens": "cache_read",  # Together, Moonshot
+}
+_NOT_IF_ZERO: Final = ("audio_input", "audio_output")
 
 
 def _read_usage(fields: Mapping[str, Raw]) -> Usage | None:
     """The token counts in the members of a reply, a chunk or a choice; None if there are none."""
     found = fields.get("usage")
-    if found is None or is_empty(found):
-        groq = fields.get("x_groq")
-        found = members(groq).get("usage") if is_object(groq) else None
-        if found is None:
-            return None
-    counts = as_object(value_of(found))
-    read, written = first_count(counts.get("prompt_tokens")), first_count(counts.get("completion_tokens"))
-    total = first_count(counts.get("total_tokens"))
+    if (found is None or is_empty(found)) and is_object(groq := fields.get("x_groq")):
+        found = members(groq).get("usage")
+    if found is None:
+        return None
+    said, counts = as_object(value_of(found)), dict[str, Any]()
+    for name, inner in _DETAILS.items():
+        if name in said:
+            _count(as_object(said[name]), inner, counts)
+    _count(said, _COUNTS, counts)
+    read, written, total = counts.get("input"), counts.get("output"), counts.get("total")
     if read is None and written is None and total is None:
         return None
-    prompt, completion = as_object(counts.get("prompt_tokens_details")), counts.get("completion_tokens_details")
-    reasoning = first_count(as_object(completion).get("reasoning_tokens"), counts.get("reasoning_tokens"))
+    reasoning = counts.get("reasoning")
     if reasoning and read is not None and written is not None and total == read + written + reasoning:
-        written += reasoning  # xAI counts reasoning beside the completion; here it is a part of the output
-    cached = first_count(
-        prompt.get("cached_tokens"),
-        as_object(counts.get("prompt_token_details")).get("cached_tokens"),
-        counts.get("prompt_cache_hit_tokens"),  # DeepSeek
-        counts.get("num_cached_tokens"),  # Mistral
-        counts.get("cached_tokens"),  # Together, Moonshot
-    )
-    stored = first_count(prompt.get("cache_write_tokens"), prompt.get("cache_creation_tokens"))
-    return Usage(input=read, output=written, cache_read=cached, cache_write=stored, reasoning=reasoning, total=total)
+        counts["output"] += reasoning  # xAI counts reasoning beside the completion; here it is a part of the output
+    return Usage(**counts, charged=read_charge(said) if "cost" in said else None)
+
+
+def _count(said: dict[str, object], places: Mapping[str, str], counts: dict[str, Any]) -> None:
+    for name, value in said.items():
+        place = places.get(name)
+        if place is not None and (count := first_count(value)) is not None and (count or place not in _NOT_IF_ZERO):
+            counts.setdefault(place, count)
 
 
 _REASONS: Final[dict[StopReason, str]] = {
@@ -198,6 +270,7 @@ class ReplyDecoder(DecoderBase):
         """The part that text goes to, and that of a refusal; -1 while none is open."""
         self._refusal: int = -1
         self._refused: bool = False
+        # Made when they are needed: they refer back to this, and such a circle is left to the collector.
         self._thoughts: Thoughts | None = None
         self._calls: Calls | None = None
         self._speech: Speech | None = None
@@ -224,8 +297,7 @@ class ReplyDecoder(DecoderBase):
         if not payload or payload.isspace():
             return
         if payload.strip() == b"[DONE]":
-            enough = self._counted or "done_is_enough" in self.call.profile.quirks
-            if not self._finish_reason and not (self._started and enough):
+            if not self._finish_reason and not (self._started and self._counted):
                 raise self.broken("the server ended the stream without saying why the reply ended")
             self._complete(events)
         else:
@@ -239,7 +311,6 @@ class ReplyDecoder(DecoderBase):
         self._complete(events)
 
     def _take_chunk(self, fields: dict[str, Raw], events: list[ReplyEvent]) -> None:
-        """A chunk, member by member."""
         if _says_error(fields):
             self._take_usage(fields)
             self.break_off(events)
@@ -263,6 +334,16 @@ class ReplyDecoder(DecoderBase):
             raise self.broken("the reply is empty")
         if body.startswith(b"["):
             raise self._read_error(body, events)
+        try:
+            body.decode()  # what is kept unread is not looked through below
+            reply = _decode_plain_reply(body)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            pass
+        else:
+            said = reply.choices[0].message
+            if reply.id and reply.model and (said.tool_calls or said.content):
+                self._take_plain_reply(reply, events)
+                return
         fields = document(body)
         if _says_error(fields):
             raise error_in(fields, self.call)
@@ -276,6 +357,27 @@ class ReplyDecoder(DecoderBase):
         self._take_choice(first, events, whole=True)
         self._take_usage(fields)
         self._complete(events)
+
+    def _take_plain_reply(self, reply: _PlainReply, events: list[ReplyEvent]) -> None:
+        choice, self._id = reply.choices[0], reply.id
+        said, self._usage = choice.message, _read_usage({"usage": reply.usage})
+        events.append(ReplyStarted(self.call.profile.provider, reply.model, reply.id, self.call.time))
+        self._say(said.content or "", events)
+        self._close_part(events)
+        stop = _STOP_REASONS[choice.finish_reason]
+        if said.tool_calls:
+            stop, calls = StopReason.TOOL_CALLS, self._open_calls()
+            for place, call in enumerate(said.tool_calls):
+                calls.grow(place, call.id, call.function.name, call.function.arguments, events)
+            calls.end(self._reader, events, cut=False)
+        self._report_usage(events)
+        kept: dict[str, Raw] = {}
+        for name in _KEPT_OF_PLAIN_REPLY:
+            raw: Raw = getattr(reply, name)
+            if raw is not ABSENT and not is_empty(raw):
+                kept[name] = raw.copy()
+        self.ended = True
+        events.append(Completed(stop, choice.finish_reason, Native(self._reader, kept) if kept else None))
 
     def _read_error(self, payload: bytes, events: list[ReplyEvent]) -> ProviderError:
         self.break_off(events)
@@ -291,7 +393,7 @@ class ReplyDecoder(DecoderBase):
         self._started = True
         self._id = string(fields.get("id")) or None
         model = string(fields.get("model")) or self.call.model
-        events.append(ReplyStarted(self.call.profile.provider, model, self._id))
+        events.append(ReplyStarted(self.call.profile.provider, model, self._id, self.call.time))
 
     def _take_choice(self, choice: dict[str, Raw], events: list[ReplyEvent], *, whole: bool) -> None:
         error = choice.get("error")
@@ -381,27 +483,26 @@ class ReplyDecoder(DecoderBase):
     def _take_message(self, fields: dict[str, Raw], events: list[ReplyEvent], *, whole: bool) -> None:
         """A piece of the message, or the whole of it, member by member; nothing is passed over."""
         thinks = False
-        for name, take in self._MEMBERS.items():
-            raw = fields.pop(name, None)
+        for name in [name for name in self._MEMBERS if name in fields]:
+            raw = fields[name]
             # Where several members have the reasoning they say the same.
-            if raw is not None and not is_empty(raw) and not (thinks and name in ("reasoning_content", "reasoning")):
-                thinks = bool(take(self, name, raw, events, whole)) or thinks
+            if not is_empty(raw) and not (thinks and name in ("reasoning_content", "reasoning")):
+                thinks = bool(self._MEMBERS[name](self, name, raw, events, whole)) or thinks
         for name, raw in fields.items():
-            if name not in _KNOWN_OF_MESSAGE and not is_empty(raw):
+            if name not in _KNOWN_OF_MESSAGE and name not in self._MEMBERS and not is_empty(raw):
                 before = self._of_message.get(name)
-                self._of_message[name] = raw.copy() if before is None else merge_pieces(before, raw)
+                self._of_message[name] = raw.copy() if before is None else merge_pieces(before, raw, deltas=True)
 
     def _take_details(self, _name: str, raw: Raw, events: list[ReplyEvent], whole: bool) -> bool:
-        return self._think(events).take_details(raw, events, whole=whole)
+        return self._think().take_details(raw, events, whole=whole)
 
     def _take_reasoning(self, name: str, raw: Raw, events: list[ReplyEvent], _whole: bool) -> bool:
         piece = string(raw)
         if piece:
-            self._think(events).open((name,), events).grow(piece, events)
+            self._think().open((name,), events).grow(piece, events)
         return bool(piece)
 
     def _take_content(self, _name: str, raw: Raw, events: list[ReplyEvent], _whole: bool) -> None:
-        """A text, or a list of texts and parts."""
         if not bytes(raw).startswith(b"["):
             self._say(text_or_json(raw), events)  # Cloudflare sends an object where a schema was asked for
             return
@@ -423,7 +524,7 @@ class ReplyDecoder(DecoderBase):
         elif kind == "refusal":
             self._take_refusal("refusal", fields.get("refusal", raw), events, False)
         elif kind == "thinking":
-            self._think(events).take_chunk(fields, events)
+            self._think().take_chunk(fields, events)
         else:
             self._add_block(Opaque(self._reader, raw.copy()), events)
 
@@ -437,19 +538,10 @@ class ReplyDecoder(DecoderBase):
             events.append(TextStarted(self._refusal, ""))
         events.append(TextDelta(self._refusal, "", piece))
 
-    def _take_calls(self, _name: str, raw: Raw, events: list[ReplyEvent], whole: bool) -> None:
-        self._calling().take(raw, events, whole=whole)
-
-    def _take_function(self, _name: str, raw: Raw, events: list[ReplyEvent], _whole: bool) -> None:
-        """The form that `tool_calls` replaced; some servers still speak it."""
-        fields = members(raw)
-        self._calling().grow(0, "", string(fields.get("name")), text_or_json(fields.get("arguments")), events)
-
-    def _calling(self) -> Calls:
-        if self._calls is None:
-            # A server without ids for calls may have none for replies: what we make up depends on the place as well.
-            self._calls = Calls(self.names, f"{self._id}/{len(self.call.conversation.messages)}", self._new_part)
-        return self._calls
+    def _take_calls(self, name: str, raw: Raw, events: list[ReplyEvent], whole: bool) -> None:
+        if name == "function_call":  # what `tool_calls` replaced; some servers still speak it
+            raw = Raw(b'[{"index":0,"function":%b}]' % bytes(raw))
+        self._open_calls().take(raw, events, whole=whole)
 
     def _take_images(self, _name: str, raw: Raw, events: list[ReplyEvent], _whole: bool) -> None:
         for image in elements(raw):
@@ -467,7 +559,7 @@ class ReplyDecoder(DecoderBase):
         "content": _take_content,
         "refusal": _take_refusal,
         "tool_calls": _take_calls,
-        "function_call": _take_function,
+        "function_call": _take_calls,
         "images": _take_images,
         "audio": _take_audio,
     }
@@ -481,10 +573,16 @@ class ReplyDecoder(DecoderBase):
                 events.append(TextStarted(self._text, ""))
             events.append(TextDelta(self._text, "", piece))
 
-    def _think(self, _events: list[ReplyEvent]) -> Thoughts:
-        if self._thoughts is None:
-            self._thoughts = Thoughts(self._reader, self._new_part, self._new_index)
+    def _think(self) -> Thoughts:
+        self._thoughts = self._thoughts or Thoughts(self._reader, self._new_part, self._new_index)
         return self._thoughts
+
+    def _open_calls(self) -> Calls:
+        if self._calls is None:
+            # A server without ids for calls may have none for replies: what we make up depends on the place as well.
+            place = f"{self._id}/{len(self.call.conversation.messages)}"
+            self._calls = Calls(self.names, place, self._new_part)
+        return self._calls
 
     def _add_block(self, block: Media | Opaque, events: list[ReplyEvent]) -> None:
         events.append(BlockReceived(self._new_part(events), "", block))

@@ -19,6 +19,7 @@ from dragoman.providers.options import Effort, ModelOptions, Reasoning, Response
 from dragoman.providers.requests import (
     ToldTool,
     ToolNames,
+    cache_mark,
     check_sampling,
     choose_effort,
     convert_reply_schema,
@@ -29,7 +30,7 @@ from dragoman.providers.requests import (
 )
 from dragoman.providers.wire import join_members
 
-from .history import CACHE_MARK, HistoryWriter
+from .history import HistoryWriter
 
 _encode: Final = msgspec.json.encode
 
@@ -66,8 +67,8 @@ def _make_frame(call: Call) -> _Frame:
     adaptations: list[Adaptation] = []
     options, profile = effective_options(call, adaptations), call.profile
     names = ToolNames([spec.name for spec in call.tools], profile.tool_limits)
-    mark = options.cache and "cache_marks" in profile.quirks
-    tools = _write_tools(call, names, adaptations, mark=mark)
+    mark = cache_mark(profile, options)
+    tools = _write_tools(call, names, adaptations, mark)
     members = _write_options(call, options, names, adaptations, tools=bool(tools))
     body = {"messages": b"", **({"tools": b"[" + b",".join(tools) + b"]"} if tools else {})}
     body.update({name: _encode(value) for name, value in (members | dict(options.extra_body)).items()})
@@ -78,7 +79,7 @@ def _make_frame(call: Call) -> _Frame:
     return _Frame(
         before=model + (b',"messages":' + messages + comma + rest if messages else b',"messages":['),
         behind=b"" if messages else b"]" + comma + rest,
-        history=HistoryWriter(profile, names, mark=mark),
+        history=HistoryWriter(profile, names, mark),
         headers=dict(options.extra_headers),
         adaptations=tuple(adaptations),
         names=names,
@@ -119,11 +120,10 @@ def _write_options(
 # --- tools and schemas ------------------------------------------------------------------------------------------------
 
 
-def _write_tools(call: Call, names: ToolNames, adaptations: list[Adaptation], *, mark: bool) -> list[bytes]:
-    """All tools as JSON, the provider's own behind the caller's."""
+def _write_tools(call: Call, names: ToolNames, adaptations: list[Adaptation], mark: bytes) -> list[bytes]:
     found = declare_tools(call, names, adaptations, _write_tool)
     if found and mark:
-        found[-1] = found[-1][:-1] + b"," + CACHE_MARK + b"}"
+        found[-1] = found[-1][:-1] + b"," + mark + b"}"
     return found + [bytes(raw) for raw in call.options.server_tools]
 
 
@@ -135,7 +135,6 @@ def _write_tool(tool: ToldTool) -> bytes:
 
 
 def _write_format(call: Call, wanted: ResponseFormat, adaptations: list[Adaptation]) -> object:
-    """The schema that the reply must have."""
     schema, strict = convert_reply_schema(call, wanted, adaptations)
     described = {"description": wanted.description} if wanted.description else {}
     held = {"strict": True} if strict else {}
@@ -173,7 +172,6 @@ def _wanted_effort(call: Call, wanted: Reasoning, adaptations: list[Adaptation])
 
 
 def _ask_for_reasoning(effort: Effort | None, wanted: Reasoning, quirks: frozenset[str]) -> dict[str, object]:
-    """The members that ask for it, in the words of each server."""
     if "reasoning_object" in quirks:  # OpenRouter: an effort or a number of tokens, and whether reasoning is shown
         asked: dict[str, object] = {}
         if effort is not None:

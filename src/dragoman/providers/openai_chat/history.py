@@ -36,8 +36,6 @@ from dragoman.providers.wire import join_members, members, string
 
 from .parts import FIELD
 
-CACHE_MARK: Final = b'"cache_control":{"type":"ephemeral"}'
-
 _encode: Final = msgspec.json.encode
 _BRIDGE: Final = b'{"role":"assistant","content":"OK."}'
 """What stands between results and a message of the user for servers that refuse the latter right behind the former."""
@@ -70,11 +68,11 @@ _NOTHING: Final = _Written()
 class HistoryWriter:
     """Writes histories for one server and one set of tools."""
 
-    def __init__(self, profile: Profile, names: ToolNames, *, mark: bool) -> None:
+    def __init__(self, profile: Profile, names: ToolNames, mark: bytes) -> None:
         self._profile = profile
         self._names = names
         self._mark = mark
-        """Whether the system prompt and the end are marked for the provider's cache."""
+        """What marks the system prompt and the end for the provider's cache; empty if nothing does."""
         self._bridge = "assistant_after_tool" in profile.quirks
         self._key = form_key(profile, names)
 
@@ -85,27 +83,26 @@ class HistoryWriter:
         count = len(messages) - 1 if self._mark and messages else len(messages)
         written = written_up_to(conversation, count, self._key, self._write_further, _NOTHING)
         if self._mark:
-            written = self._write_further(written, messages[count:], mark=True)
+            written = self._write_further(written, messages[count:], self._mark)
         out = written.pieces
         if conversation.system:
             text = conversation.system
-            content = b"[" + _with_mark(_text_part(text)) + b"]" if self._mark else _encode(text)
+            content = b"[" + _with_mark(_text_part(text), self._mark) + b"]" if self._mark else _encode(text)
             out = (b'{"role":"%s","content":%s}' % (self._profile.system_role.encode(), content), *out)
         if written.behind:
             out = (*out, *([_BRIDGE] if self._bridge else []), _user_message([*written.behind]))
         return b",".join(out), written.losses
 
-    def _write_further(self, written: _Written, messages: tuple[Message, ...], *, mark: bool = False) -> _Written:
-        """What was written, and these messages behind it."""
+    def _write_further(self, written: _Written, messages: tuple[Message, ...], mark: bytes = b"") -> _Written:
         behind, after_results = written.behind, written.after_results
-        key = f"{self._key}|marked" if mark else self._key
+        key = f"{self._key}|{mark!r}" if mark else self._key
         out: list[bytes] = []
         losses: list[Loss] = []
         for at, message in enumerate(messages, written.count):
             memory = memory_of(message)
             wire: _Wire | None = memory.get(key)
             if wire is None:
-                wire = memory[key] = self._write_message(message, mark=mark)
+                wire = memory[key] = self._write_message(message, mark)
             if wire.losses:
                 losses += [Loss(at, *loss) for loss in wire.losses]
             if after_results and message.role != "tool":
@@ -127,7 +124,7 @@ class HistoryWriter:
             after_results=after_results,
         )
 
-    def _write_message(self, message: Message, *, mark: bool) -> _Wire:
+    def _write_message(self, message: Message, mark: bytes) -> _Wire:
         kept = message.native is not None and "message" in message.native.fields
         if len(message.blocks) == 1 and not kept and not mark:
             block = message.blocks[0]
@@ -136,7 +133,7 @@ class HistoryWriter:
         reader = reader_of(self._profile.provider)
         writer = _MessageWriter(self._profile, self._names, reader, message.role)
         writer.write_blocks(message.blocks)
-        return _Wire(writer.finish(message, mark=mark), b",".join(writer.behind), tuple(writer.losses))
+        return _Wire(writer.finish(message, mark), b",".join(writer.behind), tuple(writer.losses))
 
 
 # --- one message ------------------------------------------------------------------------------------------------------
@@ -210,15 +207,14 @@ class _MessageWriter(MessageWriter):
     def write_call(self, block: ToolCall) -> None:
         name, call_id = _encode(self.names.wire(block.name)), self._call_id(block.id)
         native = dict(self.native(block.native))
-        if string(native.pop("type", None)) == "custom":
+        custom = native.pop("type", None) is not None  # the others have none
+        # Many servers parse the arguments and fail on what is no JSON object; OpenAI does not.
+        as_it_is = custom or ("any_arguments" in self.profile.quirks and block.arguments.strip())
+        arguments = block.arguments if as_it_is else self.arguments(block).decode()
+        written = b'{"id":%s,"type":"function","function":{"name":%s,"arguments":%s}}'
+        if custom:
             written = b'{"id":%s,"type":"custom","custom":{"name":%s,"input":%s}}'
-            written %= (call_id, name, _encode(block.arguments))
-        else:
-            # Many servers parse the arguments and fail on what is no JSON object; OpenAI does not.
-            as_it_is = "any_arguments" in self.profile.quirks and block.arguments.strip()
-            arguments = block.arguments if as_it_is else self.arguments(block).decode()
-            written = b'{"id":%s,"type":"function","function":{"name":%s,"arguments":%s}}'
-            written %= (call_id, name, _encode(arguments))
+        written %= (call_id, name, _encode(arguments))
         self.calls.append(b"%s,%s" % (written[:-1], join_members(native)[1:]) if native else written)
 
     def write_result(self, block: ToolResult) -> None:
@@ -245,20 +241,20 @@ class _MessageWriter(MessageWriter):
 
     # --- the message --------------------------------------------------------------------------------------------------
 
-    def finish(self, message: Message, *, mark: bool) -> bytes:
+    def finish(self, message: Message, mark: bytes) -> bytes:
         """All of it as messages of the wire, with commas between them; empty if nothing is left."""
         if self.role == "tool":
             last = len(self.results) - 1
-            written = [self._finish_result(*one, mark=mark and at == last) for at, one in enumerate(self.results)]
+            written = [self._finish_result(*one, mark if at == last else b"") for at, one in enumerate(self.results)]
             return b",".join(written)
         if self.role == "assistant":
             return self._finish_assistant(message)
         if self.parts and self.plain and not mark:  # a string is what every server takes
             return b'{"role":"user","content":%s}' % _encode("\n\n".join(self.texts))
-        return _user_message(self.parts, mark=mark) if self.parts else b""
+        return _user_message(self.parts, mark) if self.parts else b""
 
-    def _finish_result(self, result: ToolResult, parts: list[bytes], text: bytes, *, mark: bool) -> bytes:
-        content = text if text and not mark else _array(parts or [_text_part("")], mark=mark)
+    def _finish_result(self, result: ToolResult, parts: list[bytes], text: bytes, mark: bytes) -> bytes:
+        content = text if text and not mark else _array(parts or [_text_part("")], mark)
         return b'{"role":"tool","tool_call_id":%s,"content":%s}' % (self._call_id(result.call_id), content)
 
     def _finish_assistant(self, message: Message) -> bytes:
@@ -299,7 +295,11 @@ class _MessageWriter(MessageWriter):
         if media.kind == "document" and media.data is not None and _is_text(media.mime_type):
             name, text = media.name or "document", media.data.decode(errors="replace")  # `file` parts take PDF only
             return _text_part(f'<document name="{name}" type="{media.mime_type}">\n{text}\n</document>')
-        if (why := why_not_media(media, self.profile.media, self.profile.media_urls)) is not None:
+        profile = self.profile
+        why = why_not_media(media, profile.media, profile.media_urls, profile.provider)
+        if why is None and media.stored is not None and media.kind != "document":
+            why = f"this API takes no {media.kind} that the provider keeps; the one of responses does"
+        if why is not None:
             self.lose("media", why)
             return None
         native = {name: raw for name, raw in self.native(media.native).items() if name != FIELD}
@@ -310,6 +310,8 @@ class _MessageWriter(MessageWriter):
         return _by_url(f"{media.kind}_url", media, native)  # audio: vLLM
 
     def _document_part(self, media: Media, native: dict[str, Raw]) -> bytes:
+        if media.stored is not None:
+            return b'{"type":"file","file":%s}' % join_members({"file_id": _encode(media.stored[1]), **native})
         url = _encode(url_of(media))
         if "document_url" in self.profile.quirks:  # Mistral
             named: dict[str, bytes | Raw] = {"document_name": _encode(media.name)} if media.name else {}
@@ -349,18 +351,17 @@ def _text_part(text: str, fields: Mapping[str, Raw] | None = None) -> bytes:
     return part[:-1] + b"," + join_members(fields)[1:] if fields else part
 
 
-def _with_mark(part: bytes) -> bytes:
-    """The part, marked for the provider's cache."""
-    return part[:-1] + b"," + CACHE_MARK + b"}"
+def _with_mark(part: bytes, mark: bytes) -> bytes:
+    return part[:-1] + b"," + mark + b"}"
 
 
-def _array(parts: list[bytes], *, mark: bool = False) -> bytes:
+def _array(parts: list[bytes], mark: bytes = b"") -> bytes:
     """A JSON array, its end marked for the provider's cache or not."""
-    return b"[" + b",".join([*parts[:-1], _with_mark(parts[-1])] if mark else parts) + b"]"
+    return b"[" + b",".join([*parts[:-1], _with_mark(parts[-1], mark)] if mark else parts) + b"]"
 
 
-def _user_message(parts: list[bytes], *, mark: bool = False) -> bytes:
-    return b'{"role":"user","content":' + _array(parts, mark=mark) + b"}"
+def _user_message(parts: list[bytes], mark: bytes = b"") -> bytes:
+    return b'{"role":"user","content":' + _array(parts, mark) + b"}"
 
 
 def _is_text(mime_type: str) -> bool:

@@ -60,7 +60,6 @@ class Thought(Struct, eq=False):
     encrypted: str = ""
 
     def grow(self, text: str, events: list[ReplyEvent]) -> None:
-        """The next piece of its text."""
         if text:
             events.append(ThinkingDelta(self.index, "", text))
 
@@ -74,7 +73,6 @@ class Thought(Struct, eq=False):
         self.fields.update(kept)
 
     def end(self, reader: str, events: list[ReplyEvent]) -> None:
-        """It is complete."""
         native = Native(reader, self.fields)
         events.append(ThinkingEnded(self.index, "", self.signature or None, self.encrypted or None, native))
 
@@ -102,18 +100,15 @@ class Thoughts:
         return self._open
 
     def close(self, events: list[ReplyEvent]) -> None:
-        """End the thought that is open, if one is."""
         thought, self._open = self._open, None
         if thought is not None:
             thought.end(self._reader, events)
 
     def end_sealed(self, events: list[ReplyEvent]) -> None:
-        """The reply ends, and encrypted thoughts with it."""
         for thought in self._sealed.values():
             thought.end(self._reader, events)
 
     def take_chunk(self, fields: dict[str, Raw], events: list[ReplyEvent]) -> None:
-        """A part of the content of type `thinking`."""
         thought = self.open(("content",), events)
         thinking = fields.pop("thinking", None)
         pieces = [string(members(part).get("text")) for part in elements(thinking) if is_object(part)]
@@ -147,7 +142,7 @@ class Thoughts:
 # --- tool calls -------------------------------------------------------------------------------------------------------
 
 
-_OF_CALL: Final = frozenset(["index", "function", "custom"])
+_OF_CALL: Final = frozenset(["index", "type", "function", "custom"])
 
 
 class _ToolCall(Struct, eq=False):
@@ -194,8 +189,9 @@ class Calls:
         for place, element in enumerate(elements(raw)):
             fields = members(element)
             index = place if whole else integer(fields.pop("index", None))
-            custom = string(fields.pop("type", None)) == "custom"
-            inner = fields.pop("custom" if custom else "function", None)
+            # Only the first piece says its type; Snowflake sends both members, one of them with nothing in it.
+            custom = string(fields.get("type")) == "custom" or ("custom" in fields and "function" not in fields)
+            inner = fields.get("custom" if custom else "function")
             function = members(inner) if inner is not None and not is_empty(inner) else {}
             call_id, name = string(fields.pop("id", None)), string(function.get("name"))
             arguments = text_or_json(function.get("input" if custom else "arguments"))
@@ -293,7 +289,6 @@ class Speech(Struct, eq=False):
     transcript: list[str] = []
 
     def take(self, fields: dict[str, Raw]) -> None:
-        """The next piece."""
         self.data.append(string(fields.pop("data", None)))
         self.transcript.append(string(fields.pop("transcript", None)))
         self.fields.update({name: value.copy() for name, value in fields.items() if not is_empty(value)})
@@ -328,36 +323,3 @@ def image_of(raw: Raw, reader: str) -> Media | Opaque:
     if data is None or not kind:
         return Opaque(reader, raw.copy())
     return Media(kind="image", mime_type=kind, data=data, native=native)
-
-
-# --- members that nobody knows ----------------------------------------------------------------------------------------
-
-
-def merge_pieces(old: Raw, new: Raw) -> Raw:
-    """Two pieces of one member: arrays grow (or fill up, element by element, by `index`), strings grow, objects mix."""
-    before, after = bytes(old), bytes(new)
-    kind = before[:1]
-    if before == after or kind != after[:1]:
-        return new.copy()
-    if kind == b'"':
-        return Raw(msgspec.json.encode(string(old) + string(new)))
-    if kind == b"{":
-        return Raw(join_members({**members(old), **members(new)}))
-    if kind != b"[":
-        return new.copy()
-    merged = [bytes(element) for element in elements(old)]
-    places = {_index_of(element): place for place, element in enumerate(merged)}
-    for piece in map(bytes, elements(new)):
-        place = places.get(index) if (index := _index_of(piece)) is not None else None
-        if place is None:
-            merged.append(piece)
-        else:
-            merged[place] = join_members({**members(merged[place]), **members(piece)})
-    return Raw(b"[" + b",".join(merged) + b"]")
-
-
-def _index_of(element: bytes) -> int | None:
-    try:
-        return integer(members(element).get("index")) if element.startswith(b"{") else None
-    except MALFORMED:
-        return None

@@ -12,7 +12,6 @@ Quirks that the codec of this dialect understands:
     call_id_of_9, _of_40      what ids of calls may look like
     content_always            a message of the model must have `content`, even an empty one
     document_url              documents are parts of type `document_url`
-    done_is_enough            `[DONE]` without any finish reason ends a reply properly
     effort_default            efforts are none and "default"
     no_stream_options         usage comes unasked; asking for it is an error
     plain_history             members of replies that we do not know are refused when they are sent back
@@ -87,9 +86,6 @@ _OPENAI: Final[tuple[ProfileRow, ...]] = (
     ),
     row("openai", "o3 o3-2* o4*", unsupported=_FIXED_AND_NO_STOP),
     row("openai", "o3-mini*", media=_NONE),
-    # The first two took neither tools nor instructions.
-    row("openai", "o1-mini* o1-preview*", system_role="user", media=_NONE, tools=False, structured="prompt"),
-    row("openai", "o1-mini* o1-preview*", reasoning="none", context_window=128_000),
     row(
         "openai",
         "gpt-5* gpt-6*",

@@ -50,6 +50,7 @@ from dragoman.providers.wire import (
     first_count,
     is_empty,
     is_json,
+    read_charge,
     read_members,
     string,
     value_of,
@@ -70,8 +71,6 @@ _PROGRESS: Final = re.compile(
 # a handler asks for them; `logprobs` and `obfuscation` of a delta are passed over (the finished item repeats the
 # former, and the latter is only padding).
 class Event(Struct, gc=False):
-    """An event of the stream."""
-
     type: str = ""
     delta: str | None = None
     output_index: int | None = None
@@ -125,7 +124,6 @@ class ReplyDecoder(DecoderBase):
     def __init__(self, call: Call, encoded: Encoded) -> None:
         super().__init__(call, encoded)
         self._items: list[_Item] = []
-        """In the order in which they came."""
         self._item_at: dict[int | str | None, _Item] = {}
         self._highest: int = 0
         self._next_index: int = 0
@@ -135,7 +133,6 @@ class ReplyDecoder(DecoderBase):
         """Whether there is a complete call."""
         self._refused: bool = False
         self._unknown: list[bytes] = []
-        """Events that nobody knows yet."""
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
@@ -208,7 +205,7 @@ class ReplyDecoder(DecoderBase):
             self._started = True
             self._id = string(members.get("id"))
             model = string(members.get("model")) or None
-            events.append(ReplyStarted(self.call.profile.provider, model=model, id=self._id or None))
+            events.append(ReplyStarted(self.call.profile.provider, model, self._id or None, self.call.time))
 
     def _close(self, members: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
         status = string(members.get("status"))
@@ -225,7 +222,6 @@ class ReplyDecoder(DecoderBase):
         events.append(Completed(stop, word, _keep(members, counts, self._unknown)))
 
     def _stop_reason(self, status: str, members: Mapping[str, Raw]) -> tuple[StopReason, str | None]:
-        """Why the reply ended, in our word and the provider's."""
         if status == "incomplete":
             reason = as_object(value_of(members.get("incomplete_details"))).get("reason")
             word = reason if isinstance(reason, str) else status
@@ -243,7 +239,6 @@ class ReplyDecoder(DecoderBase):
     # --- items come and go --------------------------------------------------------------------------------------------
 
     def _add(self, index: int | None, raw: Raw, events: list[ReplyEvent]) -> _Item:
-        """An item begins. The same item added again changes nothing."""
         self._start({}, events)
         members = read_members(raw)
         item_id, kind = string(members.get("id")), string(members.get("type"))
@@ -287,7 +282,6 @@ class ReplyDecoder(DecoderBase):
             events.append(BlockReceived(item.part.index, item.id, block))
 
     def _find(self, index: int | None, item_id: str | None) -> _Item | None:
-        """The item that an event speaks of."""
         found = self._item_at.get(index) if index is not None else None
         if item_id and (found is None or (found.id and found.id != item_id)):
             found = next((item for item in reversed(self._items) if item.id == item_id), found)
@@ -349,7 +343,6 @@ class ReplyDecoder(DecoderBase):
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def _grow_text(self, event: Event, events: list[ReplyEvent]) -> None:
-        """A piece of a message's text, or of a refusal."""
         delta = event.delta
         if not delta:
             return
@@ -417,7 +410,6 @@ class ReplyDecoder(DecoderBase):
     # --- reasoning ----------------------------------------------------------------------------------------------------
 
     def _grow_summary(self, event: Event, events: list[ReplyEvent]) -> None:
-        """A piece of a summary of the model's thoughts."""
         self._grow_thinking(event, ("summary", event.summary_index or 0), events)
 
     def _grow_thoughts(self, event: Event, events: list[ReplyEvent]) -> None:
@@ -455,7 +447,6 @@ class ReplyDecoder(DecoderBase):
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def _grow_call(self, event: Event, events: list[ReplyEvent]) -> None:
-        """A piece of a call's arguments."""
         item = self._find(event.output_index, event.item_id)
         part = item.part if item is not None and item.kind == "function_call" and not item.closed else None
         if part is None:
@@ -564,6 +555,7 @@ def _read_usage(counts: dict[str, object]) -> Usage:
         cache_write=first_count(read.get("cache_write_tokens")),
         reasoning=first_count(written.get("reasoning_tokens")),
         total=first_count(counts.get("total_tokens")),
+        charged=read_charge(counts) if "cost" in counts else None,
     )
 
 

@@ -2,8 +2,8 @@
 
 Owns: the members of the body besides its items, and what an option becomes. Items are history.py's.
 
-Requests are stateless unless the caller's `extra_body` says otherwise: nothing is stored, the whole conversation is
-sent, and reasoning comes back encrypted so that it can be sent again.
+Requests are stateless: the whole conversation is sent, reasoning comes back encrypted so that it can be sent again, and
+nothing is stored unless the caller's `extra_body` says so.
 
 What stands around the items depends on the terms of the call alone: it is written once for all calls on the same terms.
 """
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, cast
 import msgspec
 from msgspec import Raw
 
-from dragoman.conversation import Message, OneTool
+from dragoman.conversation import OneTool
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
@@ -33,9 +33,8 @@ from dragoman.providers.requests import (
     name_reply_schema,
     refuse_or_adapt,
 )
-from dragoman.providers.wire import value_of
 
-from .history import READER, HistoryWriter
+from .history import HistoryWriter
 
 _encode: Final = msgspec.json.encode
 
@@ -56,9 +55,9 @@ class _Frame(NamedTuple):
 
 def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be renamed or left out to make it."""
-    conversation, extra = call.conversation, call.options.extra_body
+    conversation = call.conversation
     frame = _make_frame(call)
-    items, losses = frame.history.write(conversation, _first_new(conversation.messages, extra) if extra else 0)
+    items, losses = frame.history.write(conversation)
     body = [frame.before]
     if conversation.system and frame.takes_system:
         body += [b',"instructions":', _encode(conversation.system)]
@@ -79,6 +78,9 @@ def _make_frame(call: Call) -> _Frame:
     options = effective_options(call, adaptations)
     names = ToolNames([tool.name for tool in call.tools], call.profile.tool_limits)
     extra = call.options.extra_body
+    if held := [name for name in ("previous_response_id", "conversation") if extra.get(name)]:
+        message = f"{held[0]} is about a conversation that the service holds, but here all of it is sent every time."
+        raise ConfigurationError(message, hint=f"Leave {held[0]} out of extra_body.")
     members = {
         **_write_tools(call, options, names, adaptations),
         **_write_options(call, options, adaptations),
@@ -148,7 +150,6 @@ def _write_tool(tool: ToldTool) -> Raw:
 
 
 def _write_format(call: Call, wanted: ResponseFormat | None, adaptations: list[Adaptation]) -> dict[str, object] | None:
-    """The schema that the reply must have."""
     if wanted is None:
         return None
     schema, strict = convert_reply_schema(call, wanted, adaptations)
@@ -193,7 +194,7 @@ def _wanted_effort(call: Call, wanted: Reasoning, adaptations: list[Adaptation])
 def _choose_state(call: Call, extra: Mapping[str, object]) -> dict[str, object]:
     """Who remembers the conversation: only the caller, unless the caller asks for a feature that needs storage."""
     state: dict[str, object] = {}
-    if not extra.get("background") and not extra.get("conversation"):
+    if not extra.get("background"):
         state["store"] = False
     profile = call.profile
     if profile.reasoning != "none" and "no_encrypted_reasoning" not in profile.quirks and not extra.get("background"):
@@ -209,25 +210,3 @@ def _merge(name: str, ours: object, theirs: object) -> object:
         mine, added = cast("list[object]", ours), list(cast("list[object]", theirs))
         return [*mine, *[what for what in added if what not in mine]] if added else added
     return theirs
-
-
-def _first_new(messages: tuple[Message, ...], extra: Mapping[str, object]) -> int:
-    """The first message that the service does not have yet, where the caller names what it has."""
-    previous, conversation = extra.get("previous_response_id"), extra.get("conversation")
-    if isinstance(conversation, Mapping):
-        conversation = cast("Mapping[str, object]", conversation).get("id")
-    if not previous and not conversation:
-        return 0
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if message.role == "assistant" and (
-            (previous and message.id == previous) or (conversation and _conversation_of(message) == conversation)
-        ):
-            return index + 1
-    return 0
-
-
-def _conversation_of(message: Message) -> object:
-    native = message.native
-    found = value_of(native.fields.get("conversation")) if native is not None and native.provider == READER else None
-    return cast("dict[str, object]", found).get("id") if isinstance(found, dict) else None

@@ -64,7 +64,6 @@ class _Wire(NamedTuple):
 
 class _Written(Written, frozen=True, kw_only=True):
     callers: Mapping[str, Raw] = {}
-    """Of the last message."""
 
 
 _NOTHING: Final = _Written()
@@ -80,17 +79,13 @@ class HistoryWriter:
         """Whether the service keeps nothing of this request."""
         self._key = form_key(profile, names, stateless)
 
-    def write(self, conversation: Conversation, first: int = 0) -> tuple[bytes, tuple[Loss, ...]]:
-        """The input items of the messages from `first` on, with commas between them, and what was lost of them."""
-        messages = conversation.messages
-        if first:  # the service has the others
-            written = self._write_further(_Written(count=first), messages[first:])
-        else:
-            written = written_up_to(conversation, len(messages), self._key, self._write_further, _NOTHING)
+    def write(self, conversation: Conversation) -> tuple[bytes, tuple[Loss, ...]]:
+        """The input items, with commas between them, and what was lost of the messages."""
+        count = len(conversation.messages)
+        written = written_up_to(conversation, count, self._key, self._write_further, _NOTHING)
         return b",".join(written.pieces), written.losses
 
     def _write_further(self, written: _Written, messages: tuple[Message, ...]) -> _Written:
-        """What was written, and these messages behind it."""
         items: list[bytes] = []
         losses: list[Loss] = []
         callers = written.callers
@@ -154,10 +149,7 @@ class _MessageWriter(MessageWriter):
         while self.role == "assistant" and items and _kind_of(items[-1][1]) == "reasoning":
             self.index, _ = items.pop()
             self.lose("thinking", "nothing follows it, and the API takes reasoning only before what it led to")
-        written = [item for _, item in items]
-        if "calls_last" in self.profile.quirks:
-            written.sort(key=lambda item: _kind_of(item) == "function_call")
-        joined = b",".join([item if isinstance(item, bytes) else _encode(item) for item in written])
+        joined = b",".join([item if isinstance(item, bytes) else _encode(item) for _, item in items])
         return _Wire(joined, tuple(sorted(self.losses)), self.found_callers)
 
     def native(self, native: Native | None) -> Mapping[str, Raw]:
@@ -188,7 +180,6 @@ class _MessageWriter(MessageWriter):
         self._say_again(bytes(fields["item"]), shell, [part])
 
     def say(self, part: _Part) -> None:
-        """A part of a message of the user's."""
         if self.content is None:
             content: list[_Part] = []
             self._add({"role": "user", "content": content})
@@ -221,8 +212,11 @@ class _MessageWriter(MessageWriter):
 
     def _media_part(self, media: Media, kinds: frozenset[MediaKind]) -> _Part | str:
         """A piece of media as a content part, or why it cannot be one."""
-        if (why := why_not_media(media, kinds, self.profile.media_urls)) is not None:
+        if (why := why_not_media(media, kinds, self.profile.media_urls, self.profile.provider)) is not None:
             return why
+        if media.stored is not None:
+            kind = "input_image" if media.kind == "image" else "input_file"
+            return {"type": kind, "file_id": media.stored[1], **MessageWriter.native(self, media.native)}
         if media.kind == "image":
             part: _Part = {"type": "input_image", "image_url": url_of(media), "detail": "auto"}
         elif media.kind == "document" and media.url is not None:
@@ -251,7 +245,6 @@ class _MessageWriter(MessageWriter):
             self._add(item)
 
     def _reasoning_item(self, block: Thinking) -> _Part | str:
-        """The reasoning item, or why there is none."""
         if not self.own:
             return "only the service that wrote it can read it"
         if self.profile.reasoning == "none" or not self.profile.reasoning_replayed:

@@ -9,7 +9,6 @@ Efforts and sampling are what OpenAI's guide to reasoning and its error texts sa
     no_reasoning_summary     has no summaries to ask for
     no_encrypted_reasoning   gives its reasoning in plain words, and refuses or ignores the request to encrypt it
     reply_scoped_call_ids    ids of calls are unique within one reply only
-    calls_last               all calls of a turn must stand together, after its texts and reasoning
 """
 
 from __future__ import annotations
@@ -48,17 +47,14 @@ BASE: Final = Profile(
 
 
 def _plain(**more: Any) -> Mapping[str, Any]:
-    """A model that does not reason."""
     return {"reasoning": "none", "efforts": _NOTHING, "unsupported": _NEVER, "quirks": _NOTHING, **more}
 
 
 def _always(efforts: frozenset[str], **more: Any) -> Mapping[str, Any]:
-    """A model that always reasons."""
     return {"reasoning": "effort", "efforts": efforts, "unsupported": _NO_SAMPLING, "quirks": _NOTHING, **more}
 
 
 def _sometimes(efforts: frozenset[str], when: str) -> Mapping[str, Any]:
-    """A model that can be told to reason or not to."""
     return {"reasoning": "effort", "efforts": efforts, "unsupported": _NEVER, "quirks": words(when)}
 
 
@@ -117,25 +113,11 @@ def _rows(provider: str, prefix: str = "", quirk: str = "") -> list[ProfileRow]:
     return rows
 
 
-_DEEPSEEK: Final[Mapping[str, Any]] = {
-    "media": _NOTHING,
-    "media_urls": _NOTHING,
-    "tool_result_media": _NOTHING,
-    # Its models that reason cannot be forced to call, and replies of a schema are only asked for.
-    "tool_choices": words("auto none"),
-    "structured": "prompt",
-    "efforts": _LOW_TO_XHIGH | {"max"},
-    "unsupported": _NEVER,
-    "renamed": {"user": "user"},
-    "quirks": words("calls_last no_encrypted_reasoning no_reasoning_summary"),
-}
-
 ROWS: Final[tuple[ProfileRow, ...]] = (
+    row("openai-responses", counts_tokens=True),
     *_rows("openai-responses"),
-    *_rows("azure-responses"),
     *_rows("openrouter-responses", "openai/"),
     row("bedrock-mantle", quirks=words("reply_scoped_call_ids")),
     *_rows("bedrock-mantle", "openai.", "reply_scoped_call_ids"),
     row("bedrock-mantle", "openai.gpt-oss*", quirks=words("no_encrypted_reasoning")),
-    row("deepseek-responses", **_DEEPSEEK),
 )

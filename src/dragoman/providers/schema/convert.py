@@ -125,7 +125,6 @@ def _object_root(document: Document, notes: Notes) -> Schema:
 
 
 def _lacks_required(form: Schema) -> bool:
-    """Whether it requires a property that it forbids."""
     properties = _members(form)
     others = "patternProperties" in form or form.get("additionalProperties", True)
     return any(properties.get(name, others) is False for name in _required(form))
@@ -154,7 +153,6 @@ _FOLDED: Final = ANNOTATIONS | {"type", "properties", "required", "additionalPro
 
 
 def _unite(schemas: list[object]) -> object:
-    """Any of these; lists of values become one list."""
     schemas = distinct(schemas)
     if len(schemas) == 1:
         return schemas[0]
@@ -165,13 +163,11 @@ def _unite(schemas: list[object]) -> object:
 
 
 def _values(schema: object) -> list[object]:
-    """The values that a schema lists."""
     found = put_right(schema, "", Notes()).get("enum") if is_object(schema) else None
     return found if is_array(found) else []
 
 
 def _summarise(form: Schema, common: list[str]) -> str:
-    """A form in a few words: what it needs beyond what all need."""
     needed: list[str] = []
     for name in _required(form):
         values = _values(_members(form).get(name))
@@ -384,7 +380,6 @@ class _StrictWriter:
         return {**found, "description": join_texts(found.get("description"), *told)} if told else found
 
     def _object(self, given: Schema, at: str, *, is_root: bool) -> Schema:
-        """The part of a schema that is about objects."""
         properties = {name: sub for name, sub in _members(given).items() if sub is not False}
         required, others = _required(given), given.get("additionalProperties", True)
         if "patternProperties" in given or others not in (True, False) or given.get("additionalProperties") is True:
@@ -404,7 +399,6 @@ class _StrictWriter:
         return {"properties": written, **needed, "additionalProperties": False}
 
     def _array(self, given: Schema, described: Schema, at: str) -> Schema:
-        """The part of a schema that is about arrays."""
         items, prefix = given.get("items"), given.get("prefixItems")
         if is_array(prefix) and prefix:  # items that differ by position, as items that may each be any of them
             described["prefixItems"] = prefix
@@ -463,7 +457,6 @@ def _order(schema: Schema) -> Schema:
 
 
 def _make_nullable(schema: Schema) -> Schema:
-    """The schema, or null."""
     if is_array(branches := schema.get("anyOf")):
         return schema if _NULL in branches else {**schema, "anyOf": [*branches, dict(_NULL)]}
     if "$ref" in schema:

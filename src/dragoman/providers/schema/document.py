@@ -254,7 +254,6 @@ def merge(a: Schema, b: Schema) -> Schema:
 
 
 def _both(a: object, b: object) -> object:
-    """A schema for what fits both."""
     if a is True or b is True or same(a, b):
         return b if a is True else a
     if not is_object(a) or not is_object(b):
@@ -280,7 +279,6 @@ def _merge_members(a: Schema, b: Schema) -> Schema | None:
 
 
 def _merge_words(word: str, a: object, b: object) -> object:
-    """One keyword for two; None if it cannot be said as one."""
     if word == "description":
         return join_texts(a, b)
     if word == "type":

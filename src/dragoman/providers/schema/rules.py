@@ -58,12 +58,10 @@ _KINDS: Final[dict[type, str]] = {
 
 
 def is_object(value: object) -> TypeGuard[Schema]:
-    """Whether a decoded value is an object."""
     return isinstance(value, dict)
 
 
 def is_array(value: object) -> TypeGuard[list[object]]:
-    """Whether a decoded value is an array."""
     return isinstance(value, list)
 
 
@@ -95,7 +93,6 @@ def _key(value: object) -> object:
 
 
 def same(a: object, b: object) -> bool:
-    """Whether two JSON values are equal."""
     return a == b and _key(a) == _key(b)
 
 
@@ -110,17 +107,14 @@ def distinct(values: Iterable[_T], among: Iterable[object] | None = None) -> lis
 
 
 def as_json(value: object) -> str:
-    """The value as JSON."""
     return msgspec.json.encode(value).decode()
 
 
 def escape(name: str) -> str:
-    """A member's name as a step of a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1")
 
 
 def join_texts(*texts: object) -> str:
-    """Descriptions one after the other, each once."""
     return " ".join(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and text.strip()))
 
 
@@ -128,13 +122,12 @@ def map_subschemas(schema: Schema, at: str, change: Callable[[object, str], obje
     """A copy with every direct subschema replaced by `change` of it and of its pointer."""
     copy: Schema = {}
     for word, value in schema.items():
-        here = f"{at}/{escape(word)}"
         if word in HOLDS_MAP and is_object(value):
-            copy[word] = {name: change(sub, f"{here}/{escape(name)}") for name, sub in value.items()}
+            copy[word] = {name: change(sub, f"{at}/{word}/{escape(name)}") for name, sub in value.items()}
         elif word in HOLDS_LIST and is_array(value):
-            copy[word] = [change(sub, f"{here}/{index}") for index, sub in enumerate(value)]
+            copy[word] = [change(sub, f"{at}/{word}/{index}") for index, sub in enumerate(value)]
         else:
-            copy[word] = change(value, here) if word in HOLDS_ONE else value
+            copy[word] = change(value, f"{at}/{word}") if word in HOLDS_ONE else value
     return copy
 
 
@@ -165,7 +158,6 @@ class Notes:
         self._all[Note(at, text)] = None
 
     def lost(self, at: str, text: str) -> None:
-        """Not enforced any more."""
         self._all[Note(at, text, lossy=True)] = None
 
     def only_described(self, at: str, word: str, value: object) -> None:
@@ -174,7 +166,6 @@ class Notes:
 
     @property
     def all(self) -> tuple[Note, ...]:
-        """The notes so far."""
         return tuple(self._all)
 
 

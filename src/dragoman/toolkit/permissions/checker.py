@@ -118,7 +118,6 @@ class PermissionChecker:
         return self._conclude(subject, self._read_answer(subject, said, asked), door)
 
     def _read_answer(self, subject: Subject, said: object, asked: Verdict) -> Verdict:
-        """What an answer means, and keep it if it is to be kept."""
         if said is None:
             return asked
         if isinstance(said, Exception):

@@ -47,7 +47,6 @@ class CompiledRule(Struct, frozen=True):
     # --- to allow ---
 
     def covers(self, subject: Subject, places: Places) -> bool:
-        """Whether all of the call is certainly meant."""
         if not self._is_about(subject, subject.tool, texts(self.rule.tool)):
             return False
         if not (self.commands or self.paths or self.hosts):
@@ -154,12 +153,12 @@ class CompiledRule(Struct, frozen=True):
 def compile_rule(rule: Rule, around: Surroundings) -> CompiledRule:
     """The rule, or ConfigurationError for a pattern that means nothing."""
     options = texts(rule.options)
-    if rule.action != "allow" and (options or rule.exact):
-        message = f"The rule {rule.label!r} has options or exact, which only a rule that allows can have."
+    if rule.action != "allow" and options:
+        message = f"The rule {rule.label!r} has options, which only a rule that allows can have."
         raise ConfigurationError(message, hint="A rule that denies or asks means every form of the command.")
     return CompiledRule(
         rule=rule,
-        commands=tuple(compile_command(each, options=options, exact=rule.exact) for each in texts(rule.command)),
+        commands=tuple(compile_command(each, options=options) for each in texts(rule.command)),
         paths=tuple(compile_path(each, around) for each in texts(rule.path)),
         hosts=tuple(compile_host(each) for each in texts(rule.host)),
     )

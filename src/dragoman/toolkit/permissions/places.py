@@ -68,7 +68,6 @@ class Places:
         self._bases: dict[Parts, frozenset[Parts]] = {}
 
     def of(self, path: str) -> Place | None:
-        """What a path means; None if it cannot be told."""
         if path not in self._known:
             is_path = path and len(path) <= _LONGEST and "\0" not in path and not _ELSEWHERE.match(path)
             try:
@@ -156,7 +155,6 @@ class PathPattern(Struct, frozen=True):
 
 
 def compile_path(pattern: str, around: Surroundings) -> PathPattern:
-    """The pattern, or ConfigurationError if it is none."""
     if not pattern.strip() or "\0" in pattern:
         message = f"The path pattern {pattern!r} means nothing."
         raise ConfigurationError(

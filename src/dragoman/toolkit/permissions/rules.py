@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from enum import IntEnum
 from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
+from dragoman._checks import check_names
 from dragoman.errors import ConfigurationError
 
 Action: TypeAlias = Literal["allow", "deny", "ask"]
@@ -42,8 +42,6 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """The first words of a shell command, such as `git status`. Operands may follow, options only if listed."""
     options: Texts = ()
     """Options that may follow the command: `--stat`, `-s`, or `*` for all. Only for rules that allow."""
-    exact: bool = False
-    """Nothing may follow the command's words."""
     path: Texts = ()
     """A file, a directory with everything below it, or a pattern such as `src/**/*.py`; relative to the workspace."""
     host: Texts = ()
@@ -65,14 +63,10 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
                 msgspec.structs.force_setattr(self, field, given)
             if not all(text.strip() for text in texts(given)) or (field == "tool" and not given):
                 message = f"The rule for {self.tool!r} has an empty {field}."
-                hint = (
-                    "Name the tool, or say '*' for all."
-                    if field == "tool"
-                    else f"Leave {field} out if it does not matter."
-                )
-                raise ConfigurationError(message, hint=hint)
-        if (self.options or self.exact) and not self.command:
-            message = f"The rule for {self.tool!r} has options or exact, and no command."
+                instead = "Say '*' for all tools." if field == "tool" else f"Leave {field} out if it does not matter."
+                raise ConfigurationError(message, hint=instead)
+        if self.options and not self.command:
+            message = f"The rule for {self.tool!r} has options, and no command."
             raise ConfigurationError(message, hint="Say which command they belong to.")
         if self.arguments:
             try:
@@ -84,7 +78,6 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
     @property
     def label(self) -> str:
-        """What the rule is called in the audit line."""
         # Without the arguments, which are the user's data.
         text = self.name or self._in_words("with exactly the arguments that were shown")
         return text if self.name or len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
@@ -110,8 +103,6 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
     @property
     def _what_follows(self) -> str:
-        if self.exact:
-            return "and nothing after it"
         where = f"paths in {_either(self.path)}"
         words = f"words after it that are {where}" if self.path else "any words after it"
         if not self.options and self.action == "allow":
@@ -143,7 +134,6 @@ class PermissionPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def texts(value: Texts) -> tuple[str, ...]:
-    """A text, or several, as several."""
     return (value,) if isinstance(value, str) else value
 
 
@@ -154,24 +144,13 @@ def words_in(text: str) -> frozenset[str]:
 
 def policy_from(data: Mapping[str, object]) -> PermissionPolicy:
     """A policy from plain data: `{"rules": [{"action": "allow", "tool": "Read"}]}`. Raises ConfigurationError."""
-    _check_keys(data, PermissionPolicy.__struct_fields__, "permissions")
-    rules = data.get("rules", ())
+    check_names(data, PermissionPolicy.__struct_fields__, "permissions")
+    rules = data.get("rules", ())  # before msgspec: a misspelt rule is a hole in the fence and deserves a good message
     if isinstance(rules, list | tuple):
         for index, rule in enumerate(cast("list[object]", rules)):
             if isinstance(rule, Mapping):
-                _check_keys(cast("Mapping[str, object]", rule), Rule.__struct_fields__, f"rules[{index}]")
+                check_names(cast("Mapping[str, object]", rule), Rule.__struct_fields__, f"rules[{index}]")
     try:
         return msgspec.convert(dict(data), PermissionPolicy)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"The permissions cannot be used: {error}.") from None
-
-
-def _check_keys(data: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
-    # Before msgspec looks at it, because a misspelt rule is a hole in the fence and deserves the best message.
-    for key in data:
-        if key not in known:
-            near = get_close_matches(key, known, n=1)
-            nearest = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
-            raise ConfigurationError(
-                f"{where}.{key}: unknown key; {nearest}", hint="Correct the key; nothing was loaded."
-            )

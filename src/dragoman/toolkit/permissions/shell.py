@@ -42,8 +42,6 @@ class Word(Struct, frozen=True):
 
 
 class ShellCommand(Struct, frozen=True):
-    """A simple command."""
-
     words: tuple[Word, ...]
     assignments: tuple[Word, ...] = ()
     redirections: tuple[Word, ...] = ()
@@ -165,13 +163,9 @@ _MAY_RUN_COMMANDS: Final = (
 
 
 class CommandPattern(Struct, frozen=True):
-    """A pattern, compiled."""
-
     words: tuple[str, ...]
     options: frozenset[str] = frozenset()
     """Options that may follow; `*` stands for all of them."""
-    exact: bool = False
-    """Nothing may follow."""
 
     def covers(self, text: ShellText) -> bool:
         """Whether the text is this command and nothing else: for rules that allow."""
@@ -182,7 +176,7 @@ class CommandPattern(Struct, frozen=True):
         if len(given) < len(self.words) or not all(map(_is_plainly, given, self.words)):
             return False
         rest = command.words[len(self.words) :]
-        if self.exact or self._is_closed:
+        if self._is_closed:
             return not rest
         options = {option_name(word.text) for word in rest} - {""}
         return "*" in self.options or options <= self.options
@@ -246,14 +240,14 @@ class CommandPattern(Struct, frozen=True):
         return any(_same_program(program_of(part.split()[0]), self.words[0]) for part in parts if part.strip())
 
 
-def compile_command(pattern: str, *, options: tuple[str, ...] = (), exact: bool = False) -> CommandPattern:
+def compile_command(pattern: str, *, options: tuple[str, ...] = ()) -> CommandPattern:
     """The pattern, or ConfigurationError if it is not a plain command itself."""
     command = read_shell(pattern).simple
     if command is None:
         message = f"The command pattern {pattern!r} is not a plain command."
         hint = "Give the first words of one command, such as 'git status', without '*', ';', '|', '$' or redirections."
         raise ConfigurationError(message, hint=hint)
-    return CommandPattern(tuple(word.text for word in command.words), frozenset(options), exact)
+    return CommandPattern(tuple(word.text for word in command.words), frozenset(options))
 
 
 def option_name(text: str) -> str:
@@ -264,7 +258,6 @@ def option_name(text: str) -> str:
 
 
 def program_of(word: str) -> str:
-    """The name of a program, however it is reached."""
     return word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
 
 

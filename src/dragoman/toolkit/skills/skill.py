@@ -51,7 +51,6 @@ class Skill(SkillSummary, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> SkillSummary:
-        """What a list shows of it."""
         return SkillSummary(**{name: getattr(self, name) for name in SkillSummary.__struct_fields__})
 
 
@@ -64,7 +63,6 @@ class SupportingFile(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str | None:
-        """The content as text; None if it is none."""
         try:
             text = self.data.decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -73,7 +71,6 @@ class SupportingFile(Struct, frozen=True, kw_only=True):
 
 
 def normal_name(name: str) -> str:
-    """One spelling for names that look the same."""
     return unicodedata.normalize("NFKC", name.strip())
 
 
@@ -139,8 +136,6 @@ def validate_skill(path: str | os.PathLike[str]) -> tuple[str, ...]:
     directory = Path(path)
     if directory.name.lower() == "skill.md" and directory.is_file():
         directory = directory.parent
-    if not directory.exists():
-        return ("the path does not exist",)
     if not directory.is_dir():
         return ("the path is not a directory",)
     file = next((file for name in SKILL_FILES if (file := directory / name).is_file()), None)

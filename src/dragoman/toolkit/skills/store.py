@@ -17,9 +17,9 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 from msgspec import Struct, structs
 
 from dragoman.errors import ConfigurationError, SkillError, SkillNotFoundError, ToolError, ToolExecutionError
-from dragoman.toolkit.base import ready
+from dragoman.toolkit.base import Given
 from dragoman.toolkit.workspace import Workspace
-from dragoman.tools import AnyTool
+from dragoman.tools import AnyTool, tool
 
 from .skill import SKILL_FILES, Skill, SkillSummary, SupportingFile, is_safe_name, normal_name, read_skill
 
@@ -93,19 +93,15 @@ class MemorySkillStore:
 # --- in directories --------------------------------------------------------------------------------------------------
 
 
-class SkillLimits(Struct, frozen=True, kw_only=True):
-    """How much is taken in."""
-
-    skills: int = 200
-    """Skills in all; the rest is reported."""
-    entries: int = 2_000
-    """Entries of one directory that are looked at."""
-    skill_bytes: int = 256 * 1024
-    """Of one SKILL.md."""
-    file_bytes: int = 1024 * 1024
-    """Of one supporting file."""
-    listed_files: int = 100
-    """Supporting files of one skill that are listed."""
+_MOST_SKILLS: Final = 200
+_MOST_ENTRIES: Final = 2_000
+"""Of one directory."""
+_SKILL_BYTES: Final = 256 * 1024
+"""Of one SKILL.md."""
+_FILE_BYTES: Final = 1024 * 1024
+"""Of one supporting file."""
+_LISTED_FILES: Final = 100
+"""Supporting files of one skill that are listed."""
 
 
 def skill_directories(
@@ -168,24 +164,23 @@ class DirectorySkillStore:
     `problems`, with the reason.
     """
 
-    def __init__(self, directories: Iterable[str | os.PathLike[str]], *, limits: SkillLimits | None = None) -> None:
+    def __init__(self, directories: Iterable[str | os.PathLike[str]]) -> None:
         self.directories: tuple[str, ...] = tuple(os.fspath(each) for each in directories)
-        self.limits: SkillLimits = limits or SkillLimits()
 
     def list(self) -> tuple[SkillSummary, ...]:
         return tuple(skill.summary for _, skill in self._find_all()[0].values())
 
     def load(self, name: str) -> Skill:
         home, skill = self._find(name)
-        return structs.replace(skill, files=tuple(islice(home.others(), self.limits.listed_files)))
+        return structs.replace(skill, files=tuple(islice(home.others(), _LISTED_FILES)))
 
     def load_supporting(self, name: str, path: str) -> SupportingFile:
         home, skill = self._find(name)
-        inside, most = _path_inside(path), self.limits.file_bytes
-        data = _found(home.read(inside, most) if inside else None, "supporting file", path)
-        if len(data) > most:
-            message = f"supporting file too large: {shorten(path)} has more than {most} bytes"
-            raise SkillError(message, hint="Split it, or raise the limit of the store.")
+        inside = _path_inside(path)
+        data = _found(home.read(inside, _FILE_BYTES) if inside else None, "supporting file", path)
+        if len(data) > _FILE_BYTES:
+            message = f"supporting file too large: {shorten(path)} has more than {_FILE_BYTES} bytes"
+            raise SkillError(message, hint="Split it.")
         return SupportingFile(skill=skill.name, path=inside, data=data)
 
     @property
@@ -219,15 +214,15 @@ class DirectorySkillStore:
                 yield _Home(root, own)
                 return
             with os.scandir(root) as entries:
-                names = [entry.name for entry in islice(entries, self.limits.entries + 1)]
+                names = [entry.name for entry in islice(entries, _MOST_ENTRIES + 1)]
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
             problems.append(f"{shorten(directory)} cannot be looked at ({type(error).__name__})")
             return
-        if len(names) > self.limits.entries:
+        if len(names) > _MOST_ENTRIES:
             names.pop()
-            problems.append(f"{shorten(root)} has more than {self.limits.entries} entries; the rest was not looked at")
+            problems.append(f"{shorten(root)} has more than {_MOST_ENTRIES} entries; the rest was not looked at")
         for name in sorted(name for name in names if not name.startswith(".")):
             home = os.path.realpath(f"{root}/{name}")
             own = _skill_file(home)
@@ -239,15 +234,14 @@ class DirectorySkillStore:
                 yield _Home(home, own)
 
     def _take(self, home: _Home, found: dict[str, tuple[_Home, Skill]], owners: Mapping[str, str]) -> _Texts:
-        """Take in one SKILL.md; what is wrong with it."""
-        label, most = shorten(home.name), self.limits.skill_bytes
-        if len(found) >= self.limits.skills:
-            return [f"{label} was left out: there are more than {self.limits.skills} skills"]
-        data = home.read(home.own, most)
+        label = shorten(home.name)
+        if len(found) >= _MOST_SKILLS:
+            return [f"{label} was left out: there are more than {_MOST_SKILLS} skills"]
+        data = home.read(home.own, _SKILL_BYTES)
         if data is None:
             return [f"{label} was left out: its {home.own} is no file, cannot be read or lies elsewhere"]
-        if len(data) > most:
-            return [f"{label} was left out: its {home.own} is too large: more than {most} bytes"]
+        if len(data) > _SKILL_BYTES:
+            return [f"{label} was left out: its {home.own} is too large: more than {_SKILL_BYTES} bytes"]
         text = data.decode("utf-8", "replace")
         skill = read_skill(text, folder=home.name, location=home.location)
         if not is_safe_name(skill.name):
@@ -322,8 +316,8 @@ def _harmless(text: str) -> str:
 def skill_tools(store: SkillStore) -> list[AnyTool]:
     """The tools `Skill` and `LoadSkillSupporting`, for the skills of this store."""
 
-    @ready(name="Skill", needs=["name"], read_only=True, idempotent=True)
-    def skill(*, name: str = "") -> str:
+    @tool(name="Skill", read_only=True, idempotent=True)
+    def skill(*, name: Given) -> str:
         """Load the instructions of a skill. Do this before you begin a task that its description fits.
 
         Args:
@@ -339,8 +333,8 @@ def skill_tools(store: SkillStore) -> list[AnyTool]:
         listed = "\n".join(f"- {path}" for path in found.files)
         return f"{body}\n\n[Files of this skill, to be loaded with LoadSkillSupporting:]\n{listed}"
 
-    @ready(name="LoadSkillSupporting", needs=["name", "path"], read_only=True, idempotent=True)
-    def load_skill_supporting(*, name: str = "", path: str = "") -> str:
+    @tool(name="LoadSkillSupporting", read_only=True, idempotent=True)
+    def load_skill_supporting(*, name: Given, path: Given) -> str:
         """Load a file that belongs to a skill, such as references/guide.md.
 
         Args:

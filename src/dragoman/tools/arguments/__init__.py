@@ -4,7 +4,7 @@
     hints.py        which forms of hints are understood
     nodes.py        what they mean: the type that msgspec decodes, and the JSON Schema
     resolve.py      names in annotations, and the fields of classes
-    docstrings.py   descriptions from docstrings (the only import of the docstring parser)
+    docstrings.py   descriptions from docstrings
     json_schema.py  validation against a JSON Schema (the only import of the schema library)
     problems.py     what is wrong with arguments, in one line that a model can act on
     schemas.py      walking schemas, shared definitions, odd schemas made regular

@@ -1,10 +1,7 @@
-"""Docstrings: what a function does, and what each parameter means.
+"""Docstrings: what a function does, and what each parameter means, in the styles of Google, NumPy and Sphinx.
 
-Owns: the only import of the docstring parser; its user imports this module when the first docstring is read.
-Must not know: functions, hints, schemas.
-
-Only the sections about parameters go to the parser, one by one, and leave the description. Everything else stays as it
-was written, and so does a section that the parser does not understand.
+Only the sections about parameters are taken apart, and leave the description. Everything else stays as it was written,
+and so does a section in which no parameter is found.
 """
 
 from __future__ import annotations
@@ -12,51 +9,34 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
-
-import docstring_parser
-from docstring_parser import DocstringStyle
-from msgspec import Struct
+from textwrap import dedent
 
 _TITLES = r"(?:Keyword |Other )?(?:Args|Arguments|Parameters|Params)|Attributes"
 _GOOGLE = re.compile(rf"(?P<indent>\s*)(?:{_TITLES}):\s*")
 _NUMPY = re.compile(rf"\s*(?:{_TITLES})\s*")
 _UNDERLINE = re.compile(r"\s*-{3,}\s*")
 _SPHINX = re.compile(
-    r"(?P<indent>\s*):(?:param|parameter|arg|argument|key|keyword|type|attribute|ivar|vartype)\b[^:]*:.*"
+    r"(?P<indent>\s*):(?:(?:param|parameter|arg|argument|key|keyword|attribute|ivar)\b(?P<names>[^:]*)"
+    r"|(?:type|vartype)\b[^:]*):\s*(?P<text>.*)"
 )
+_GOOGLE_ENTRY = re.compile(r"(?P<names>[*\\`]*[\w.]+`*)\s*(?:\(.*?\))?\s*:\s*(?P<text>.*)")
+_NUMPY_ENTRY = re.compile(r"(?P<names>[*\\]*[\w.]+(?:\s*,\s*[*\\]*[\w.]+)*)\s*(?::.*)?(?P<text>)")
 
 
-class Documentation(Struct, frozen=True):
-    """A docstring taken apart."""
-
-    description: str = ""
-    """Everything but the sections about parameters."""
-    parameters: Mapping[str, str] = {}
-
-
-class _Section(NamedTuple):
-    style: DocstringStyle
-    end: int
-    text: str
-
-
-def parse_docstring(text: str | None) -> Documentation:
-    """Take a docstring of any common style apart. What cannot be parsed is part of the description."""
+def parse_docstring(text: str | None) -> tuple[str, Mapping[str, str]]:
+    """What a docstring says, and what it says of each parameter."""
     lines = _lines(text or "")
     rest: list[str] = []
     parameters: dict[str, str] = {}
     at = 0
     while at < len(lines):
-        section = _section(lines, at)
-        found = None if section is None else _parsed(section)
-        if section is None or found is None:
+        found, end = _section(lines, at)
+        if end == at:
             rest.append(lines[at])
-            at += 1
-        else:
-            parameters.update(found)
-            at = section.end
-    return Documentation(re.sub(r"\n{3,}", "\n\n", "\n".join(rest)).strip(), parameters)
+            end += 1
+        parameters |= found
+        at = end
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(rest)).strip(), parameters
 
 
 def _lines(text: str) -> list[str]:
@@ -67,19 +47,20 @@ def _lines(text: str) -> list[str]:
     return lines
 
 
-def _section(lines: list[str], at: int) -> _Section | None:
-    """The section about parameters that starts on a line."""
+def _section(lines: list[str], at: int) -> tuple[dict[str, str], int]:
+    """What the section that starts on a line says of each parameter, and where it ends; at once if there is none."""
+    found: dict[str, str] = {}
+    end = at
     if match := _GOOGLE.fullmatch(lines[at]):
         end = _indented(lines, at + 1, len(match["indent"]))
-        # The parser takes the first line for a summary.
-        return _Section(DocstringStyle.GOOGLE, end, "\n".join(["Summary.", "Args:", *lines[at + 1 : end]]))
-    if _NUMPY.fullmatch(lines[at]) and _underlined(lines, at):
+        found = _entries(lines[at + 1 : end], _GOOGLE_ENTRY)
+    elif _NUMPY.fullmatch(lines[at]) and _underlined(lines, at):
         end = next((line for line in range(at + 2, len(lines)) if _underlined(lines, line)), len(lines))
-        return _Section(DocstringStyle.NUMPYDOC, end, "\n".join(["Parameters", "----------", *lines[at + 2 : end]]))
-    if match := _SPHINX.fullmatch(lines[at]):
+        found = _entries(lines[at + 2 : end], _NUMPY_ENTRY)
+    elif match := _SPHINX.fullmatch(lines[at]):
         end = _indented(lines, at + 1, len(match["indent"]))
-        return _Section(DocstringStyle.REST, end, "\n".join(lines[at:end]))
-    return None
+        return _entries(lines[at:end], _SPHINX), end
+    return found, end if found else at
 
 
 def _underlined(lines: list[str], at: int) -> bool:
@@ -98,19 +79,17 @@ def _indented(lines: list[str], start: int, indent: int) -> int:
     return end
 
 
-def _parsed(section: _Section) -> dict[str, str] | None:
-    """What a section says of each parameter; None if the parser does not understand it."""
-    try:
-        params = docstring_parser.parse(section.text, section.style).params
-    except Exception:  # noqa: BLE001 -- the parsers trip over odd text in many ways, and no text may cost a tool
-        return None
-    if not params and section.style in {DocstringStyle.GOOGLE, DocstringStyle.NUMPYDOC}:
-        return None
-    return {
-        name.strip().lstrip("*\\"): param.description.strip()
-        if "\n" not in param.description
-        else inspect.cleandoc(param.description)
-        for param in params
-        for name in param.arg_name.split(",")  # NumPy style may describe several at once: `x, y : float`
-        if param.description
-    }
+def _entries(lines: list[str], entry: re.Pattern[str]) -> dict[str, str]:
+    """What each parameter is said to be: an entry begins with its name, and what does not goes on with the last one."""
+    found: dict[str, list[str]] = {}
+    said: list[str] = []
+    for line in dedent("\n".join(lines)).split("\n"):
+        if match := entry.fullmatch(line):
+            said = [match["text"]]
+            # NumPy style may describe several at once, `x, y : float`; Sphinx writes the type before the name.
+            for name in (match["names"] or "").split(","):
+                found[name.split()[-1].strip("*\\`") if name.strip() else ""] = said
+        else:
+            said.append(line)
+    texts = {name: inspect.cleandoc("\n".join(said)) if said[1:] else said[0] for name, said in found.items() if name}
+    return {name: text for name, text in texts.items() if text}

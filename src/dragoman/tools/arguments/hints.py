@@ -18,6 +18,7 @@ from typing import Annotated, Any, Union, cast
 
 import msgspec
 
+from .docstrings import parse_docstring
 from .nodes import (
     ANYTHING,
     SCALARS,
@@ -27,12 +28,12 @@ from .nodes import (
     array,
     convert,
     custom,
-    document_class,
     enumeration,
     limit,
     literal,
     mapping,
     object_schema,
+    own_docstring,
     pydantic_node,
     struct_of,
     union,
@@ -91,7 +92,6 @@ class Parser:
         return self._class(hint)
 
     def _alias(self, hint: Any) -> Node:
-        """A `type X = ...`, which may contain itself."""
         key = _key(hint)
         if key in self._known:
             return self._known[key]
@@ -197,7 +197,7 @@ class Parser:
             raise _refusal(hint)
         fields = [Field(raw, self._field(cls, raw)) for raw in declared]
         names.extend(raw.name for raw in declared)
-        text, descriptions = document_class(cls)
+        text, descriptions = parse_docstring(own_docstring(cls))
         config: Any = getattr(cls, "__struct_config__", None)
         definition.schema = describe(object_schema(fields, descriptions, config), text)
         tag = {"tag": config.tag, "tag_field": config.tag_field} if config else {}
@@ -246,8 +246,6 @@ _LIMITS = {
 
 
 class _Annotations:
-    """What was found beside a type."""
-
     def __init__(self, metadata: Iterable[object]) -> None:
         self.limits: dict[str, Any] = {}
         """By msgspec's names: ge, max_length, pattern …"""

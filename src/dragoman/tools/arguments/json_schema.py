@@ -10,7 +10,7 @@ import datetime
 import decimal
 import math
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 from typing import Any, cast
@@ -138,7 +138,13 @@ class Checker:
             return [Problem((*path, str(inner.instance)), f"as a name in an object: {text}")]
         if keyword in ("type", "format"):
             return [Problem(path, expected(_type_words(self._schema_beside(error)), value))]
-        return [Problem(path, _keyword_text(keyword, value, details) or error.message)]
+        if keyword in ("enum", "const"):
+            values = details.get("options") or [details.get("expected_value")]
+            return [Problem(path, expected(one_of(values), value))]
+        if keyword in _PHRASES:
+            limit = next(iter(details.values()), None)
+            return [Problem(path, expected(_PHRASES[keyword].format(kind=kind_of(value), limit=limit), value))]
+        return [Problem(path, error.message)]
 
     def _explain_choice(
         self, path: Path, value: object, branches: list[list[ValidationError]], root: object
@@ -169,12 +175,10 @@ class Checker:
         return [Problem(path, text), *nearest]
 
     def _properties_beside(self, error: ValidationError) -> dict[str, object]:
-        """The properties declared beside the keyword that failed."""
         properties = self._schema_beside(error).get("properties")
         return properties if is_object(properties) else {}
 
     def _schema_beside(self, error: ValidationError) -> dict[str, object]:
-        """The schema that holds the keyword that failed."""
         place = _value_at(self._schema, error.schema_path[:-1])
         return place if is_object(place) else {}
 
@@ -207,7 +211,6 @@ def _value_at(value: Any, path: Iterable[Any]) -> Any:
 
 
 def _type_words(schema: object) -> str:
-    """The type that a schema declares, for a message."""
     if not is_object(schema):
         return ""
     kind, form, values = schema.get("type"), schema.get("format"), schema.get("enum")
@@ -216,15 +219,6 @@ def _type_words(schema: object) -> str:
     if kind == "string" and form in _FORMATS:
         return f"string with a {_FORMATS[str(form)][1]}"
     return kind if isinstance(kind, str) else join_words([str(word) for word in kind]) if is_array(kind) else ""
-
-
-def _keyword_text(keyword: str, value: object, details: Mapping[str, Any]) -> str:
-    if keyword in ("enum", "const"):
-        return expected(one_of(details.get("options") or [details.get("expected_value")]), value)
-    if keyword in _PHRASES:
-        limit = next(iter(details.values()), None)
-        return expected(_PHRASES[keyword].format(kind=kind_of(value), limit=limit), value)
-    return ""
 
 
 def compile_schema(schema: Schema) -> Checker:

@@ -120,7 +120,8 @@ SCALARS: dict[object, Node] = {
     datetime.timedelta: _text(datetime.timedelta, "duration"),
     uuid.UUID: _text(uuid.UUID, "uuid"),
 }
-_JSON_SCALARS = (str, int, float, bool, type(None))
+JSON_SCALARS = (str, int, float, bool, type(None))
+"""What every decoder can read."""
 
 
 # --- objects ---------------------------------------------------------------------------------------------------------
@@ -179,18 +180,7 @@ def struct_of(fields: Sequence[Field], *, tag: Mapping[str, Any] | None = None, 
     return msgspec.defstruct("Fields", declared, kw_only=True, forbid_unknown_fields=is_closed, **(tag or {}))
 
 
-def document_class(cls: type) -> tuple[str, Mapping[str, str]]:
-    """What the docstring says of a class and of its fields."""
-    text = _own_docstring(cls)
-    if not text:
-        return "", {}
-    from .docstrings import parse_docstring  # it loads the docstring parser
-
-    documentation = parse_docstring(text)
-    return documentation.description, documentation.parameters
-
-
-def _own_docstring(cls: type) -> str:
+def own_docstring(cls: type) -> str:
     """The docstring written for this class: not an inherited one, not one that Python made up."""
     own = vars(cls).get("__doc__")
     made_up = (f"{cls.__name__}(", "An enumeration.", "A collection of name/value pairs")
@@ -262,11 +252,11 @@ def enumeration(cls: type[enum.Enum]) -> Node:
     node = _choice(pairs, cls if is_decodable(cls) else None)
     is_telling = all(isinstance(value, str) for value, _ in pairs)
     names = "" if is_telling else f"({', '.join(f'{shown(value)} = {member.name}' for value, member in pairs)})"
-    return node._replace(schema=describe(describe(node.schema, names), _own_docstring(cls)))
+    return node._replace(schema=describe(describe(node.schema, names), own_docstring(cls)))
 
 
 def _json_of_member(member: enum.Enum) -> object:
-    is_simple = all(type(other.value) in _JSON_SCALARS for other in type(member))
+    is_simple = all(type(other.value) in JSON_SCALARS for other in type(member))
     return member.value if is_simple else member.name
 
 

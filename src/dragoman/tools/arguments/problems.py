@@ -7,7 +7,6 @@ The words are JSON's (integer, string, object), not Python's: the reader is a mo
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from json import JSONEncoder
 from typing import NamedTuple, TypeGuard
 
 from dragoman._checks import nearest
@@ -30,7 +29,6 @@ _KINDS: dict[type, str] = {
     type(None): "null",
 }
 _LINE_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
-_ENCODER = JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 class Problem(NamedTuple):
@@ -106,12 +104,10 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def is_array(value: object) -> TypeGuard[list[object]]:
-    """Whether a decoded value is an array."""
     return isinstance(value, list)
 
 
 def is_object(value: object) -> TypeGuard[dict[str, object]]:
-    """Whether a decoded value is an object."""
     return isinstance(value, dict)
 
 
@@ -133,11 +129,13 @@ def deeper_than(limit: int, value: object) -> bool:
 
 def shown(value: object) -> str:
     """The value as JSON, cut to a length that fits a message."""
+    from json import JSONEncoder  # needed only where something is wrong
+
     if isinstance(value, str):
         value = value[: _SHOWN_LENGTH + 1]
     # Chunk by chunk: a message about a value of many megabytes must not cost many megabytes.
     text = ""
-    for chunk in _ENCODER.iterencode(value):
+    for chunk in JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).iterencode(value):
         text += chunk[: _SHOWN_LENGTH + 1]
         if len(text) > _SHOWN_LENGTH:
             break

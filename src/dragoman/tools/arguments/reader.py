@@ -12,24 +12,23 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 
 from dragoman.errors import ToolDefinitionError
 
 from .hints import Parser, is_pydantic_field
-from .nodes import NULL, Field, Node, convert, make_decoder, object_schema, union
+from .nodes import JSON_SCALARS, NULL, Field, Node, convert, make_decoder, object_schema, union
 from .problems import InvalidArguments, Path, Problem, cut, deeper_than, is_array, is_object
 from .resolve import MISSING, RawField, UnsupportedError, resolve, scope_of_function
 from .schemas import Schema, normalise, write_document
 
 if TYPE_CHECKING:
     from .json_schema import Checker
-
-T = TypeVar("T")
 
 DEEPEST = 200
 """How far arguments may be nested for a schema: the schema library uses the stack, and the text is a stranger's."""
@@ -50,8 +49,6 @@ class Arguments(msgspec.Struct, frozen=True, eq=False):
 
     schema: Schema
     """JSON Schema of type object."""
-    notes: tuple[str, ...]
-    """What was rewritten in a given schema, one line each, with the JSON pointer."""
     decode: Callable[[str], object]
     """From JSON text to the decoded arguments; raises InvalidArguments."""
     bind: Callable[[object], tuple[Sequence[object], Mapping[str, object]]]
@@ -89,7 +86,7 @@ def arguments_of_function(
         values = msgspec.structs.astuple(cast("msgspec.Struct", decoded))
         return values[:count], dict(zip(names[count:], values[count:], strict=True))
 
-    return Arguments(schema=schema, notes=(), decode=_decoder_of(struct, schema, "argument"), bind=bind)
+    return Arguments(schema=schema, decode=_decoder_of(struct, schema, "argument"), bind=bind)
 
 
 def signature_of(fn: Callable[..., object]) -> inspect.Signature:
@@ -121,26 +118,25 @@ def _fields(fn: Callable[..., object], parameters: Sequence[inspect.Parameter]) 
     parser, scope = Parser(), scope_of_function(fn)
     fields: list[Field] = []
     for parameter in parameters:
-        try:
+        with _understanding(f"Parameter {parameter.name!r} of {_name_of(fn)}: "):
             hint = MISSING if parameter.annotation is _EMPTY else resolve(parameter.annotation, scope)
-            field = _understand(lambda parameter=parameter, hint=hint: _field(parameter, hint, parser))
-            make_decoder(field.node.wire)
-        except UnsupportedError as error:
-            message = f"Parameter {parameter.name!r} of {_name_of(fn)}: {error.message}."
-            raise ToolDefinitionError(message, hint=error.fix) from None
-        fields.append(field)
+            field = _field(parameter, hint, parser)
+            if field.node.wire not in JSON_SCALARS:
+                make_decoder(field.node.wire)  # here, where it can be said which parameter cannot be read
+            fields.append(field)
     return fields
 
 
-def _understand(read: Callable[[], T]) -> T:
-    """What a hint means. Hints may hold any object, and objects may fail in any way when they are looked at."""
+@contextmanager
+def _understanding(place: str = "") -> Generator[None]:
+    """Hints may hold any object, and objects may fail in any way when they are looked at."""
     try:
-        return read()
-    except UnsupportedError:
-        raise
+        yield
+    except UnsupportedError as error:
+        raise ToolDefinitionError(f"{place}{error.message}.", hint=error.fix) from None
     except Exception as error:
-        message = f"it cannot be understood ({type(error).__name__}: {error})"
-        raise UnsupportedError(message, "Use a simpler type.") from error
+        message = f"{place}it cannot be understood ({type(error).__name__}: {error})."
+        raise ToolDefinitionError(message, hint="Use a simpler type.") from error
 
 
 def _field(parameter: inspect.Parameter, hint: object, parser: Parser) -> Field:
@@ -186,7 +182,7 @@ def arguments_of_schema(schema: Mapping[str, object], *, needed: Container[str] 
     """
     from .json_schema import compile_schema  # it loads the schema library
 
-    normal, notes = normalise(schema)
+    normal = normalise(schema)
     checker = compile_schema(normal)
     properties = cast("dict[str, object]", normal["properties"])
     defaults = {
@@ -209,11 +205,10 @@ def arguments_of_schema(schema: Mapping[str, object], *, needed: Container[str] 
         given = cast("dict[str, object]", decoded)
         return (), {**deepcopy(defaults), **given} if defaults else given
 
-    return Arguments(schema=normal, notes=notes, decode=Decoder(quick, read, lambda: checker, "argument"), bind=bind)
+    return Arguments(schema=normal, decode=Decoder(quick, read, lambda: checker, "argument"), bind=bind)
 
 
 def schema_of_type(hint: object) -> Schema:
-    """The JSON Schema of a type."""
     return write_document(_node_of_type(hint).schema)
 
 
@@ -234,12 +229,10 @@ def _decoder_of(wire: Any, schema: Schema, noun: str) -> Decoder:
 
 
 def _node_of_type(hint: object) -> Node:
-    try:
-        node = _understand(lambda: Parser().node(hint))
+    with _understanding():
+        node = Parser().node(hint)
         make_decoder(node.wire)
-    except UnsupportedError as error:
-        raise ToolDefinitionError(f"{error.message}.", hint=error.fix) from None
-    return node
+        return node
 
 
 # --- when the quick decoder has refused ------------------------------------------------------------------------------
@@ -270,7 +263,8 @@ class Decoder:
     ) -> None:
         self._quick: Callable[[str], object] = quick
         self._read: Callable[[object], object] = read
-        self._make_checker: Callable[[], Checker] = functools.cache(make_checker)
+        self._make_checker: Callable[[], Checker] = make_checker
+        self._checker: Checker | None = None
         self._nothing: str = "{}" if noun == "argument" else ""
         """What models mean that write nothing at all."""
 
@@ -283,7 +277,7 @@ class Decoder:
         if deeper_than(DEEPEST, value):
             raise InvalidArguments([Problem((), TOO_DEEP)])
         try:
-            checker = self._make_checker()
+            checker = self._checker = self._checker or self._make_checker()
         except (ValueError, ToolDefinitionError):  # a pattern that only Python understands, say
             nulls, problems = [], []
         else:

@@ -12,7 +12,7 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FrameType, SimpleNamespace
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -37,10 +37,17 @@ class UnsupportedError(Exception):
         return UnsupportedError(f"{place}: {self.message}", self.fix)
 
 
+@functools.lru_cache(maxsize=1024)  # most hints are one of a few, and reading one costs ten times its evaluation
+def _compiled(annotation: str) -> CodeType:
+    return compile(f"({annotation})", "<annotation>", "eval")
+
+
 def resolve(annotation: object, scope: Scope) -> object:
     """The type that an annotation stands for; raises UnsupportedError."""
     try:
-        written = eval(f"({annotation})", *scope) if isinstance(annotation, str) else annotation  # noqa: S307 -- as typing does
+        written: object = eval(_compiled(annotation), *scope) if isinstance(annotation, str) else annotation  # noqa: S307 -- as typing does
+        if isinstance(written, type):
+            return written
         # get_type_hints finds the names inside list["Item"]; it wants something that has annotations.
         holder = SimpleNamespace(__annotations__={"it": written})
         return typing.get_type_hints(holder, *scope, include_extras=True)["it"]

@@ -1,8 +1,8 @@
 """The shape of JSON Schema: walking over one, the definitions that schemas share, and odd schemas made regular.
 
 Walking never mistakes data (a `default` that looks like a schema) for a schema. `normalise` rewrites what is almost
-JSON Schema into JSON Schema 2020-12, with a note for each change: words for types from other languages, OpenAPI's
-`nullable`, older drafts, and `optional` or `required` inside a property.
+JSON Schema into JSON Schema 2020-12: words for types from other languages, OpenAPI's `nullable`, older drafts, and
+`optional` or `required` inside a property.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _HOLD_ONE = frozenset(
 )
 _HOLD_LIST = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
 _HOLD_MAP = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
+_HOLD_DIRECTLY = (_HOLD_ONE | _HOLD_LIST | _HOLD_MAP) - {"$defs", "definitions"}
 
 _PREFIX = "#/$defs/"
 _ANNOTATIONS = frozenset(["$comment", "$ref", "default", "deprecated", "description", "examples"])
@@ -40,29 +41,24 @@ class Definition:
         self.schema: Schema = {}
 
 
-def map_subschemas(schema: Schema, change: Callable[[Schema, str], Schema], at: str = "") -> Schema:
-    """A copy with every direct subschema that is an object replaced by `change` of it and of its JSON pointer."""
+def map_subschemas(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """A copy with every direct subschema that is an object replaced by `change` of it."""
 
-    def changed(sub: object, pointer: str) -> object:
-        return change(cast("Schema", sub), pointer) if isinstance(sub, dict) else sub
+    def changed(sub: object) -> object:
+        return change(cast("Schema", sub)) if isinstance(sub, dict) else sub
 
     copy: Schema = {}
     for keyword, value in schema.items():
-        here = f"{at}/{keyword}"
         if keyword in _HOLD_MAP and is_object(value):
-            copy[keyword] = {name: changed(sub, f"{here}/{_escape(name)}") for name, sub in value.items()}
+            copy[keyword] = {name: changed(sub) for name, sub in value.items()}
         elif keyword in _HOLD_LIST and is_array(value):
-            copy[keyword] = [changed(sub, f"{here}/{index}") for index, sub in enumerate(value)]
+            copy[keyword] = [changed(sub) for sub in value]
         else:
-            copy[keyword] = changed(value, here) if keyword in _HOLD_ONE else value
+            copy[keyword] = changed(value) if keyword in _HOLD_ONE else value
     return copy
 
 
-def _escape(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
-
-
-def without_titles(schema: Schema, _: str = "") -> Schema:
+def without_titles(schema: Schema) -> Schema:
     """A copy without the titles that generators derive from names: the model knows the names."""
     return map_subschemas({keyword: value for keyword, value in schema.items() if keyword != "title"}, without_titles)
 
@@ -78,7 +74,7 @@ def adopt(schema: Schema) -> Schema:
     inner = cast("dict[str, Schema]", schema.get("$defs") or {})
     found: dict[object, Definition] = {_PREFIX + name: Definition(name) for name in inner}
 
-    def move(sub: Schema, _: str = "") -> Schema:
+    def move(sub: Schema) -> Schema:
         copy = map_subschemas(sub, move)
         reference = copy.get("$ref")
         return {**copy, "$ref": found.get(reference, reference)} if isinstance(reference, str) else copy
@@ -92,7 +88,7 @@ def write_document(root: Schema) -> Schema:
     """The schema with its definitions: each in place where it is used once, else under `$defs`."""
     uses: Counter[Definition] = Counter()
 
-    def count(schema: Schema, _: str = "") -> Schema:
+    def count(schema: Schema) -> None:
         target = schema.get("$ref")
         if isinstance(target, Definition):
             # Beside anything but annotations the two schemas cannot be merged into one; so it stays a reference.
@@ -100,14 +96,15 @@ def write_document(root: Schema) -> Schema:
             uses[target] += 1 if schema.keys() <= _ANNOTATIONS else 2
             if is_new:
                 count(target.schema)
-        return map_subschemas(schema, count)
+        for inner in _subschemas(schema):
+            count(inner)
 
     count(root)
     if not uses:
         return root
     names = _unique_names([definition for definition, times in uses.items() if times > 1])
 
-    def place(schema: Schema, _: str = "") -> Schema:
+    def place(schema: Schema) -> Schema:
         target = schema.get("$ref")
         if not isinstance(target, Definition):
             return map_subschemas(schema, place)
@@ -182,13 +179,18 @@ def _too_large(reason: str) -> ToolDefinitionError:
 def _subschemas(schema: Schema) -> Iterator[Schema]:
     """The direct subschemas but for definitions, which count where they are referred to."""
     for keyword, value in schema.items():
+        if keyword not in _HOLD_DIRECTLY:
+            continue
         inner: Iterable[object] = ()
-        if is_object(value):
-            is_map = keyword in _HOLD_MAP and keyword not in ("$defs", "definitions")
-            inner = value.values() if is_map else [value] if keyword in _HOLD_ONE else ()
-        elif is_array(value) and keyword in _HOLD_LIST:
+        if keyword in _HOLD_ONE and is_object(value):
+            inner = (value,)
+        elif keyword in _HOLD_MAP and is_object(value):
+            inner = value.values()
+        elif keyword in _HOLD_LIST and is_array(value):
             inner = value
-        yield from (each for each in inner if is_object(each))
+        for each in inner:
+            if is_object(each):
+                yield each
 
 
 def _find(schema: Schema, pointer: str) -> Schema:
@@ -213,14 +215,13 @@ _WORDS = {
     "number": "bigdecimal decimal double float float32 float64 num number numeric real",
     "object": "dict dictionary hash hashmap json jsonobject map mapping object record struct",
     "string": "char character str string text varchar",
-    "": "any mixed unknown variant",
 }
-_MEANINGS = {word: meaning for meaning, words in _WORDS.items() for word in words.split()} | {"": "", "*": ""}
+_MEANINGS = {word: meaning for meaning, words in _WORDS.items() for word in words.split()}
 _SAID = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-def normalise(schema: Mapping[str, object]) -> tuple[Schema, tuple[str, ...]]:
-    """A JSON Schema 2020-12 of type object, and what was changed; raises ToolDefinitionError if that cannot be done."""
+def normalise(schema: Mapping[str, object]) -> Schema:
+    """A JSON Schema 2020-12 of type object; raises ToolDefinitionError if that cannot be made of it."""
     try:
         text = msgspec.json.encode(schema)
         plain: object = msgspec.json.decode(text)
@@ -231,29 +232,19 @@ def normalise(schema: Mapping[str, object]) -> tuple[Schema, tuple[str, ...]]:
     if not is_object(plain):
         raise ToolDefinitionError(f"A schema of parameters is an object, not {shown(plain)}.")
     measure(plain)
-    notes: list[str] = []
-
-    def change(sub: Schema, at: str) -> Schema:
-        for step in _STEPS:
-            notes.extend(f"{at}/{note}" for note in step(sub))
-        return map_subschemas(sub, change, at)
-
-    result = change(plain, "")
+    result = _mend(plain)
     if result.get("type", "object") != "object":
         message = f"The parameters of a tool are an object, but the schema has type {shown(result['type'])}."
         raise ToolDefinitionError(message, hint='Give the schema "type": "object" and name the parameters in it.')
-    notes += [f"/{keyword}: added" for keyword in ("type", "properties") if keyword not in result]
-    return {**result, "type": "object", "properties": result.get("properties", {})}, tuple(notes)
+    return {**result, "type": "object", "properties": result.get("properties", {})}
 
 
-# Each step mends one oddity of a schema in place, and gives a note for each change.
+# Each step mends one oddity of a schema in place.
 
 
-def _mend_references(schema: Schema) -> Iterator[str]:
-    dialect = schema.get("$schema")
-    if dialect is not None and "2020-12" not in str(dialect):
-        del schema["$schema"]
-        yield f"$schema: {shown(dialect)} removed, it is 2020-12 now"
+def _mend_references(schema: Schema) -> None:
+    if "2020-12" not in str(schema.get("$schema")):
+        schema.pop("$schema", None)
     for keyword in ("$ref", "$dynamicRef"):
         target = schema.get(keyword)
         if isinstance(target, str) and not target.startswith("#"):
@@ -263,31 +254,24 @@ def _mend_references(schema: Schema) -> Iterator[str]:
             )
 
 
-def _mend_type(schema: Schema) -> Iterator[str]:
+def _mend_type(schema: Schema) -> None:
     written = schema.get("type", "object")
     kinds = dict.fromkeys(_meaning_of(word) for word in (written if is_array(written) else [written]))
-    if "" in kinds or None in kinds:
-        reason = ", a word that means nothing in JSON" if None in kinds else ""
+    if "" in kinds:  # any type
         del schema["type"]
-        yield f"type: {shown(written)} removed{reason}: any type"
-        return
-    result: object = list(kinds) if is_array(written) else next(iter(kinds))
-    if result != written:
-        schema["type"] = result
-        yield f"type: {shown(written)} -> {shown(result)}"
+    elif "type" in schema:
+        schema["type"] = list(kinds) if is_array(written) else next(iter(kinds))
 
 
-def _mend_nullable(schema: Schema) -> Iterator[str]:
-    if isinstance(schema.get("nullable"), bool):
-        if schema.pop("nullable") and isinstance(schema.get("type"), str):
-            schema["type"] = [schema["type"], "null"]
-            enum = schema.get("enum")
-            if is_array(enum) and None not in enum:
-                schema["enum"] = [*enum, None]
-        yield "nullable: said by the type instead"
+def _mend_nullable(schema: Schema) -> None:
+    if isinstance(schema.get("nullable"), bool) and schema.pop("nullable") and isinstance(schema.get("type"), str):
+        schema["type"] = [schema["type"], "null"]
+        enum = schema.get("enum")
+        if is_array(enum) and None not in enum:
+            schema["enum"] = [*enum, None]
 
 
-def _mend_items(schema: Schema) -> Iterator[str]:
+def _mend_items(schema: Schema) -> None:
     items = schema.get("items")
     if is_array(items):
         del schema["items"]
@@ -295,77 +279,66 @@ def _mend_items(schema: Schema) -> Iterator[str]:
             schema["prefixItems"] = items
         if "additionalItems" in schema:
             schema["items"] = schema.pop("additionalItems")
-        yield "items: a list of schemas -> prefixItems"
 
 
-def _mend_enum(schema: Schema) -> Iterator[str]:
+def _mend_enum(schema: Schema) -> None:
+    """Values of another type than the schema has: they are those of the items, or the type is wrong."""
     values, kind, items = schema.get("enum"), schema.get("type"), schema.get("items", {})
     if not is_array(values) or all(_is_of_type(value, kind) for value in values):
         return
     if kind == "array" and is_object(items) and "enum" not in items:
         schema["items"] = {**items, "enum": schema.pop("enum")}
-        yield "enum: -> items/enum, since it lists items and not arrays"
     else:
-        yield f"type: {shown(schema.pop('type'))} removed, since enum lists values of other types"
+        del schema["type"]
 
 
-def _mend_exclusive(schema: Schema) -> Iterator[str]:
+def _mend_exclusive(schema: Schema) -> None:
     """Draft 4 wrote `"minimum": 0, "exclusiveMinimum": true`."""
     for exclusive, inclusive in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        written = schema.get(exclusive)
-        if isinstance(written, bool):
-            del schema[exclusive]
-            if written and inclusive in schema:
-                schema[exclusive] = schema.pop(inclusive)
-            yield f"{exclusive}: {shown(written)} -> the number itself"
+        if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and inclusive in schema:
+            schema[exclusive] = schema.pop(inclusive)
 
 
-def _mend_required(schema: Schema) -> Iterator[str]:
+def _mend_required(schema: Schema) -> None:
     """Which properties are required: said by the object in JSON Schema, by the properties themselves elsewhere."""
-    properties, written = schema.get("properties"), schema.get("required", [])
+    properties, written = schema.get("properties"), schema.get("required")
     known = properties if is_object(properties) else {}
     required = dict.fromkeys(written if is_array(written) else [])
-    if not is_array(written):
-        yield f"required: {shown(written)} removed, it is a list of names"
     # A schema that is only a condition may require what another part of the whole declares.
-    elif known and not schema.keys() & {"$ref", "allOf", "anyOf", "oneOf", "patternProperties"}:
-        for name in [name for name in required if name not in known]:
-            del required[name]
-            yield f"required: {shown(name)} removed, there is no such property"
+    if known and not schema.keys() & {"$ref", "allOf", "anyOf", "oneOf", "patternProperties"}:
+        required = {name: None for name in required if name in known}
     for name, sub in known.items():
-        for keyword in ("optional", "required") if is_object(sub) else ():
-            said = _SAID.get(str(sub.get(keyword)).lower()) if is_object(sub) else None
-            if said is not None and is_object(sub):
-                yield f"properties/{_escape(name)}/{keyword}: {shown(sub.pop(keyword))} said by the object instead"
-                required |= {name: None} if said and keyword == "required" else {}
-                if said and keyword == "optional":
+        if is_object(sub):
+            for keyword in ("optional", "required"):
+                said = _SAID.get(str(sub.get(keyword)).lower())
+                if said is not None:
+                    del sub[keyword]
+                if said and keyword == "required":
+                    required[name] = None
+                elif said:
                     required.pop(name, None)
-    if required or is_array(schema.get("required")):
+    if required or is_array(written):
         schema["required"] = list(required)
     else:
         schema.pop("required", None)
 
 
-_STEPS: tuple[Callable[[Schema], Iterator[str]], ...] = (
-    _mend_references,
-    _mend_type,
-    _mend_nullable,
-    _mend_items,
-    _mend_enum,
-    _mend_exclusive,
-    _mend_required,
-)
+def _mend(schema: Schema) -> Schema:
+    steps = (_mend_references, _mend_type, _mend_nullable, _mend_items, _mend_enum, _mend_exclusive, _mend_required)
+    for step in steps:
+        step(schema)
+    return map_subschemas(schema, _mend)
 
 
-def _meaning_of(word: object) -> str | None:
-    """The JSON type that a word for a type means, "" for any type; None if nobody knows."""
+def _meaning_of(word: object) -> str:
+    """The JSON type that a word for a type means; "" for any type, and for a word that means nothing in JSON."""
     if not isinstance(word, str):
-        return None
+        return ""
     plain = word.strip().lower()
     if plain.endswith("[]"):
         return "array"
     outer = re.split(r"[\[<]", plain)[0].strip()  # list[str], List<String>
-    return _MEANINGS.get(outer.rpartition(".")[2])  # typing.List, java.lang.String
+    return _MEANINGS.get(outer.rpartition(".")[2], "")  # typing.List, java.lang.String
 
 
 def _is_of_type(value: object, kind: object) -> bool:

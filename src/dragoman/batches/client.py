@@ -1,0 +1,338 @@
+"""Batches of conversations: hand them in, wait, fetch the replies; in this process or in a later one.
+
+Owns: Batches and AsyncBatches, over one core; the order of results, and what becomes of those that have none.
+Must not know: how a provider takes batches (services.py), how a request is sent and tried again (the engine).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias, Unpack
+
+import msgspec
+from msgspec.structs import replace
+
+from dragoman._stepping import step
+from dragoman._stop import chance, pause
+from dragoman.conversation import Conversation, Fold, Message, ReplyEvent, ToolSpec
+from dragoman.engines import (
+    AnyHttpEngine,
+    AsyncHttpEngine,
+    EngineOptions,
+    HttpEngine,
+    as_service,
+    async_engine,
+    engine,
+    read_files,
+)
+from dragoman.errors import BatchError, ConfigurationError, ProtocolError, ProviderError
+from dragoman.providers import ModelOptions, Prices, prices_of
+from dragoman.transport import Transport
+
+from .handle import Batch, BatchDirectory, BatchResult, BatchStatus
+from .services import Line, Service, key_of, position_of, service_for, unanswered
+
+BatchProgress: TypeAlias = Callable[[BatchStatus], object]
+"""Called with how far a batch is, each time that the provider was asked."""
+
+_FIRST_WAIT: Final = 1.0
+_LONGEST_WAIT: Final = 120.0
+_PART_OF_THE_PRICE: Final = 0.5
+"""What the providers take of the price of an ordinary call."""
+
+
+class _Core:
+    """What both colours do, over an engine that blocks or awaits."""
+
+    def __init__(self, engine: AnyHttpEngine, directory: str | Path | None) -> None:
+        self.engine: AnyHttpEngine = engine
+        self.directory: BatchDirectory | None = None if directory is None else BatchDirectory(directory)
+        self._service: Service = service_for(engine.connection.provider)
+        self._blocking: bool = isinstance(engine, HttpEngine)
+
+    def _misunderstood(self, error: Exception) -> ProtocolError:
+        message = f"What {self.engine.name} says of its batches cannot be understood: {error}."
+        return ProtocolError(message, provider=self.engine.connection.provider.name, model=self.engine.connection.model)
+
+    def _own(self, batch: Batch) -> None:
+        """A batch is asked after where it was handed in: elsewhere nobody knows it."""
+        connection = self.engine.connection
+        if (batch.model, batch.base_url) != (self.engine.name, connection.base_url):
+            message = (
+                f"The batch {batch.id} was handed in to {batch.model} at {batch.base_url}, not to {self.engine.name}."
+            )
+            raise ConfigurationError(message, hint=f"Use Batches({batch.model!r}) with the same base URL.")
+
+    # --- what can be done ---
+
+    async def submit(
+        self, conversations: Iterable[Conversation | str], tools: Sequence[ToolSpec], options: ModelOptions | None
+    ) -> Batch:
+        asked = tuple(read_files(_conversation_of(each)) for each in conversations)
+        options = self.engine.options if options is None else options
+        requests = [self.engine.prepare(each, tools, options).encoded.request for each in asked]
+        size = sum(len(each.body) for each in requests)
+        if not requests or len(requests) > self._service.most or size > self._service.most_bytes:
+            most = f"{self._service.most:,} conversations and {self._service.most_bytes >> 20} MiB"
+            message = f"A batch of {self.engine.name} has from 1 to {most}; these are {len(asked):,}, {size >> 20} MiB."
+            raise ConfigurationError(message, hint="Hand them in as several batches." if requests else "Give some.")
+        if self.directory is not None:
+            self.directory.check()
+        keyed = [(key_of(position), each) for position, each in enumerate(requests)]
+        try:
+            id = await self._service.submit(self.engine, keyed)
+        except msgspec.MsgspecError as error:
+            raise self._misunderstood(error) from None
+        batch = Batch(
+            id=id,
+            model=self.engine.name,
+            base_url=self.engine.connection.base_url,
+            conversations=asked,
+            tools=tuple(tools),
+            options=options,
+            created=datetime.fromtimestamp(self.engine.connection.wall_clock(), UTC),
+        )
+        if self.directory is not None:
+            self._keep(batch, self.directory)
+        return batch
+
+    @staticmethod
+    def _keep(batch: Batch, directory: BatchDirectory) -> None:
+        try:
+            directory.save(batch)
+        except OSError as error:
+            message = f"The batch {batch.id} was handed in, but cannot be kept: {error.strerror or error}."
+            made = f"Batch(id={batch.id!r}, model={batch.model!r}, base_url={batch.base_url!r}, conversations=…)"
+            hint = f"Do not hand it in again: {made}, with the same conversations, is as good as what submit gives."
+            raise BatchError(message, batch=batch.id, state="running", hint=hint) from error
+
+    async def status(self, batch: Batch) -> BatchStatus:
+        self._own(batch)
+        try:
+            found = await self._service.status(self.engine, batch.id)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise self._misunderstood(error) from None
+        except ProviderError as error:
+            if error.status != 404:
+                raise
+            message = f"{self.engine.name} knows no batch {batch.id}."
+            hint = "Providers keep batches for about a month, and show them to the account that handed them in."
+            raise BatchError(message, batch=batch.id, state="unknown", hint=hint) from None
+        return replace(found, total=found.total or len(batch))
+
+    async def wait(
+        self,
+        batch: Batch,
+        progress: BatchProgress | None,
+        timeout: float | None,  # noqa: ASYNC109 -- the same in both colours
+        first_wait: float,
+    ) -> BatchStatus:
+        end = None if timeout is None else time.monotonic() + timeout
+        seconds = first_wait
+        while True:
+            status = await self.status(batch)
+            if progress is not None:
+                progress(status)
+            left = None if end is None else end - time.monotonic()
+            if status.over or (left is not None and left <= 0):
+                return status
+            # Less by chance, so that many who wait do not ask all at once.
+            pausing = seconds * (1 - 0.1 * chance())
+            await pause(pausing if left is None else min(pausing, left), blocking=self._blocking)
+            seconds = min(_LONGEST_WAIT, seconds * 1.5)
+
+    async def results(self, batch: Batch) -> list[BatchResult]:
+        status = await self.status(batch)
+        if not status.over:
+            message = f"The batch {batch.id} is not over: {status.finished:,} of {status.total:,} are answered."
+            raise BatchError(message, batch=batch.id, state=status.state, hint="Wait for it, or cancel it.")
+        if status.state == "failed":
+            why = f": {status.message.rstrip('.')}" if status.message else ""
+            message = f"The batch {batch.id} was refused as a whole{why}."
+            raise BatchError(message, batch=batch.id, state=status.state, hint="Correct that, and hand it in again.")
+        try:
+            lines = {position_of(line.key): line for line in await self._service.lines(self.engine, batch.id, status)}
+        except msgspec.MsgspecError as error:
+            raise self._misunderstood(error) from None
+        return [
+            self._read(batch, position, lines.get(position) or unanswered("", status.state))
+            for position in range(len(batch))
+        ]
+
+    def _read(self, batch: Batch, position: int, line: Line) -> BatchResult:
+        asked = batch.conversations[position]
+        prepared = self.engine.prepare(asked, batch.tools, batch.options)
+        fold, events = Fold(), list[ReplyEvent]()
+        try:
+            line.raise_failure(prepared.call)
+            decoder = prepared.decoder()
+            decoder.feed(line.body, events)
+            decoder.finish(events)
+        except ProviderError as error:
+            return BatchResult(position=position, conversation=asked, error=error)
+        fold.extend(events)
+        return BatchResult(position=position, conversation=asked.plus(_charged(fold.message(), self.engine.prices)))
+
+    async def cancel(self, batch: Batch) -> BatchStatus:
+        self._own(batch)
+        await self._service.cancel(self.engine, batch.id)
+        return await self.status(batch)
+
+
+def _charged(message: Message, prices: Prices | None) -> Message:
+    """The reply with what it cost: by the prices that were given, else half of what the table says."""
+    usage = message.usage
+    if usage is None or usage.charged is not None or message.interrupted:
+        return message
+    factor = 1.0
+    if prices is None and message.provider is not None and message.model is not None:
+        factor = _PART_OF_THE_PRICE
+        prices = prices_of(message.provider, message.model, time=message.time, tokens=usage.input or 0)
+    cost = None if prices is None else prices.cost(usage)
+    return message if cost is None else replace(message, usage=replace(usage, charged=cost * factor))
+
+
+def _conversation_of(asked: object) -> Conversation:
+    if isinstance(asked, str) and asked:
+        return Conversation().plus(Message.user(asked))
+    if not isinstance(asked, Conversation):
+        message = f"A batch is made of conversations and texts, not of {type(asked).__name__ if asked else 'nothing'}."
+        raise ConfigurationError(message, hint='Give Conversation(…).plus(Message.user("…")), or the question itself.')
+    return asked
+
+
+class Batches:
+    """Batches of conversations, for a plain program: `with Batches("anthropic:claude-haiku-4-5") as batches: …`.
+
+    model       a name, with what an engine takes beside it (`key`, `base_url`, `options` …), or an HttpEngine
+    directory   where batches are kept as files, so that a later process finds them
+    """
+
+    def __init__(
+        self,
+        model: str | HttpEngine,
+        *,
+        directory: str | Path | None = None,
+        transport: Transport | None = None,
+        **options: Unpack[EngineOptions],
+    ) -> None:
+        made = engine(model, transport=transport, **options) if isinstance(model, str) else model
+        self._close: Callable[[], None] | None = made.close if isinstance(model, str) else None
+        self._core: _Core = _Core(as_service(made, HttpEngine, "batches"), directory)
+
+    @property
+    def directory(self) -> BatchDirectory | None:
+        """Where batches are kept, if anywhere."""
+        return self._core.directory
+
+    def submit(
+        self,
+        conversations: Iterable[Conversation | str],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        options: ModelOptions | None = None,
+    ) -> Batch:
+        """Hand conversations in; a text stands for one with this question. Nothing is sent if one is not valid."""
+        return step(self._core.submit(conversations, tools, options))
+
+    def status(self, batch: Batch) -> BatchStatus:
+        """How far it is."""
+        return step(self._core.status(batch))
+
+    def wait(
+        self,
+        batch: Batch,
+        *,
+        progress: BatchProgress | None = None,
+        timeout: float | None = None,
+        first_wait: float = _FIRST_WAIT,
+    ) -> BatchStatus:
+        """Ask again and again, less and less often, until it is over or the time is up."""
+        return step(self._core.wait(batch, progress, timeout, first_wait))
+
+    def results(self, batch: Batch) -> list[BatchResult]:
+        """What became of each conversation, in their order. Raises BatchError for a batch that is not over."""
+        return step(self._core.results(batch))
+
+    def cancel(self, batch: Batch) -> BatchStatus:
+        """End it. What is answered by then stays; wait until it is over before you fetch that."""
+        return step(self._core.cancel(batch))
+
+    def close(self) -> None:
+        """Close the connections. Batches go on at the provider."""
+        if self._close is not None:
+            self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+class AsyncBatches:
+    """`Batches` for a program on an event loop."""
+
+    def __init__(
+        self,
+        model: str | AsyncHttpEngine,
+        *,
+        directory: str | Path | None = None,
+        transport: Transport | None = None,
+        **options: Unpack[EngineOptions],
+    ) -> None:
+        made = async_engine(model, transport=transport, **options) if isinstance(model, str) else model
+        self._close: Callable[[], Any] | None = made.aclose if isinstance(model, str) else None
+        self._core: _Core = _Core(as_service(made, AsyncHttpEngine, "batches"), directory)
+
+    @property
+    def directory(self) -> BatchDirectory | None:
+        """Where batches are kept, if anywhere."""
+        return self._core.directory
+
+    async def submit(
+        self,
+        conversations: Iterable[Conversation | str],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        options: ModelOptions | None = None,
+    ) -> Batch:
+        """Hand conversations in; a text stands for one with this question. Nothing is sent if one is not valid."""
+        return await self._core.submit(conversations, tools, options)
+
+    async def status(self, batch: Batch) -> BatchStatus:
+        """How far it is."""
+        return await self._core.status(batch)
+
+    async def wait(
+        self,
+        batch: Batch,
+        *,
+        progress: BatchProgress | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the same in both colours
+        first_wait: float = _FIRST_WAIT,
+    ) -> BatchStatus:
+        """Ask again and again, less and less often, until it is over or the time is up."""
+        return await self._core.wait(batch, progress, timeout, first_wait)
+
+    async def results(self, batch: Batch) -> list[BatchResult]:
+        """What became of each conversation, in their order. Raises BatchError for a batch that is not over."""
+        return await self._core.results(batch)
+
+    async def cancel(self, batch: Batch) -> BatchStatus:
+        """End it. What is answered by then stays; wait until it is over before you fetch that."""
+        return await self._core.cancel(batch)
+
+    async def aclose(self) -> None:
+        """Close the connections. Batches go on at the provider."""
+        if self._close is not None:
+            await self._close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()

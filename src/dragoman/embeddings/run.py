@@ -1,0 +1,279 @@
+"""Texts to vectors: in parts that the provider takes, several parts at once, each tried again by itself.
+
+Owns: `embed` and `aembed`, the division into parts, and halving one that is refused as too large.
+Must not know: how a provider is asked (codecs.py), how a request is sent and tried again (the engine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Final, TypeAlias, TypedDict, Unpack
+
+import msgspec
+
+from dragoman._checks import check_names, suggest
+from dragoman._stepping import step
+from dragoman.engines import (
+    AnyHttpEngine,
+    AsyncHttpEngine,
+    Credential,
+    HttpEngine,
+    KeySource,
+    RateLimiter,
+    Secret,
+    as_service,
+    async_engine,
+    engine,
+    together,
+)
+from dragoman.errors import (
+    ConfigurationError,
+    ContextTooLongError,
+    InvalidRequestError,
+    ProtocolError,
+    ProviderError,
+    StoppedError,
+)
+from dragoman.providers import Prices
+from dragoman.transport import RetryPolicy, Timeouts, Transport
+
+from .codecs import CODECS, TASKS, Asked, EmbeddingCodec, Task, adaptations_of, profile_for
+from .vectors import Embeddings, Sheet
+
+Progress: TypeAlias = Callable[[int, int], object]
+"""Called with how many texts have their vectors, and how many there are."""
+
+_USUAL_BATCH: Final = 256
+"""Texts of a request where nobody says: enough that requests cost little, few enough that one lost is soon repeated."""
+_TOO_MUCH: Final = (400, 413, 422)
+"""The statuses with which a part is refused that may be too large, or have one text that is."""
+
+
+class EmbedOptions(TypedDict, total=False):
+    """How the provider is reached, where a model is named; an engine knows it."""
+
+    key: str | Secret | KeySource | Credential | None
+    base_url: str | None
+    region: str
+    project: str
+    prices: Prices | None
+    limiter: RateLimiter
+    retry: RetryPolicy
+    timeouts: Timeouts
+    headers: Mapping[str, str]
+    allow_insecure_base_url: bool
+
+
+def embed(
+    texts: str | Sequence[str],
+    *,
+    model: str | HttpEngine,
+    dimensions: int | None = None,
+    task: Task | None = None,
+    truncate: bool = False,
+    batch_size: int | None = None,
+    concurrency: int = 4,
+    progress: Progress | None = None,
+    resume: Embeddings | None = None,
+    transport: Transport | None = None,
+    **options: Unpack[EmbedOptions],
+) -> Embeddings:
+    """The vectors of these texts, in their order.
+
+    dimensions    the length of the vectors, for models that can shorten them
+    task          what the vectors are for: `document`, `query` …
+    truncate      cut a text that is too long for the model, where the provider can, and do not refuse it
+    batch_size    the most texts of one request; never more than the provider takes
+    concurrency   requests under way at once
+    progress      called with how many texts are done, and how many there are
+    resume        what an earlier call had reached when it failed (`error.embeddings`): only the rest is asked for
+    """
+    wanted = _Wanted(texts, dimensions, task, truncate, batch_size, concurrency, resume)
+    if not isinstance(model, str):
+        return step(_embed(as_service(model, HttpEngine, "embeddings"), wanted, progress))
+    _check_options(options)
+    with engine(model, transport=transport, **options) as made:
+        return step(_embed(as_service(made, HttpEngine, "embeddings"), wanted, progress))
+
+
+async def aembed(
+    texts: str | Sequence[str],
+    *,
+    model: str | AsyncHttpEngine,
+    dimensions: int | None = None,
+    task: Task | None = None,
+    truncate: bool = False,
+    batch_size: int | None = None,
+    concurrency: int = 4,
+    progress: Progress | None = None,
+    resume: Embeddings | None = None,
+    transport: Transport | None = None,
+    **options: Unpack[EmbedOptions],
+) -> Embeddings:
+    """`embed` for a program on an event loop."""
+    wanted = _Wanted(texts, dimensions, task, truncate, batch_size, concurrency, resume)
+    if not isinstance(model, str):
+        return await _embed(as_service(model, AsyncHttpEngine, "embeddings"), wanted, progress)
+    _check_options(options)
+    async with async_engine(model, transport=transport, **options) as made:
+        return await _embed(as_service(made, AsyncHttpEngine, "embeddings"), wanted, progress)
+
+
+def _check_options(options: EmbedOptions) -> None:
+    elsewhere = {"api_key": "key=…", "timeout": "timeouts=Timeouts(total=…)"}
+    check_names(options, EmbedOptions.__annotations__, "embed", elsewhere)
+
+
+# --- what is wanted ---------------------------------------------------------------------------------------------------
+
+
+class _Wanted:
+    """What was said, checked before anything is sent."""
+
+    def __init__(  # noqa: PLR0917 -- the keywords of both functions, in their order
+        self,
+        texts: str | Sequence[str],
+        dimensions: int | None,
+        task: Task | None,
+        truncate: bool,
+        batch_size: int | None,
+        concurrency: int,
+        resume: Embeddings | None,
+    ) -> None:
+        self.texts: Sequence[str] = [texts] if isinstance(texts, str) else texts
+        for position, text in enumerate(self.texts):
+            if problem := _problem_of(text):
+                hint = "Give a list of texts, none of them empty."
+                raise ConfigurationError(f"Text {position} {problem}.", hint=hint)
+        if task is not None and task not in TASKS:
+            raise ConfigurationError(f"There is no task {task!r}.", hint=suggest(str(task), TASKS))
+        for name, number in (("dimensions", dimensions), ("batch_size", batch_size), ("concurrency", concurrency)):
+            if number is not None and (not isinstance(number, int) or number < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(f"{name} is a number from 1 on, not {number!r}.", hint=f"Leave {name} out.")
+        if resume is not None and resume.count != len(self.texts):
+            message = f"What is to be resumed has {resume.count} texts; these are {len(self.texts)}."
+            raise ConfigurationError(message, hint="Resume with the same texts in the same order.")
+        self.dimensions: int | None = dimensions
+        self.task: Task | None = task
+        self.truncate: bool = truncate
+        self.batch_size: int = batch_size or _USUAL_BATCH
+        self.concurrency: int = concurrency
+        self.resume: Embeddings | None = resume
+
+
+def _check_resumed(wanted: _Wanted, model: str) -> None:
+    """Vectors of two models, or of two lengths, have nothing to do with each other."""
+    begun = wanted.resume
+    if begun is None:
+        return
+    if begun.model != model:
+        message = f"What is to be resumed are vectors of {begun.model}, not of {model}."
+        raise ConfigurationError(message, hint=f"Say model={begun.model!r}, or leave resume out.")
+    if wanted.dimensions and begun.dimensions and wanted.dimensions != begun.dimensions:
+        message = f"What is to be resumed has vectors of {begun.dimensions} numbers, not of {wanted.dimensions}."
+        raise ConfigurationError(message, hint=f"Say dimensions={begun.dimensions}, or leave resume out.")
+
+
+def _problem_of(text: object) -> str:
+    if not isinstance(text, str):
+        return f"is no text but {type(text).__name__}"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "has half a character (a lone surrogate), which cannot be sent"
+    return "" if text else "is empty"
+
+
+def _divide(texts: Sequence[str], positions: Sequence[int], most_texts: int, most_tokens: int) -> Iterator[list[int]]:
+    """Positions in parts of which none has more texts or, as far as one can tell, more tokens than a request may."""
+    part: list[int] = []
+    tokens = 0
+    for position in positions:
+        size = _estimate(texts[position])
+        if part and (len(part) >= most_texts or tokens + size > most_tokens):
+            yield part
+            part, tokens = [], 0
+        part.append(position)
+        tokens += size
+    if part:
+        yield part
+
+
+def _estimate(text: str) -> int:
+    """More tokens than a text probably has. Where it has yet more, its part is refused and halved."""
+    return len(text) // 3 + 1 if text.isascii() else len(text) + 1
+
+
+# --- asking -----------------------------------------------------------------------------------------------------------
+
+
+class _Job:
+    """One call of `embed`: what every part of it needs."""
+
+    def __init__(self, engine: AnyHttpEngine, wanted: _Wanted) -> None:
+        connection = engine.connection
+        profile = profile_for(connection.provider, connection.model)
+        _check_resumed(wanted, engine.name)
+        self.engine: AnyHttpEngine = engine
+        self.texts: Sequence[str] = wanted.texts
+        self.asked: Asked = Asked(
+            model=connection.model,
+            profile=profile,
+            dimensions=wanted.dimensions,
+            task=wanted.task,
+            truncate=wanted.truncate,
+        )
+        self.codec: EmbeddingCodec = CODECS[profile.codec]
+        self.sheet: Sheet = Sheet(len(wanted.texts), wanted.resume)
+
+    def finish(self) -> Embeddings:
+        adaptations = adaptations_of(self.asked, self.engine.connection.provider.name)
+        found, prices = self.sheet.finish(self.engine.name, adaptations), self.engine.connection.prices
+        if prices is None:
+            return found
+        usage = msgspec.structs.replace(found.usage, charged=prices.cost(found.usage))
+        return msgspec.structs.replace(found, usage=usage)
+
+    async def embed_part(self, part: list[int]) -> int:
+        """Put the vectors of these texts into the sheet; gives how many texts these were."""
+        request = self.codec.encode(self.asked, [self.texts[position] for position in part])
+        try:
+            body = await self.engine.exchange(request, is_read=True).body()
+        except (InvalidRequestError, ContextTooLongError) as error:
+            if error.status not in _TOO_MUCH:
+                raise
+            if len(part) == 1:
+                error.hint = f"It refused text {part[0]}, which begins {self.texts[part[0]][:40]!r}. {error.hint}"
+                raise
+            middle = len(part) // 2
+            return await self.embed_part(part[:middle]) + await self.embed_part(part[middle:])
+        try:
+            self.sheet.fill(part, self.codec.decode(body))
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise ProtocolError(
+                f"The reply of {self.engine.name} cannot be understood: {error}.",
+                provider=self.engine.connection.provider.name,
+                model=self.asked.model,
+            ) from None
+        return len(part)
+
+
+async def _embed(engine: AnyHttpEngine, wanted: _Wanted, progress: Progress | None) -> Embeddings:
+    job = _Job(engine, wanted)
+    profile, missing = job.asked.profile, job.sheet.missing
+    parts = _divide(wanted.texts, missing, min(wanted.batch_size, profile.texts), profile.tokens)
+    total = len(wanted.texts)
+    done = total - len(missing)
+    work = (partial(job.embed_part, part) for part in parts)
+    try:
+        async with aclosing(together(work, wanted.concurrency, blocking=isinstance(engine, HttpEngine))) as parts_done:
+            async for count in parts_done:
+                done += count
+                if progress is not None:
+                    progress(done, total)
+    except (ProviderError, StoppedError) as error:
+        error.embeddings = job.finish()
+        raise
+    return job.finish()

@@ -1,0 +1,127 @@
+"""The vectors of many texts in one buffer.
+
+Owns: Embeddings, the result; Sheet, into which parts are put as they come, from any thread.
+Must not know: providers, requests.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from array import array
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from dragoman.conversation import Usage
+from dragoman.providers import Adaptation
+
+from .codecs import Answered, Row
+
+_SIZE = 4
+"""Bytes of a number: vectors are 32-bit floats, which is what models give."""
+
+
+class Embeddings(Struct, frozen=True, kw_only=True):
+    """Vectors in the order of the texts. `numpy.asarray(embeddings)` is an array of them without a copy."""
+
+    model: str
+    """As in `provider:model`."""
+    data: memoryview[float]
+    """All numbers one after the other, of format `f`."""
+    count: int
+    dimensions: int
+    """The length of a vector; 0 if there is none."""
+    usage: Usage = Usage()
+    adaptations: tuple[Adaptation, ...] = ()
+    """What was said that means nothing to this model."""
+    missing: tuple[int, ...] = ()
+    """Positions of texts whose vectors are not here, since something failed before; in their places are zeros."""
+
+    @property
+    def vectors(self) -> list[memoryview[float]]:
+        """A view on each vector; nothing is copied."""
+        return list(self)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, position: int) -> memoryview[float]:
+        at = range(self.count)[position] * self.dimensions  # which knows negative positions, and those out of range
+        return self.data[at : at + self.dimensions]
+
+    def __iter__(self) -> Iterator[memoryview[float]]:
+        return (self[position] for position in range(self.count))
+
+    @property
+    def __array_interface__(self) -> dict[str, object]:
+        """What NumPy asks for, and whatever else reads its interface."""
+        kind = "<f4" if sys.byteorder == "little" else ">f4"
+        return {"version": 3, "shape": (self.count, self.dimensions), "typestr": kind, "data": self.data}
+
+    def __buffer__(self, _flags: int) -> memoryview[float]:
+        """The buffer itself, with two dimensions, from Python 3.12 on."""
+        if not self.count * self.dimensions:
+            return self.data
+        return self.data.cast("B").cast("f", shape=[self.count, self.dimensions])
+
+    def __repr__(self) -> str:
+        return f"Embeddings({self.model}, {self.count} of {self.dimensions} dimensions)"
+
+
+class Sheet:
+    """Vectors that are being put together."""
+
+    def __init__(self, count: int, begun: Embeddings | None = None) -> None:
+        self._lock: threading.Lock = threading.Lock()
+        self._count: int = count
+        self._missing: set[int] = set(range(count) if begun is None else begun.missing)
+        self._dimensions: int = 0 if begun is None else begun.dimensions
+        self._bytes: bytearray = bytearray(b"" if begun is None else begun.data)
+        self._usages: list[Usage] = [] if begun is None else [begun.usage]
+
+    @property
+    def missing(self) -> list[int]:
+        return sorted(self._missing)
+
+    def fill(self, positions: Sequence[int], answered: Answered) -> None:
+        """Put the vectors of these texts into their places. Raises ValueError if they are not what was asked for."""
+        rows = [_to_bytes(row) for row in answered.rows]
+        if len(rows) != len(positions):
+            raise ValueError(f"{len(rows)} vectors for {len(positions)} texts")
+        size = len(rows[0])
+        with self._lock:
+            if not self._bytes and size % _SIZE == 0:
+                self._dimensions = size // _SIZE
+                self._bytes = bytearray(self._count * size)
+            if not size or any(len(row) != self._dimensions * _SIZE for row in rows):
+                raise ValueError(f"vectors of different lengths, or none, where {self._dimensions} numbers are wanted")
+            with memoryview(self._bytes) as view:
+                for position, row in zip(positions, rows, strict=True):
+                    view[position * size : (position + 1) * size] = row
+            self._missing.difference_update(positions)
+            tokens = answered.tokens
+            self._usages.append(Usage() if tokens is None else Usage(input=tokens, output=0, total=tokens))
+
+    def finish(self, model: str, adaptations: tuple[Adaptation, ...]) -> Embeddings:
+        """What has come so far."""
+        return Embeddings(
+            model=model,
+            data=memoryview(self._bytes).cast("f"),
+            count=self._count,
+            dimensions=self._dimensions,
+            usage=Usage.total_of(self._usages),
+            adaptations=adaptations,
+            missing=tuple(self.missing),
+        )
+
+
+def _to_bytes(row: Row) -> bytes | memoryview:
+    """A vector as the bytes of 32-bit floats of this machine."""
+    if isinstance(row, bytes):
+        if sys.byteorder == "little" or len(row) % _SIZE:
+            return row
+        swapped = array("f", row)
+        swapped.byteswap()
+        return swapped.tobytes()
+    return memoryview(array("f", row)).cast("B")

@@ -1,0 +1,258 @@
+"""Files at a provider: uploaded once by their content, referred to in messages, renewed when they expire, deleted.
+
+Owns: Files and AsyncFiles, over one core; which media of a conversation go inline and which by reference.
+Must not know: how a provider takes files (services.py), how a request is sent and tried again (the engine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, Self, Unpack
+
+import msgspec
+from msgspec.structs import replace
+
+from dragoman._stepping import step
+from dragoman._stop import pause
+from dragoman.conversation import Conversation, Media, Message, memory_of
+from dragoman.engines import (
+    AnyHttpEngine,
+    AsyncHttpEngine,
+    EngineOptions,
+    HttpEngine,
+    as_service,
+    async_engine,
+    engine,
+    read_files,
+)
+from dragoman.errors import ConfigurationError, ProtocolError
+from dragoman.providers import keeper_of
+from dragoman.transport import Transport
+
+from .services import FileService, service_for
+from .stored import FileList, StoredFile
+
+INLINE_UP_TO: Final = 1 << 20
+"""Bytes up to which media go along with every request where nobody says."""
+_GLANCE: Final = 0.05
+"""Seconds after which is looked again whether another upload of the same bytes is done."""
+_NUMBERS: Final = count()
+"""Of cores: unlike an `id` none comes again, since messages may remember another account's files."""
+
+
+class Core:
+    """What both colours do, over an engine that blocks or awaits."""
+
+    def __init__(self, engine: AnyHttpEngine, kept: FileList, inline_up_to: int) -> None:
+        self.engine: AnyHttpEngine = engine
+        self.kept: FileList = kept
+        self._inline_up_to: int = inline_up_to
+        self._service: FileService = service_for(engine.connection.provider)
+        self._provider: str = keeper_of(engine.connection.provider.name)
+        self._number: int = next(_NUMBERS)
+        self._generation: int = 0
+        """Counts what was deleted: what was kept beside messages before is no longer true."""
+        self._under_way: dict[str, object] = {}
+        """Whose turn it is to upload what, by digest: each content once, however many ask for it."""
+        self._sleep: Any = partial(pause, blocking=isinstance(engine, HttpEngine))
+
+    async def store(self, media: Media) -> StoredFile:
+        """The file with these bytes, uploaded now unless it is there."""
+        data = media.data
+        if data is None:
+            message = "Only media whose bytes are here can be uploaded."
+            raise ConfigurationError(message, hint="Give Media.from_path(…) or Media.from_bytes(…).")
+        if not self._service.takes(media):
+            message = f"{self.engine.name} takes no {media.mime_type} by reference."
+            raise ConfigurationError(message, hint="Send it inline, as it is.")
+        digest, turn = sha256(media.mime_type.encode() + b"\0" + data).hexdigest(), object()
+        while self._under_way.setdefault(digest, turn) is not turn:  # somebody else uploads the same bytes
+            await self._sleep(_GLANCE)
+        try:
+            known = self.kept.find(self._provider, self.engine.connection.base_url, digest)
+            if known is not None and known.is_there(self.engine.connection.wall_clock()):
+                return known
+            return await self._upload(media, data, digest)
+        finally:
+            del self._under_way[digest]
+
+    async def _upload(self, media: Media, data: bytes, digest: str) -> StoredFile:
+        name = media.name or f"{media.kind}.{media.mime_type.rpartition('/')[2]}"
+        try:
+            found = await self._service.upload(self.engine, media, name, self._sleep)
+        except msgspec.MsgspecError as error:
+            message = f"What {self.engine.name} says of the file {name!r} cannot be understood: {error}."
+            raise ProtocolError(message, provider=self._provider) from None
+        file = StoredFile(
+            provider=self._provider,
+            base_url=self.engine.connection.base_url,
+            id=found.id,
+            handle=found.handle,
+            expires=found.expires,
+            sha256=digest,
+            mime_type=media.mime_type,
+            size=len(data),
+            name=media.name,
+        )
+        self.kept.add(file)
+        return file
+
+    async def upload(self, media: Media) -> Media:
+        read = read_files(Conversation().plus(Message.user(media))).messages[0].blocks[0]
+        assert isinstance(read, Media)
+        return (await self.store(read)).media
+
+    async def place(self, conversation: Conversation) -> Conversation:
+        messages = [await self._place_message(message) for message in conversation.messages]
+        changed = any(new is not old for new, old in zip(messages, conversation.messages, strict=True))
+        return replace(conversation, messages=tuple(messages)) if changed else conversation
+
+    async def _place_message(self, message: Message) -> Message:
+        large = [block for block in message.blocks if isinstance(block, Media) and self._goes_by_reference(block)]
+        if message.role != "user" or not large:
+            return message
+        # Kept beside the message, so that a later turn neither reads all bytes nor writes the message anew.
+        memory, key = memory_of(message), f"files {self._number} {self._generation}"
+        files, placed = memory.get(key, ({}, message))
+        if not files or not all(file.is_there(self.engine.connection.wall_clock()) for file in files.values()):
+            files = {id(media): await self.store(media) for media in large}
+            blocks = [files[id(block)].media if id(block) in files else block for block in message.blocks]
+            placed = replace(message, blocks=tuple(blocks))
+            memory[key] = files, placed
+        return placed
+
+    def _goes_by_reference(self, media: Media) -> bool:
+        return media.data is not None and len(media.data) > self._inline_up_to and self._service.takes(media)
+
+    async def delete(self, file: StoredFile | Media) -> None:
+        stored = self._find(file) if isinstance(file, Media) else file
+        if (stored.provider, stored.base_url) != (self._provider, self.engine.connection.base_url):
+            raise ConfigurationError(f"The file {stored.id} is kept by {stored.provider}.", hint="Delete it there.")
+        await self._service.delete(self.engine, stored.handle)
+        self.kept.remove(stored)
+        self._generation += 1
+
+    def _find(self, media: Media) -> StoredFile:
+        for file in self.kept.all():
+            if media.stored == (file.provider, file.id):
+                return file
+        raise ConfigurationError("This file was not uploaded from here.", hint="Give what `upload` returned.")
+
+    def forget(self) -> bool:
+        """Take nothing for granted that was uploaded before; gives whether anything was."""
+        place = (self._provider, self.engine.connection.base_url)
+        own = [file for file in self.kept.all() if (file.provider, file.base_url) == place]
+        for file in own:
+            self.kept.remove(file)
+        self._generation += 1
+        return bool(own)
+
+
+def open_core(engine: AnyHttpEngine, kept: FileList | str | Path | None, inline_up_to: int) -> Core:
+    """The core over an engine, with a list that may be given by its path."""
+    return Core(engine, kept if isinstance(kept, FileList) else FileList(kept), inline_up_to)
+
+
+class Files:
+    """A provider's files, for a plain program: `with Files("anthropic:claude-sonnet-4-5") as files: …`.
+
+    model          a name, with what an engine takes beside it (`key`, `base_url` …), or an HttpEngine
+    kept           where it is written down what was uploaded: a path or a FileList; in memory where nothing is said
+    inline_up_to   bytes up to which `place` leaves media in the conversation
+    """
+
+    def __init__(
+        self,
+        model: str | HttpEngine,
+        *,
+        kept: FileList | str | Path | None = None,
+        inline_up_to: int = INLINE_UP_TO,
+        transport: Transport | None = None,
+        **options: Unpack[EngineOptions],
+    ) -> None:
+        made = engine(model, transport=transport, **options) if isinstance(model, str) else model
+        self._close: Callable[[], None] | None = made.close if isinstance(model, str) else None
+        self._core: Core = open_core(as_service(made, HttpEngine, "files"), kept, inline_up_to)
+
+    def upload(self, media: Media) -> Media:
+        """Media that refer to these, uploaded now unless the provider has them. Only its models can read them."""
+        return step(self._core.upload(media))
+
+    def place(self, conversation: Conversation) -> Conversation:
+        """The conversation for this provider: large media of the user by reference, uploaded where need be.
+
+        Send this one and keep the other: it has the bytes, and so can move to another provider.
+        """
+        return step(self._core.place(conversation))
+
+    def delete(self, file: StoredFile | Media) -> None:
+        """Have the provider forget a file. One that is gone already is no error."""
+        step(self._core.delete(file))
+
+    @property
+    def kept(self) -> list[StoredFile]:
+        """What was uploaded, as far as it was written down."""
+        return self._core.kept.all()
+
+    def close(self) -> None:
+        """Close the connections. Files stay at the provider."""
+        if self._close is not None:
+            self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+class AsyncFiles:
+    """`Files` for a program on an event loop."""
+
+    def __init__(
+        self,
+        model: str | AsyncHttpEngine,
+        *,
+        kept: FileList | str | Path | None = None,
+        inline_up_to: int = INLINE_UP_TO,
+        transport: Transport | None = None,
+        **options: Unpack[EngineOptions],
+    ) -> None:
+        made = async_engine(model, transport=transport, **options) if isinstance(model, str) else model
+        self._close: Callable[[], Any] | None = made.aclose if isinstance(model, str) else None
+        self._core: Core = open_core(as_service(made, AsyncHttpEngine, "files"), kept, inline_up_to)
+
+    async def upload(self, media: Media) -> Media:
+        """Media that refer to these, uploaded now unless the provider has them. Only its models can read them."""
+        return await self._core.upload(media)
+
+    async def place(self, conversation: Conversation) -> Conversation:
+        """The conversation for this provider: large media of the user by reference, uploaded where need be.
+
+        Send this one and keep the other: it has the bytes, and so can move to another provider.
+        """
+        return await self._core.place(conversation)
+
+    async def delete(self, file: StoredFile | Media) -> None:
+        """Have the provider forget a file. One that is gone already is no error."""
+        await self._core.delete(file)
+
+    @property
+    def kept(self) -> list[StoredFile]:
+        """What was uploaded, as far as it was written down."""
+        return self._core.kept.all()
+
+    async def aclose(self) -> None:
+        """Close the connections. Files stay at the provider."""
+        if self._close is not None:
+            await self._close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()

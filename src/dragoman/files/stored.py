@@ -1,0 +1,103 @@
+"""What was uploaded where: by content, so that nothing is uploaded twice, also by a later process.
+
+Owns: StoredFile, FileList.
+Must not know: providers' APIs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from datetime import datetime
+from pathlib import Path
+from secrets import token_hex
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.conversation import Media
+from dragoman.errors import MalformedDataError
+
+_MARGIN: Final = 600.0
+"""Seconds before its end in which a file counts as gone: a request with it may take a while."""
+_LOCK: Final = threading.Lock()
+"""Around reading a list, changing it and writing it: one for all lists, since two may have the same path."""
+
+
+class StoredFile(Struct, frozen=True, kw_only=True):
+    """A file that a provider keeps."""
+
+    provider: str
+    base_url: str
+    id: str
+    """What messages refer to it by."""
+    handle: str
+    """What it is deleted by."""
+    sha256: str
+    """Of its content."""
+    mime_type: str
+    size: int
+    name: str | None = None
+    expires: datetime | None = None
+    """When the provider forgets it by itself; None: never, or it does not say."""
+
+    @property
+    def media(self) -> Media:
+        """Media that refer to it."""
+        return Media.from_file(self.provider, self.id, mime_type=self.mime_type, name=self.name)
+
+    def is_there(self, now: float) -> bool:
+        """Whether it can still be referred to, at this Unix time."""
+        return self.expires is None or self.expires.timestamp() - now > _MARGIN
+
+
+class FileList:
+    """Stored files, in memory or in a JSON file that only its owner can read. One for each account of a provider.
+
+    Safe to share between threads. Of two processes that write one file at the same moment one may lose its entry: that
+    content is then uploaded once more.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path: Path | None = None if path is None else Path(path)
+        self._known: dict[str, StoredFile] = {}
+
+    def find(self, provider: str, base_url: str, sha256: str) -> StoredFile | None:
+        with _LOCK:
+            return self._read().get(f"{provider} {base_url} {sha256}")
+
+    def all(self) -> list[StoredFile]:
+        with _LOCK:
+            return list(self._read().values())
+
+    def add(self, file: StoredFile) -> None:
+        with _LOCK:
+            known = self._read()
+            known[f"{file.provider} {file.base_url} {file.sha256}"] = file
+            self._write(known)
+
+    def remove(self, file: StoredFile) -> None:
+        with _LOCK:
+            known = self._read()
+            if known.pop(f"{file.provider} {file.base_url} {file.sha256}", None) is not None:
+                self._write(known)
+
+    def _read(self) -> dict[str, StoredFile]:
+        if self.path is not None and self.path.exists():
+            try:
+                self._known = msgspec.json.decode(self.path.read_bytes(), type=dict[str, StoredFile])
+            except msgspec.MsgspecError as error:
+                hint = "Remove it: files are then uploaded again."
+                raise MalformedDataError(f"{self.path.name} is no list of files: {error}.", hint=hint) from None
+        return self._known
+
+    def _write(self, known: dict[str, StoredFile]) -> None:
+        self._known = known
+        if self.path is None:
+            return
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = self.path.with_name(f".{self.path.name}.{token_hex(8)}")
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
+            target.write(msgspec.json.encode(known))
+        fresh.replace(self.path)

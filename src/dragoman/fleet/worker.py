@@ -1,0 +1,508 @@
+"""A worker: takes turns from the queue, keeps their leases while they run, and hands back what came of them.
+
+PgQueuer delivers. Its dequeue takes jobs and gives each a lease that heartbeats renew, finds those whose worker went
+silent, and holds the limit of turns of each provider over all workers (the jobs of a provider are one of its entry
+points, with a row for each place taken: a dead worker's places go on to whoever takes its turns over). Its QueueManager
+is not used. It renews and removes jobs whoever holds them, so that a worker that had been away could take a turn from
+its successor; it removes a job apart from what came of it; when its connection breaks it waits for all that is under
+way; and with psycopg it listens on the connection it works with, which delayed a job by up to 0.8 s when tried. Here a
+job is renewed and removed only by who holds it, and removed in the transaction that records the outcome and queues the
+conversation's next turn.
+
+A worker that cannot go on (its lease is gone, another one writes, the database stays away) lets go without a word about
+the outcome: the job comes back, here or elsewhere. When told to stop, it takes no more turns, and each turn under way
+is handed back before its next call of the model, or after `grace` seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final, TypeVar, Unpack
+
+from msgspec import Struct
+
+from dragoman._checks import CheckedMeta, Positive
+from dragoman.chat import AsyncChatClient
+from dragoman.conversation import ToolCall, ToolResult
+from dragoman.engines import Reply
+from dragoman.errors import (
+    ConfigurationError,
+    DragomanError,
+    FleetError,
+    StoreConflictError,
+    StoreUnavailableError,
+    UnknownAgentError,
+)
+from dragoman.loop import LoopHooks, LoopRun
+from dragoman.stores import AsyncStore, PostgresOptions, PostgresStore
+
+from .carrying import Agent, TurnStore, carry_out
+from .client import lock, queue_next
+from .database import PATIENCE, Connection, Database, Job, Row, complete_address, listen
+from .turns import ask_from_json, ending_of, outcome_to_json
+
+_T = TypeVar("_T")
+
+_log: Final = logging.getLogger("dragoman.fleet")
+_LOOK: Final = 1.0
+"""Seconds after which a worker looks into the queue without having heard anything."""
+_BREATH: Final = 0.05
+"""Seconds between two looks into the queue, and between two notices, when there is much to do: what has come together
+meanwhile is dealt with at once."""
+_HOUR: Final = 3600.0
+
+_CLAIM: Final = """UPDATE {s}fleet_turn SET state = 'running', attempts = attempts + 1, began = coalesce(began, now())
+    WHERE id = ANY($1) AND state IN ('queued', 'running')
+    RETURNING id, conversation, agent, ask, existed, cancel, attempts, handed,
+        EXISTS (SELECT FROM {s}chain WHERE root = conversation) AS exists"""
+_BEAT: Final = "UPDATE {s}pgqueuer SET heartbeat = now() WHERE id = ANY($1) AND queue_manager_id = $2 RETURNING id"
+_END_JOB: Final = "DELETE FROM {s}pgqueuer WHERE id = $1 AND queue_manager_id = $2 RETURNING id"
+_FINISH: Final = """WITH job AS (DELETE FROM {s}pgqueuer WHERE id = $1 AND queue_manager_id = $2 RETURNING id)
+    UPDATE {s}fleet_turn SET state = $4, outcome = $5, ended = now()
+    WHERE id = $3 AND ended IS NULL AND EXISTS (SELECT FROM job) RETURNING id"""
+_HAND_BACK: Final = """WITH job AS (UPDATE {s}pgqueuer SET status = 'queued', queue_manager_id = NULL, slot = NULL
+        WHERE id = $1 AND queue_manager_id = $2 RETURNING payload)
+    UPDATE {s}fleet_turn SET state = 'queued', handed = handed + $4 WHERE id = $3 AND EXISTS (SELECT FROM job)"""
+_OFFER: Final = """INSERT INTO {s}fleet_agent SELECT name, provider, now() FROM unnest($1::text[], $2::text[])
+    AS a (name, provider) ORDER BY name ON CONFLICT (name) DO UPDATE SET provider = EXCLUDED.provider, seen = now()"""
+# Jobs are queued by provider: those of an agent that has another one now go with it.
+_MOVE: Final = """WITH moved AS (UPDATE {s}fleet_turn t SET provider = a.provider FROM {s}fleet_agent a
+        WHERE t.agent = a.name AND t.state IN ('queued', 'running') AND t.provider <> a.provider
+        RETURNING t.id, a.provider)
+    UPDATE {s}pgqueuer j SET entrypoint = m.provider, slot = NULL FROM moved m
+    WHERE j.payload = convert_to(m.id, 'UTF8')"""
+# When the next call may begin, a step later for each that was let through; who was idle may have as many at once as
+# fit into a second.
+_LET_THROUGH: Final = """INSERT INTO {s}fleet_rate AS r VALUES ($1, clock_timestamp() + $2)
+    ON CONFLICT (provider) DO UPDATE SET next = greatest(r.next, clock_timestamp() - interval '1 second') + $2
+    RETURNING extract(epoch FROM next - $2 - clock_timestamp())::float8 AS seconds"""
+# A call that waits for a person does so for as long as it takes.
+_FORGET: Final = """DELETE FROM {s}fleet_turn t WHERE ended < now() - $1::interval AND (state <> 'await_approval'
+    OR EXISTS (SELECT FROM {s}fleet_turn n WHERE n.conversation = t.conversation AND n.number > t.number
+        AND n.state NOT IN ('failed', 'cancelled')))"""
+_FORGET_LOG: Final = "DELETE FROM {s}pgqueuer_log WHERE created < now() - interval '1 day'"
+_IS_NEW: Final = '"insert"'
+"""In what PgQueuer says of its table: {"operation": "insert", …}."""
+
+
+class ProviderLimit(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much a provider gets to do for the whole fleet; all workers should say the same."""
+
+    concurrency: Positive | None = None
+    """Turns under way at once, tools included. None: no limit."""
+    requests: Positive | None = None
+    """Calls of its models, a minute. None: no limit."""
+
+
+class _Breath:
+    """Keeps things that are done again and again a little apart."""
+
+    def __init__(self) -> None:
+        self._last: float = -_BREATH
+
+    async def take(self) -> None:
+        """Wait until the last time is a little while ago."""
+        await asyncio.sleep(max(0.0, self._last + _BREATH - time.monotonic()))
+        self._last = time.monotonic()
+
+
+class _HandBack(Exception):  # noqa: N818 -- nothing is wrong
+    """The worker is to stop, and another one goes on with the turn."""
+
+
+class _Running(LoopHooks):
+    """A turn under way, and what is to happen before and after each of its steps."""
+
+    def __init__(self, worker: Worker, job: Job, row: Row) -> None:
+        self.worker: Final = worker
+        self.job: Final = job
+        self.row: Final = row
+        self.store, self.as_store = TurnStore.over(worker.store, lambda: worker.holds(job))
+        self.client: AsyncChatClient | None = None
+        self.is_cancelled: bool = row["cancel"]
+        self.task: asyncio.Task[None] | None = None
+
+    def cancel(self) -> None:
+        """The turn was cancelled."""
+        self.is_cancelled = True
+        if self.client is not None:
+            self.client.cancel()
+
+    def let_go(self) -> None:
+        """The turn is another worker's now: nothing more is written here."""
+        self.store.is_closed = True
+        if self.client is not None:
+            self.client.cancel()
+
+    async def before_model(self, run: LoopRun) -> None:
+        if self.worker.is_stopping:
+            raise _HandBack
+        if self.is_cancelled:
+            run.cancel()
+        self._tell()
+        await self.worker.await_rate(self.row["agent"], lambda: run.stop.cancelled)
+
+    def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
+        if self.is_cancelled:  # before there was anything to be cancelled
+            run.cancel()
+
+    def after_model(self, run: LoopRun, reply: Reply) -> None:
+        self._tell()
+
+    def tool_started(self, run: LoopRun, call: ToolCall) -> None:
+        self._tell()
+
+    def tool_finished(self, run: LoopRun, result: ToolResult) -> None:
+        self._tell()
+
+    def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> None:
+        self._tell()
+
+    def _tell(self) -> None:
+        self.worker.tell(self.row["conversation"])
+
+
+class Worker:
+    """Carries out turns of conversations for a fleet, by the agents that it knows.
+
+    `url` and the further options are those of the PostgresStore that holds the conversations.
+    """
+
+    def __init__(
+        self,
+        url: str = "",
+        agents: Mapping[str, Agent] | None = None,
+        *,
+        limits: Mapping[str, ProviderLimit] | None = None,
+        concurrency: int = 20,
+        lease: float = 30.0,
+        grace: float = 30.0,
+        max_attempts: int = 5,
+        keep: float = 7 * 86_400.0,
+        **options: Unpack[PostgresOptions],
+    ) -> None:
+        """
+        limits        of each provider, over all workers
+        concurrency   turns that this worker carries out at once
+        lease         seconds after which the turns of a worker that went silent are taken over
+        grace         seconds that turns under way get when the worker is told to stop
+        max_attempts  how many workers may die over a turn before it is given up
+        keep          seconds after which a turn that ended is forgotten
+        """
+        if not agents:
+            message = "A worker without agents can do nothing."
+            raise ConfigurationError(
+                message, hint="Give it some: Worker(url, agents={'support': Agent('openai:gpt-5')})."
+            )
+        if concurrency < 1 or lease <= 0 or grace < 0 or max_attempts < 1:
+            message = "A worker needs a concurrency, a lease and attempts above 0, and a grace that is not below it."
+            raise ConfigurationError(message)
+        self.agents: Final = dict(agents)
+        self._limits: Final = dict(limits or {})
+        self._concurrency: Final = concurrency
+        self._lease: Final = lease
+        self._grace: Final = grace
+        self._max_attempts: Final = max_attempts
+        self._keep: Final = timedelta(seconds=keep)
+        self._url: Final = complete_address(url, lease)
+        self._options: Final = options
+        self._id: Final = uuid.uuid4()
+        self._running: Final[dict[str, _Running]] = {}
+        self._changed: Final[set[str]] = set()
+        self._has_more: bool = False
+        """Whether there may be turns in the queue that nobody has taken."""
+
+    # --- its life ---
+
+    def serve(self) -> None:
+        """Work until the process is told to stop (SIGTERM, Ctrl-C): the first time in peace, the second at once."""
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        work = asyncio.create_task(self.run())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, lambda: self.stop(at_once=self.is_stopping))
+        try:
+            await work
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    async def run(self) -> None:
+        """Work until `stop` is called."""
+        self._stop, self._hurry = asyncio.Event(), asyncio.Event()
+        self._wake, self._told = asyncio.Event(), asyncio.Event()
+        self._database = Database(self._url, on_loop=True, **self._options)
+        self.store = AsyncStore(PostgresStore(self._url, **self._options), threads=self._options.get("connections", 8))
+        database = self._database
+        channels = (f"{database.schema}_queue", database.cancels)
+        try:
+            if not await database.run(database.has_tables):
+                await database.install()
+            await self._offer()
+            helpers = [
+                asyncio.create_task(each)
+                for each in (
+                    self._always(self._lease / 3, self._beat),
+                    self._always(min(30.0, self._lease), self._offer),
+                    self._always(_HOUR, self._clean),
+                    self._tell_changes(),
+                    listen(database, channels, self._hear),
+                )
+            ]
+            try:
+                _log.info("worker %s takes turns of %s", self._id, ", ".join(self.agents))
+                await self._take_turns()
+                await self._finish_turns()
+            finally:
+                await self._flush()
+                for helper in helpers:
+                    helper.cancel()
+                await asyncio.gather(*helpers, return_exceptions=True)
+        finally:
+            for agent in self.agents.values():
+                await agent.aclose()
+            await database.close()
+            await self.store.aclose()
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Take no more turns; `run` returns when those under way have ended or were handed back."""
+        self._stop.set()
+        self._wake.set()
+        if at_once:
+            self._hurry.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the worker was told to stop."""
+        return self._stop.is_set()
+
+    async def _finish_turns(self) -> None:
+        tasks = [each.task for each in self._running.values() if each.task is not None]
+        if not tasks:
+            return
+        _log.info("%d turns are under way, and get %g seconds", len(tasks), self._grace)
+        hurry = asyncio.create_task(self._hurry.wait())
+        done = asyncio.create_task(asyncio.wait(tasks))
+        await asyncio.wait([hurry, done], timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        for each in list(self._running.values()):
+            each.store.is_closed = True  # a call that has begun is then uncertain, as after a crash
+            if each.task is not None:
+                each.task.cancel()
+        await done
+
+    # --- the queue ---
+
+    async def _take_turns(self) -> None:
+        breath = _Breath()
+        while not self.is_stopping:
+            await breath.take()
+            self._wake.clear()
+            free = self._concurrency - len(self._running)
+            taken: list[tuple[Job, Row]] = []
+            if free > 0:
+                self._has_more = False
+                try:
+                    taken = await self._database.run(lambda link, free=free: self._take(link, free))
+                except StoreUnavailableError as error:
+                    _log.warning("%s", error)
+            for job, row in taken:
+                if row["id"] not in self._running:  # else the lease was late, and it is still being carried out here
+                    each = self._running[row["id"]] = _Running(self, job, row)
+                    each.task = asyncio.create_task(self._run_turn(each))
+            self._has_more = self._has_more or len(taken) == free
+            if not (taken and self._has_more and len(self._running) < self._concurrency):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), min(_LOOK, self._lease / 4))
+
+    async def _take(self, link: Connection, free: int) -> list[tuple[Job, Row]]:
+        providers = {agent.provider for agent in self.agents.values()}
+        limits = {name: self._limits.get(name, ProviderLimit()).concurrency or 0 for name in providers}
+        jobs = await self._database.take_jobs(link, self._id, limits, free, timedelta(seconds=self._lease))
+        if not jobs:
+            return []
+        by_turn = {(job.payload or b"").decode(): job for job in jobs}
+        rows = await link.fetch(self._database.named(_CLAIM), list(by_turn))
+        for row in rows:
+            if row["id"] in self._running:
+                await link.fetch(
+                    self._database.named("UPDATE {s}fleet_turn SET attempts = attempts - 1 WHERE id = $1"), row["id"]
+                )
+        for job in [job for turn, job in by_turn.items() if turn not in {row["id"] for row in rows}]:
+            await link.fetch(self._database.named(_END_JOB), job.id, self._id)  # nothing is left to be done
+        return [(by_turn[row["id"]], row) for row in rows]
+
+    async def _always(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await work()
+            except DragomanError as error:
+                _log.warning("%s", error)
+
+    async def _beat(self) -> None:
+        """Renew the leases; let go of what is somebody else's; hear of what was cancelled."""
+        held = {each.job.id: each for each in self._running.values()}
+        if not held:
+            return
+        fetch = self._database.fetch
+        kept = {row["id"] for row in await fetch(_BEAT, list(held), self._id)}
+        for id, each in held.items():
+            if id not in kept:
+                each.let_go()
+        ids = [each.row["id"] for each in held.values()]
+        for row in await fetch("SELECT id FROM {s}fleet_turn WHERE id = ANY($1) AND cancel", ids):
+            self._hear(row["id"])
+
+    async def holds(self, job: Job) -> bool:
+        """Whether the job is this worker's."""
+        return bool(await self._database.fetch(_BEAT, [job.id], self._id))
+
+    async def _offer(self) -> None:
+        """Say which agents there are."""
+        agents = self.agents.items()
+        await self._database.fetch(_OFFER, [name for name, _ in agents], [agent.provider for _, agent in agents])
+        await self._database.fetch(_MOVE)
+
+    async def _patiently(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Do this, which bears repeating, as soon as the database is there; it is waited for, a minute long."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return await work()
+            except StoreUnavailableError:
+                if time.monotonic() >= until:
+                    raise
+            await asyncio.sleep(0.2)
+
+    async def _clean(self) -> None:
+        await self._database.fetch(_FORGET, self._keep)
+        await self._database.fetch(_FORGET_LOG)
+
+    async def await_rate(self, agent: str, is_over: Callable[[], bool]) -> None:
+        """Wait until the agent's provider may be called once more."""
+        provider = self.agents[agent].provider
+        limit = self._limits.get(provider, ProviderLimit()).requests
+        if limit is None:
+            return
+        [row] = await self._patiently(
+            lambda: self._database.fetch(_LET_THROUGH, provider, timedelta(seconds=60 / limit))
+        )
+        left: float = row["seconds"]
+        while left > 0 and not is_over():
+            await asyncio.sleep(min(left, 0.25))
+            left -= 0.25
+
+    # --- notices ---
+
+    def _hear(self, said: str | None) -> None:
+        """A turn was cancelled, there is something new in the queue, or, which counts under a limit, less."""
+        if said is not None and said in self._running:
+            self._running[said].cancel()
+        elif said is None or self._limits or _IS_NEW in said:
+            self._has_more = True
+            self._wake.set()
+
+    def tell(self, *ids: str) -> None:
+        """Let those who wait and watch know that something about these has changed."""
+        self._changed.update(ids)
+        self._told.set()
+
+    async def _tell_changes(self) -> None:
+        # Not with the steps themselves: commits that notify stand in line in the whole server, waiting for the disk.
+        breath = _Breath()
+        while True:
+            await self._told.wait()
+            await breath.take()
+            self._told.clear()
+            await self._flush()
+
+    async def _flush(self) -> None:
+        changed = list(self._changed)
+        self._changed.clear()
+        if changed:
+            with suppress(DragomanError):  # everybody also looks without having been told
+                await self._database.fetch(
+                    "SELECT pg_notify($1, id) FROM unnest($2::text[]) AS c (id)", self._database.steps, changed
+                )
+
+    # --- a turn ---
+
+    async def _run_turn(self, running: _Running) -> None:
+        turn: str = running.row["id"]
+        try:
+            state, outcome = await self._carry_out(running)
+            await self._patiently(lambda: self._database.run(lambda link: self._finish(link, running, state, outcome)))
+            self.tell(turn, running.row["conversation"])
+        except _HandBack:
+            await self._hand_back(running, in_peace=True)
+        except asyncio.CancelledError:  # its time is up
+            await self._hand_back(running, in_peace=True)
+        except (StoreConflictError, StoreUnavailableError) as error:
+            _log.warning("turn %s is let go: %s", turn, error)
+            await self._hand_back(running, in_peace=False)
+        finally:
+            self._running.pop(turn, None)
+            if self._has_more:
+                self._wake.set()
+
+    async def _carry_out(self, running: _Running) -> tuple[str, bytes]:
+        """How the turn ended, and what came of it."""
+        row = running.row
+        try:
+            if running.is_cancelled:
+                return "cancelled", outcome_to_json(None)
+            if row["attempts"] - row["handed"] > self._max_attempts:
+                message = f"{self._max_attempts} workers have died over this turn, or lost it."
+                raise FleetError(message, hint="Look at their logs. Then go on with resume(turn).")
+            agent = self.agents.get(row["agent"])
+            if agent is None:
+                message = f"The worker that took the turn has no agent {row['agent']!r}."
+                raise UnknownAgentError(message, agent=row["agent"], known=tuple(self.agents))
+            ask = ask_from_json(self._database.records.unseal(row["ask"], "ask", row["id"]))
+            running.client = agent.make_client(row["conversation"], running.as_store, running)
+            async with running.client as client:
+                result, new = await carry_out(
+                    client,
+                    running.as_store,
+                    ask,
+                    row["conversation"],
+                    exists=row["exists"],
+                    existed=row["existed"],
+                    again=row["attempts"] > 1,
+                )
+            if running.store.is_closed:
+                raise StoreConflictError("The lease was lost.")
+            return ending_of(result), outcome_to_json(result, new)
+        except (StoreConflictError, StoreUnavailableError, _HandBack):
+            raise
+        except DragomanError as error:
+            if running.store.is_closed:
+                raise StoreConflictError("The lease was lost.") from error
+            return "failed", outcome_to_json(error)
+        except Exception as error:  # noqa: BLE001 -- whoever waits is told
+            _log.exception("turn %s failed", row["id"])
+            return "failed", outcome_to_json(FleetError(f"The worker failed: {type(error).__name__}: {error}"))
+
+    async def _finish(self, link: Connection, running: _Running, state: str, outcome: bytes) -> None:
+        """Record what came of a turn and queue the conversation's next one, unless somebody else has the turn now."""
+        database, row = self._database, running.row
+        await lock(link, row["conversation"])
+        sealed = database.records.seal(outcome, "outcome", row["id"])
+        if await link.fetch(database.named(_FINISH), running.job.id, self._id, row["id"], state, sealed):
+            await queue_next(database, link, row["conversation"])
+
+    async def _hand_back(self, running: _Running, *, in_peace: bool) -> None:
+        """Put the turn back into the queue, if it is ours; a peaceful end does not count against it."""
+        with suppress(DragomanError):  # else it comes back when its lease is over
+            await self._database.fetch(_HAND_BACK, running.job.id, self._id, running.row["id"], int(in_peace))
+            _log.info("turn %s was handed back", running.row["id"])

@@ -1,0 +1,98 @@
+"""Streams in a notebook: shown while they come, as soon as one is the last value of a cell.
+
+IPython is never imported by a program that does not have it: a notebook asks a value how it shows itself, and only then
+is IPython, which asked, there to be used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterable, Iterable
+from typing import Any, Final
+
+from dragoman.conversation import (
+    Conversation,
+    Event,
+    Fold,
+    Message,
+    ReplyStarted,
+    RunEnded,
+    ToolFinished,
+    ToolStarted,
+)
+
+_SECONDS: Final = 0.1
+"""Between two pictures of a text that grows."""
+
+
+class _Shown:
+    """A turn as far as it has got, and the place in the notebook where it is shown."""
+
+    def __init__(self) -> None:
+        from IPython.display import HTML, display  # pyright: ignore[reportUnknownVariableType]
+
+        self._html: Any = HTML
+        self._done: list[Message] = []
+        self._fold: Fold | None = None
+        self._at: float = 0.0
+        self._place: Any = display(self._picture(), display_id=True)
+
+    def take(self, event: Event) -> None:
+        match event:
+            case ReplyStarted():
+                self._put_away()
+                self._fold = Fold()
+                self._fold.extend([event])
+            case ToolFinished():
+                self._put_away()
+                self._done.append(Message.tool([event.result]))
+            case ToolStarted() | RunEnded():
+                pass
+            case _:
+                if self._fold is not None:
+                    self._fold.extend([event])
+        if time.monotonic() - self._at >= _SECONDS:
+            self.draw()
+
+    def end(self) -> None:
+        self._put_away()
+        self.draw()
+
+    def _put_away(self) -> None:
+        if self._fold is not None:
+            self._done.append(self._fold.message())
+        self._fold = None
+
+    def draw(self) -> None:
+        self._at = time.monotonic()
+        self._place.update(self._picture())
+
+    def _picture(self) -> Any:
+        growing = [] if self._fold is None else [self._fold.message()]
+        note = "…" if growing or not self._done else ""
+        return self._html(Conversation(messages=(*self._done, *growing)).to_html(note=note))
+
+
+def show(events: Iterable[Event]) -> None:
+    """Show a plain stream while it comes."""
+    shown = _Shown()
+    try:
+        for event in events:
+            shown.take(event)
+    finally:
+        shown.end()
+
+
+def show_async(events: AsyncIterable[Event]) -> asyncio.Task[None]:
+    """Show an async stream while it comes, beside whatever else the notebook does."""
+    shown = _Shown()
+
+    async def follow() -> None:
+        try:
+            async for event in events:
+                shown.take(event)
+        finally:
+            shown.end()
+
+    return asyncio.get_running_loop().create_task(follow())

@@ -1,0 +1,1 @@
+from .switch import instrument as instrument, uninstrument as uninstrument

@@ -1,0 +1,217 @@
+"""From a call to a request: the path, inference parameters, tools, cache points and what only some makers take.
+
+All of the body but the system prompt and the messages depends on the terms of the call, and is written once for all
+calls on the same terms; history.py writes the messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.conversation import OneTool
+from dragoman.errors import ConfigurationError
+from dragoman.providers.anthropic.thinking import Thinking, ask_for_thinking, check_sampling
+from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
+from dragoman.providers.history import form_key
+from dragoman.providers.options import ModelOptions, Reasoning
+from dragoman.providers.requests import (
+    ToldTool,
+    ToolNames,
+    choose_effort,
+    declare_tools,
+    effective_options,
+    enforced_schema,
+    merge_members,
+    name_reply_schema,
+    refuse_or_adapt,
+)
+
+from .history import CACHE_POINT, Rules, thinker_of, write_history, write_marked_history
+from .profiles import CACHE_POINTS, CACHE_TOOLS, CLAUDE, NOVA, REASONING_MEMBERS
+
+_STREAM: Final = {"accept": "application/vnd.amazon.eventstream"}
+_MOST_MARKS: Final = 4
+_UNSAFE: Final = re.compile(rb"[^A-Za-z0-9._~-]")
+
+_encode = msgspec.json.encode
+
+
+class _Frame(NamedTuple):
+    """A request but for its system prompt and its messages."""
+
+    path: str
+    members: bytes
+    """Of the body, without its braces; there may be none."""
+    mark_system: bool
+    marks: int
+    """Whether the system prompt is marked for the cache, and how many of the user's turns."""
+    headers: Mapping[str, str]
+    adaptations: tuple[Adaptation, ...]
+
+
+def encode_call(call: Call) -> Encoded:
+    """The request for this call, and what had to be changed or left out to make it."""
+    conversation, own = call.conversation, call.options.extra_body
+    system = conversation.system
+    has_system = bool(system) and not system.isspace() and "system" not in own
+    rules = _decide_rules(call)
+    history = write_history(conversation, rules)
+    frame = _make_frame(call, has_system, history.has_calls)
+    if not history.pieces:
+        message = "There is nothing to send: the conversation holds no message that this provider can take."
+        raise ConfigurationError(message, hint="Add a message of the user.")
+    if frame.marks:
+        history = write_marked_history(conversation, rules, frame.marks)
+    body: list[bytes] = [frame.members] if frame.members else []
+    if has_system:
+        text = _encode({"text": system})
+        body.append(b'"system":[%b]' % (text + b"," + CACHE_POINT if frame.mark_system else text))
+    if "messages" not in own:
+        body.append(b'"messages":%b]}]' % b"".join(history.pieces))
+    return Encoded(
+        request=WireRequest(path=frame.path, body=b"{" + b",".join(body) + b"}", headers=frame.headers),
+        adaptations=frame.adaptations,
+        losses=history.losses,
+        tool_names=rules.names.to_own,
+    )
+
+
+@per_terms
+def _decide_rules(call: Call) -> Rules:
+    names = ToolNames([spec.name for spec in call.tools], call.profile.tool_limits)
+    return Rules(call.profile, names, form_key(call.profile, names, thinker_of(call.profile)))
+
+
+@per_terms
+def _make_frame(call: Call, system: bool, has_calls: bool) -> _Frame:
+    adaptations: list[Adaptation] = []
+    options, profile, names = effective_options(call, adaptations), call.profile, _decide_rules(call).names
+    tools: list[object] = [*map(Raw, declare_tools(call, names, adaptations, _encode_tool)), *options.server_tools]
+    cached = bool(options.cache) and CACHE_POINTS in profile.quirks
+    if cached and options.cache == "1h":
+        adaptations.append(Adaptation('cache="1h"', "cache points of Bedrock are kept for their usual few minutes"))
+    mark_tools = cached and bool(tools) and CACHE_TOOLS in profile.quirks
+    is_claude = CLAUDE in profile.quirks
+    thinking = ask_for_thinking(call, options, adaptations, replayed=False) if is_claude else None
+    members = _choose_members(call, options, thinking, adaptations)
+    if tools and options.tool_choice == "none" and not is_claude:
+        tools = _leave_out(tools, adaptations, has_calls=has_calls)
+    if tools:
+        marked = [*tools, Raw(CACHE_POINT)] if mark_tools else tools
+        members["toolConfig"] = {"tools": marked, **_choose_tool(call, options, thinking, names, adaptations)}
+        more = _restrict_calls(options) if is_claude else {}
+        members["additionalModelRequestFields"] = merge_members(members["additionalModelRequestFields"], more)
+    for name, value in options.extra_body.items():
+        # The caller's own members: objects are laid over ours, anything else wins as a whole.
+        members[name] = merge_members(members.get(name), value)
+    path = f"/model/{_quote(call.model)}/converse{'-stream' if call.stream else ''}"
+    return _Frame(
+        path=path,
+        members=_encode({name: value for name, value in members.items() if value})[1:-1],
+        mark_system=cached and system,
+        marks=min(2, _MOST_MARKS - mark_tools - system) if cached else 0,
+        headers={**(_STREAM if call.stream else {}), **options.extra_headers},
+        adaptations=tuple(adaptations),
+    )
+
+
+def _quote(model: str) -> str:
+    """The name as one part of a path, whatever is in it: an ARN has colons and slashes."""
+    if not model.strip(". "):
+        raise ConfigurationError(f"{model!r} cannot be the name of a model.", hint="Use the model's id, or an ARN.")
+    return _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], model.encode()).decode()
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+
+def _choose_members(
+    call: Call, options: ModelOptions, thinking: Thinking | None, adaptations: list[Adaptation]
+) -> dict[str, object]:
+    """What is said of how to answer: what all models know, and what only those of one maker do."""
+    limit, additional = options.max_tokens, dict[str, object]()
+    sampling: dict[str, object] = {name: getattr(options, name) for name in ("temperature", "top_p", "top_k")}
+    if thinking is not None:  # Claude
+        sampling = check_sampling(call, options, thinking, adaptations)
+        limit = thinking.max_tokens if thinking.kind == "enabled" else limit
+        additional |= {"thinking": thinking.config} if thinking.config is not None else {}
+        additional |= {"output_config": {"effort": thinking.effort}} if thinking.effort is not None else {}
+    elif options.reasoning is not None:
+        additional |= _ask_by_effort(call, options.reasoning, adaptations)
+    if (most := sampling.get("top_k")) is not None:
+        additional |= {"inferenceConfig": {"topK": most}} if NOVA in call.profile.quirks else {"top_k": most}
+    inference = {
+        "maxTokens": limit,
+        "temperature": sampling.get("temperature"),
+        "topP": sampling.get("top_p"),
+        "stopSequences": options.stop or None,
+    }
+    members: dict[str, object] = {
+        "inferenceConfig": {name: value for name, value in inference.items() if value is not None},
+        "additionalModelRequestFields": additional,
+    }
+    wanted = options.response_format
+    if wanted is not None and (schema := enforced_schema(call, options, adaptations)) is not None:
+        named = {"name": name_reply_schema(wanted, adaptations), "schema": _encode(schema).decode()}
+        described = {"description": wanted.description} if wanted.description else {}
+        structure = {"jsonSchema": {**named, **described}}
+        members["outputConfig"] = {"textFormat": {"type": "json_schema", "structure": structure}}
+    return members
+
+
+def _ask_by_effort(call: Call, asked: Reasoning, adaptations: list[Adaptation]) -> dict[str, object]:
+    if asked.budget is not None:
+        hint = "Say reasoning=Reasoning(effort='low')."
+        refuse_or_adapt(call, adaptations, "a reasoning budget", "this model is told an effort", hint)
+    effort = asked.effort or "medium"
+    if NOVA in call.profile.quirks:
+        if effort == "none":
+            return {"reasoningConfig": {"type": "disabled"}}
+        level = choose_effort(call, effort, adaptations)
+        return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}
+    member = next((name for name in REASONING_MEMBERS if name in call.profile.quirks), REASONING_MEMBERS[0])
+    return {member: choose_effort(call, effort, adaptations)}
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+def _encode_tool(tool: ToldTool) -> bytes:
+    described = {"description": tool.description} if tool.description else {}
+    held = {"strict": True} if tool.strict else {}
+    return _encode({"toolSpec": {"name": tool.name, **described, "inputSchema": {"json": tool.schema}, **held}})
+
+
+def _restrict_calls(options: ModelOptions) -> dict[str, object]:
+    """What Converse has no words for, in those of Claude's own API: no call, or one at a time."""
+    if options.tool_choice == "none":
+        return {"tool_choice": {"type": "none"}}
+    single = options.parallel_tool_calls is False and options.tool_choice == "auto"
+    return {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}} if single else {}
+
+
+def _leave_out(tools: list[object], adaptations: list[Adaptation], *, has_calls: bool) -> list[object]:
+    """No tools, for a model that is to call none; where there were calls before, the API wants them all the same."""
+    if not has_calls:
+        return []
+    why = "this model cannot be told so while there are calls in the history; it may call a tool"
+    adaptations.append(Adaptation("tool_choice='none'", why))
+    return tools
+
+
+def _choose_tool(
+    call: Call, options: ModelOptions, thinking: Thinking | None, names: ToolNames, adaptations: list[Adaptation]
+) -> dict[str, object]:
+    wanted = options.tool_choice
+    if thinking is not None and thinking.kind == "enabled" and wanted not in ("auto", "none"):
+        why = "a tool call cannot be forced while the model thinks"
+        refuse_or_adapt(call, adaptations, "tool_choice", why, "Leave reasoning or tool_choice out.")
+        return {}
+    if isinstance(wanted, OneTool):
+        return {"toolChoice": {"tool": {"name": names.wire(wanted.name)}}}
+    return {"toolChoice": {"any": {}}} if wanted == "required" else {}

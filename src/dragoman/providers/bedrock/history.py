@@ -1,0 +1,279 @@
+"""Messages of a conversation as content blocks, and what of a history a model on Bedrock does not get.
+
+A message's wire form is the inside of its content array, so that turns of one role that follow each other become one by
+joining, as the API wants.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Collection, Iterable, Sequence
+from hashlib import blake2s
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import Raw, field
+
+from dragoman.conversation import (
+    Conversation,
+    Json,
+    Media,
+    MediaKind,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from dragoman.providers.codec import Loss, Written, remembered, written_up_to
+from dragoman.providers.history import MessageWriter, content_of, legal_id, why_not_media
+from dragoman.providers.profile import Profile
+from dragoman.providers.requests import ToolNames
+from dragoman.providers.wire import decode_base64, read_members
+
+from .profiles import CLAUDE
+
+READER: Final = "bedrock"
+"""The name under which opaque blocks and native fields of this dialect are kept."""
+CACHE_POINT: Final = b'{"cachePoint":{"type":"default"}}'
+
+_USER: Final = b'{"role":"user","content":['
+_MODEL: Final = b'{"role":"assistant","content":['
+_OPENINGS: Final = {"user": _USER, "tool": _USER, "assistant": _MODEL}
+_LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
+
+_encode = msgspec.json.encode
+
+
+def thinker_of(profile: Profile) -> str:
+    """The name under which thinking is kept: Claude's is signed alike on all platforms, others' is Bedrock's own."""
+    return "anthropic" if CLAUDE in profile.quirks else READER
+
+
+class Rules(NamedTuple):
+    """What the wire form of a message depends on beside the message."""
+
+    profile: Profile
+    names: ToolNames
+    key: str
+
+
+class History(Written, frozen=True, kw_only=True):
+    """The array of messages, but for the end of the last one."""
+
+    opening: bytes = b""
+    has_calls: bool = False
+    """Whether there are calls or results in it: the API then wants tools in the request."""
+
+
+# --- all messages -----------------------------------------------------------------------------------------------------
+
+
+def write_history(conversation: Conversation, rules: Rules) -> History:
+    """All messages. Turns of one role that follow each other become one."""
+
+    def append(before: History, new: tuple[Message, ...]) -> History:
+        return _append(before, _write_turns(new, rules))
+
+    return written_up_to(conversation, len(conversation.messages), rules.key, append, History())
+
+
+def write_marked_history(conversation: Conversation, rules: Rules, marks: int) -> History:
+    """The same, with cache points at the ends of so many of the user's last turns."""
+    turns = _write_turns(conversation.messages, rules)
+    ends = [
+        at
+        for at, turn in enumerate(turns)
+        if turn.content and turn.opening == _USER and (at + 1 == len(turns) or turns[at + 1].opening != _USER)
+    ]
+    return _append(History(), turns, ends[-marks:])
+
+
+def _append(before: History, turns: Sequence[_Turn], marked: Collection[int] = ()) -> History:
+    pieces: list[bytes] = []
+    losses: list[Loss] = []
+    opening = before.opening
+    for at, turn in enumerate(turns, before.count):
+        losses += [Loss(at, *loss) for loss in turn.losses]
+        if turn.content:
+            changed = b"]}," + turn.opening if opening else b"[" + turn.opening
+            pieces += (b"," if turn.opening == opening else changed, turn.content)
+            if at in marked:
+                pieces.append(b"," + CACHE_POINT)
+            opening = turn.opening
+    return History(
+        count=before.count + len(turns),
+        pieces=(*before.pieces, *pieces),
+        losses=(*before.losses, *losses),
+        opening=opening,
+        has_calls=before.has_calls or any(turn.has_calls for turn in turns),
+    )
+
+
+def _write_turns(messages: Iterable[Message], rules: Rules) -> list[_Turn]:
+    return [remembered(message, rules.key, lambda message=message: _write_turn(message, rules)) for message in messages]
+
+
+# --- one message ------------------------------------------------------------------------------------------------------
+
+
+class _Turn(MessageWriter):
+    """A message on the wire: filled while its blocks are written, and never changed after that."""
+
+    opening: bytes = _USER
+    content: bytes = b""
+    """The blocks, joined by commas; empty if nothing is left of the message."""
+    blocks: list[bytes] = field(default_factory=list)
+    documents: list[str] = field(default_factory=list)
+    """Their names: the API wants a text beside them."""
+    has_text: bool = False
+    has_calls: bool = False
+
+    def add(self, kind: str, value: object) -> None:
+        self.blocks.append(_encode({kind: value}))
+
+    def write_text(self, block: Text) -> None:
+        if not block.text or block.text.isspace():  # which the API refuses
+            return
+        self.has_text = True
+        cited = self.native(block.native).get("citations")
+        if cited is None:
+            self.add("text", block.text)
+        else:
+            self.add("citationsContent", {"content": [{"text": block.text}], "citations": cited})
+
+    def write_thinking(self, block: Thinking) -> None:
+        if not self.profile.reasoning_replayed:
+            self.lose("thinking", "this model does not get its thinking back")
+        elif block.encrypted is not None:
+            self.add("reasoningContent", {"redactedContent": b64encode(block.encrypted.encode()).decode()})
+        elif block.signature:
+            self.add("reasoningContent", {"reasoningText": {"text": block.text, "signature": block.signature}})
+        elif CLAUDE in self.profile.quirks:
+            self.lose("thinking", "its signature never arrived, and the provider takes none without")
+        elif block.text:
+            self.add("reasoningContent", {"reasoningText": {"text": block.text}})
+
+    def write_call(self, block: ToolCall) -> None:
+        arguments = Raw(self.arguments(block))
+        called = {"toolUseId": legal_id(block.id, _LEGAL_ID), "name": self.names.wire(block.name), "input": arguments}
+        self.add("toolUse", called)
+        self.has_calls = True
+
+    def write_result(self, block: ToolResult) -> None:
+        parts: list[dict[str, object]] = []
+        for part in content_of(block):
+            if isinstance(part, Media):
+                found, why = self._media(part, self.profile.tool_result_media)
+                if found is None:
+                    self.lose("tool_result", f"{part.kind} left out: {why}")
+                else:
+                    parts.append(found)
+            elif isinstance(part, Json) and bytes(part.raw).lstrip()[:1] == b"{":
+                parts.append({"json": part.raw})
+            elif part.text and not part.text.isspace():
+                parts.append({"text": part.text})
+        self.has_calls = True
+        status = "error" if block.is_error else "success"
+        self.add("toolResult", {"toolUseId": legal_id(block.call_id, _LEGAL_ID), "content": parts, "status": status})
+
+    def write_media(self, block: Media) -> None:
+        if self.role == "assistant":
+            self.lose("media", f"the provider takes no {block.kind} in messages of the model")
+            return
+        found, why = self._media(block, self.profile.media)
+        if found is None:
+            self.lose("media", why)
+        else:
+            self.blocks.append(_encode(found))
+            if block.kind == "document":
+                self.documents.append(_document_name(block))
+
+    def write_opaque(self, block: Opaque) -> None:
+        self.blocks.append(bytes(block.raw))
+
+    def _media(self, media: Media, kinds: frozenset[MediaKind]) -> tuple[dict[str, object] | None, str]:
+        """The block for media, or None and why there is none."""
+        stored = media.url is not None and media.url.startswith("s3://") and media.kind in kinds
+        if not stored and (why := why_not_media(media, kinds, frozenset())) is not None:
+            return None, why
+        form = _FORMATS[media.kind].get(media.mime_type.partition(";")[0])
+        if form is None:
+            return None, f"{media.mime_type} is not among the types of {media.kind} that Bedrock takes"
+        source: dict[str, object] = {"s3Location": {"uri": media.url}} if stored else {"bytes": _bytes_of(media)}
+        named = {"name": _document_name(media)} if media.kind == "document" else {}
+        own = read_members(found) if (found := self.native(media.native).get(media.kind)) is not None else {}
+        return {media.kind: {**own, "format": form, **named, "source": source}}, ""
+
+
+def _write_turn(message: Message, rules: Rules) -> _Turn:
+    thinker = thinker_of(rules.profile)
+    turn = _Turn(rules.profile, rules.names, READER, message.role, thinker=thinker, opening=_OPENINGS[message.role])
+    if len(message.blocks) == 1 and type(block := message.blocks[0]) is Text and block.native is None:  # as most are
+        turn.write_text(block)
+    else:
+        turn.write_blocks(message.blocks)
+    if turn.documents and not turn.has_text:
+        turn.add("text", ", ".join(turn.documents))
+    if not turn.blocks and not turn.losses:
+        turn.index = 0
+        what = str(type(message.blocks[0]).__struct_config__.tag) if message.blocks else "message"
+        turn.lose(what, "the message is empty, and the provider takes no empty messages")
+    turn.content = b",".join(turn.blocks)
+    return turn
+
+
+# --- images, documents and the like -----------------------------------------------------------------------------------
+
+_OFFICE: Final = "application/vnd.openxmlformats-officedocument"
+_FORMATS: Final[dict[MediaKind, dict[str, str]]] = {
+    "image": {f"image/{name}": name for name in ("png", "jpeg", "gif", "webp")},
+    "document": {
+        "application/pdf": "pdf",
+        "text/csv": "csv",
+        "text/html": "html",
+        "text/plain": "txt",
+        "text/markdown": "md",
+        "application/msword": "doc",
+        "application/vnd.ms-excel": "xls",
+        f"{_OFFICE}.wordprocessingml.document": "docx",
+        f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
+        # Texts of other kinds are texts.
+        **dict.fromkeys(["application/json", "application/xml", "text/xml", "application/yaml", "text/yaml"], "txt"),
+    },
+    "video": {
+        "video/mp4": "mp4",
+        "video/quicktime": "mov",
+        "video/x-matroska": "mkv",
+        "video/webm": "webm",
+        "video/x-flv": "flv",
+        "video/mpeg": "mpeg",
+        "video/x-ms-wmv": "wmv",
+        "video/3gpp": "three_gp",
+    },
+    "audio": {
+        "audio/mpeg": "mp3",
+        "audio/mp4": "m4a",
+        **{f"audio/{name}": name for name in ("wav", "flac", "ogg", "opus", "aac", "webm")},
+    },
+}
+MIME_TYPES: Final = {form: mime_type for forms in reversed(_FORMATS.values()) for mime_type, form in forms.items()}
+"""The type that a format stands for."""
+_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9()\[\]-]+")
+
+
+def _document_name(media: Media) -> str:
+    """A name as the API takes it; one that nobody gave is made of the content, so that no two are the same."""
+    name = _NOT_IN_NAMES.sub(" ", media.name or "").strip()[:180]
+    return name or f"document-{blake2s(media.data or (media.url or '').encode()).hexdigest()[:8]}"
+
+
+def _bytes_of(media: Media) -> str:
+    """The bytes in base64, also those of a `data:` URL."""
+    if media.url is None:
+        return b64encode(media.data or b"").decode()
+    head, _, text = media.url.partition(",")
+    data = decode_base64([text]) if head.endswith(";base64") else text.encode()
+    return b64encode(data or b"").decode()

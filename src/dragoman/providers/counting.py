@@ -1,0 +1,168 @@
+"""How many tokens a model would read: as its provider counts them, or estimated by length.
+
+Owns: TokenCount; the estimate; what each dialect's endpoint for counting takes and answers.
+
+A provider is asked with the request itself, cut to the members that its endpoint takes, and its answer is read as a
+reply that reports its usage and says nothing. So counting is a call like any other: key, attempts, deadlines and errors
+are those of the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.conversation import (
+    Block,
+    Completed,
+    Conversation,
+    Json,
+    Media,
+    Message,
+    Opaque,
+    ReplyEvent,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    UsageReported,
+)
+from dragoman.errors import ConfigurationError
+
+from .codec import Call, Codec, Encoded
+from .wire import DecoderBase, document, join_members, read_members, read_number
+
+
+class TokenCount(Struct, frozen=True, kw_only=True):
+    """How many tokens a model would read, and who says so."""
+
+    tokens: int
+    source: Literal["provider", "estimate"]
+    """The provider's own count (a reply may report a few more, for what it adds itself), or ours by length."""
+
+    def __str__(self) -> str:
+        return f"{'' if self.source == 'provider' else 'about '}{self.tokens:,} tokens"
+
+
+# --- by length --------------------------------------------------------------------------------------------------------
+
+CHARACTERS_PER_TOKEN: Final = 4
+_TOKENS_PER_MEDIA: Final = 1500
+_TOKENS_PER_MESSAGE: Final = 4
+
+
+def estimated_tokens(conversation: Conversation, tools: Sequence[ToolSpec] = ()) -> int:
+    """About how many tokens the model would read: from its last report on, by length; four characters are a token."""
+    tokens = 0
+    for message in reversed(conversation.messages):
+        if message.role == "assistant" and message.usage is not None and message.usage.tokens is not None:
+            return tokens + message.usage.tokens  # in which system prompt and tools were counted
+        tokens += _TOKENS_PER_MESSAGE + length_of_message(message) // CHARACTERS_PER_TOKEN
+    return tokens + (len(conversation.system or "") + sum(map(length_of_tool, tools))) // CHARACTERS_PER_TOKEN
+
+
+def length_of_message(message: Message) -> int:
+    """The characters of a message that a model reads; media count for what they usually cost."""
+    return sum(map(length_of_block, message.blocks))
+
+
+def length_of_tool(spec: ToolSpec) -> int:
+    """The characters of what a model is told of a tool."""
+    return len(spec.name) + len(spec.description) + len(bytes(spec.parameters))
+
+
+def length_of_block(block: Block | Json) -> int:
+    """The characters of a block that a model reads."""
+    match block:
+        case Text() | Thinking():
+            return len(block.text)
+        case ToolCall():
+            return len(block.name) + len(block.arguments)
+        case ToolResult():
+            return sum(map(length_of_block, block.content))
+        case Media():
+            return _TOKENS_PER_MEDIA * CHARACTERS_PER_TOKEN
+        case Json() | Opaque():
+            return len(bytes(block.raw))
+
+
+# --- by the provider --------------------------------------------------------------------------------------------------
+
+_CLAUDE_TAKES: Final = """model messages system tools tool_choice thinking output_config cache_control speed
+    context_management mcp_servers"""
+_RESPONSES_TAKES: Final = "model input instructions tools tool_choice parallel_tool_calls reasoning text truncation"
+_GEMINI_TAKES: Final = "contents systemInstruction tools toolConfig generationConfig cachedContent"
+_VERTEX_TAKES: Final = "contents systemInstruction tools generationConfig"
+_COUNTED: Final = ("input_tokens", "totalTokens")
+"""Where the answers have the number."""
+
+
+def counting_codec(codec: Codec) -> Codec:
+    """The codec that asks how many tokens a call has, and reads the answer as a reply's usage."""
+    return Codec(name=codec.name, encode=partial(_ask, codec), decoder=CountDecoder)
+
+
+def _ask(codec: Codec, call: Call) -> Encoded:
+    encoded = codec.encode(call)
+    request = encoded.request
+    members = read_members(request.body)
+    rewrite = _ENDPOINTS.get(call.profile.dialect)
+    if rewrite is None:
+        message = f"There is no endpoint for counting tokens in the dialect {call.profile.dialect!r}."
+        raise ConfigurationError(message, hint="Leave counts_tokens out of the profile: then they are estimated.")
+    path, body = rewrite(request.path, members)
+    return msgspec.structs.replace(
+        encoded, request=msgspec.structs.replace(request, path=path, body=join_members(body))
+    )
+
+
+def _only(taken: str, members: dict[str, Raw]) -> dict[str, Raw]:
+    """These members: an endpoint refuses those that it does not know."""
+    return {name: members[name] for name in taken.split() if name in members}
+
+
+def _ask_claude(path: str, members: dict[str, Raw]) -> tuple[str, dict[str, Raw]]:
+    return f"{path}/count_tokens", _only(_CLAUDE_TAKES, members)
+
+
+def _ask_responses(path: str, members: dict[str, Raw]) -> tuple[str, dict[str, Raw]]:
+    return f"{path}/input_tokens", _only(_RESPONSES_TAKES, members)
+
+
+def _ask_gemini(path: str, members: dict[str, Raw]) -> tuple[str, dict[str, Raw]]:
+    """Vertex AI takes the members as they are; the Gemini API counts only contents unless it gets the whole request."""
+    place = path.removesuffix(":generateContent")
+    _, version, model = place.split("/", 2)
+    if version == "v1beta1":
+        return f"{place}:countTokens", _only(_VERTEX_TAKES, members)
+    whole = {"model": msgspec.json.encode(model), **_only(_GEMINI_TAKES, members)}
+    return f"{place}:countTokens", {"generateContentRequest": Raw(join_members(whole))}
+
+
+_ENDPOINTS: Final[dict[str, Callable[[str, dict[str, Raw]], tuple[str, dict[str, Raw]]]]] = {
+    "anthropic": _ask_claude,
+    "openai_responses": _ask_responses,
+    "gemini": _ask_gemini,
+}
+
+
+class CountDecoder(DecoderBase):
+    """Reads the answer of an endpoint for counting."""
+
+    def take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
+        members = document(body)
+        counted = next((read_number(members[name]) for name in _COUNTED if name in members), None)
+        if counted is None:
+            raise self.broken("it does not say how many tokens there are")
+        events += (UsageReported(Usage(input=counted)), Completed(StopReason.END))
+        self.ended = True
+
+    def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
+        raise self.broken("it is a stream of events, not a number")

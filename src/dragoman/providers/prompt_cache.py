@@ -1,0 +1,192 @@
+"""What a provider's prompt cache did for a reply, and why it did no more.
+
+Owns: Prompt, what is kept of a request to compare later ones with; CacheUse, what comes of the comparison.
+
+A provider can reuse the beginning that a prompt has in common with an earlier one. An engine keeps what it last sent as
+references to values that never change; they are compared when somebody asks, messages by identity before anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from dragoman.conversation import Message, Text, ToolSpec, Usage
+
+from .counting import CHARACTERS_PER_TOKEN, length_of_block, length_of_message, length_of_tool
+from .options import ModelOptions
+from .profile import Profile
+from .requests import takes_cache_marks
+
+
+class Prompt(Struct, frozen=True, gc=False):
+    """What a model was given, as references."""
+
+    profile: Profile
+    system: str | None
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...]
+    options: ModelOptions
+
+    def __repr__(self) -> str:
+        return f"<Prompt of {len(self.messages)} messages>"
+
+
+class CacheUse(Struct, frozen=True, kw_only=True):
+    """How much of a prompt came from the provider's cache, how much could have, and what stood in the way."""
+
+    read: int | None
+    """Tokens that the provider read from its cache; None if it does not say."""
+    written: int | None
+    """Tokens that it wrote there, for later requests."""
+    eligible: int | None
+    """About how many tokens, from the beginning on, an earlier request of this engine had too: the reported tokens,
+    divided by length. None if the engine had sent nothing before."""
+    changed: str | None = None
+    """The first thing that differs from that request: `tools.NAME`, `options.NAME`, `system` or `messages.3` (counted
+    from 0). None if nothing does, but for what was added at the end."""
+    why: str = ""
+    """Why it was not more, in a sentence; empty if there is nothing to explain."""
+
+    def __str__(self) -> str:
+        read = "unknown" if self.read is None else f"{self.read:,}"
+        eligible = "unknown" if self.eligible is None else f"about {self.eligible:,}"
+        return f"read {read} of {eligible} tokens" + (f": {self.why}" if self.why else "")
+
+
+RECENT: Final = 8
+"""How many requests an engine keeps to compare with. A client's conversation needs one; a server has many at once."""
+
+# --- the first difference ---------------------------------------------------------------------------------------------
+
+_AT_THE_BEGINNING: Final = ("server_tools", "response_format", "extra_body")
+"""Options that stand before everything else in a prompt, or may."""
+_BEHIND_THE_SYSTEM_PROMPT: Final = {"anthropic": ("tool_choice", "parallel_tool_calls", "reasoning")}
+"""Options whose change makes a provider read all messages anew, by dialect."""
+
+
+class _Shared(NamedTuple):
+    length: int
+    """Characters that two prompts have in common, from the beginning on."""
+    changed: str | None = None
+    what: str = ""
+    """What is different then, for `why`."""
+
+
+def _compare(old: Prompt, new: Prompt) -> _Shared:
+    """Where a prompt departs from an older one: in the order in which providers read it."""
+    if name := _changed_option(old.options, new.options, _AT_THE_BEGINNING):
+        return _Shared(0, f"options.{name}", f"the option {name} is another one than before")
+    length = 0
+    for index, spec in enumerate(new.tools):
+        if index >= len(old.tools) or not (spec is old.tools[index] or spec == old.tools[index]):
+            return _Shared(length, *_tell_tool(old.tools, new.tools, index))
+        length += length_of_tool(spec)
+    if len(old.tools) > len(new.tools):
+        return _Shared(length, *_tell_tool(old.tools, new.tools, len(new.tools)))
+    if old.system != new.system:
+        same = _common(old.system or "", new.system or "")
+        where = f" from character {same:,} on" if same else ""
+        return _Shared(length + same, "system", f"the system prompt is another one than before{where}")
+    length += len(new.system or "")
+    if name := _changed_option(old.options, new.options, _BEHIND_THE_SYSTEM_PROMPT.get(new.profile.dialect, ())):
+        why = f"the option {name} is another one than before, and this provider then reads all messages anew"
+        return _Shared(length, f"options.{name}", why)
+    for index, (before, now) in enumerate(zip(old.messages, new.messages, strict=False)):
+        if before is not now and _sent(before) != _sent(now):
+            where = f"message {index} is not the one that stood there before"
+            return _Shared(length + _shared_length(before, now), f"messages.{index}", where)
+        length += length_of_message(now)
+    return _Shared(length)
+
+
+def _changed_option(old: ModelOptions, new: ModelOptions, names: Sequence[str]) -> str | None:
+    if old is new:
+        return None
+    return next((name for name in names if getattr(old, name) != getattr(new, name)), None)
+
+
+def _tell_tool(old: Sequence[ToolSpec], new: Sequence[ToolSpec], index: int) -> tuple[str, str]:
+    """Which tool makes two lists differ at this place, and in what way."""
+    was, now = [spec.name for spec in old], [spec.name for spec in new]
+    if index < len(was) and was[index] not in now:
+        name, what = was[index], "was removed"
+    elif index < len(now) and now[index] not in was:
+        name, what = now[index], "was added"
+    else:  # both know the names that stand here, so neither list ends
+        name, what = now[index], "was changed" if now[index] == was[index] else "stands at another place"
+    return f"tools.{name}", f"the tool {name!r} {what}"
+
+
+def _sent(message: Message) -> tuple[object, ...]:
+    """What of a message a provider gets."""
+    return message.role, message.blocks, message.native
+
+
+def _shared_length(old: Message, new: Message) -> int:
+    """Characters that two messages have in common, from the beginning on."""
+    length = 0
+    if old.role == new.role:
+        for before, now in zip(old.blocks, new.blocks, strict=False):
+            if before != now:
+                if isinstance(before, Text) and isinstance(now, Text):
+                    length += _common(before.text, now.text)
+                break
+            length += length_of_block(now)
+    return length
+
+
+def _common(old: str, new: str) -> int:
+    """How many characters two texts have in common, from the beginning on."""
+    for index, (before, now) in enumerate(zip(old, new, strict=False)):
+        if before != now:
+            return index
+    return min(len(old), len(new))
+
+
+# --- the account ------------------------------------------------------------------------------------------------------
+
+_ENOUGH: Final = 0.75
+"""Of what was eligible: eligible tokens are estimated, and providers cache in steps."""
+_LARGEST_MINIMUM: Final = 4096
+"""Every provider caches prompts of so many tokens; below, it depends on the model."""
+
+
+def explain_cache(prompts: Sequence[Prompt], usage: Usage | None) -> CacheUse:
+    """What the cache did for the last prompt, compared with that of those before whose beginning is most like it."""
+    usage = usage or Usage()
+    read, written = usage.cache_read, usage.cache_write
+    if not prompts:
+        return CacheUse(read=read, written=written, eligible=None)
+    *recent, prompt = prompts
+    if not recent:
+        why = "" if read else "the engine had sent nothing before, and a cache is each model's own"
+        return CacheUse(read=read, written=written, eligible=None, why=why)
+    newest_first = [_compare(old, prompt) for old in reversed(recent)]
+    shared = max(newest_first, key=lambda found: found.length)
+    whole = _length(prompt)
+    tokens = whole / CHARACTERS_PER_TOKEN if usage.input is None else usage.input
+    eligible = round(tokens * shared.length / whole) if whole else 0
+    why = _explain(prompt, shared, eligible, read, written)
+    return CacheUse(read=read, written=written, eligible=eligible, changed=shared.changed, why=why)
+
+
+def _length(prompt: Prompt) -> int:
+    parts = sum(map(length_of_tool, prompt.tools)) + sum(map(length_of_message, prompt.messages))
+    return parts + len(prompt.system or "")
+
+
+def _explain(prompt: Prompt, shared: _Shared, eligible: int, read: int | None, written: int | None) -> str:
+    if shared.changed is not None and (not read or read * _ENOUGH <= eligible):
+        return shared.what
+    if read is None:
+        return "the provider does not say what it read from its cache"
+    if read >= eligible * _ENOUGH:
+        return ""
+    if takes_cache_marks(prompt.profile) and not prompt.options.cache and not written:
+        return "the prompt is not marked for the cache: say ModelOptions(cache=True)"
+    if eligible < _LARGEST_MINIMUM:
+        return "nothing changed: it has expired, or is shorter than this model's cache takes (512 to 4,096 tokens)"
+    return "nothing changed: it has expired, or the provider did not find it"

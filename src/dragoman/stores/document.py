@@ -1,0 +1,59 @@
+"""A conversation as a document for people: Markdown, or the JSON in which it is kept."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, TypeAlias
+
+from dragoman.conversation import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+
+from .snapshot import Snapshot, snapshot_to_json
+
+DocumentFormat: TypeAlias = Literal["markdown", "json"]
+
+_WHO: Final = {"user": "You", "assistant": "Model", "tool": "Tools"}
+
+
+def format_document(snapshot: Snapshot, format: DocumentFormat) -> str:
+    """The conversation as Markdown, which stands as it was said, or as the stored JSON."""
+    if format == "json":
+        return snapshot_to_json(snapshot).decode() + "\n"
+    parts = [
+        f"# {' '.join(snapshot.title.split()) or 'Conversation'}",
+        f"{snapshot.provider}:{snapshot.model} · {snapshot.created_at:%Y-%m-%d %H:%M} UTC · {snapshot.root}",
+    ]
+    if snapshot.system_prompt:
+        parts += ["## System", snapshot.system_prompt]
+    for message in snapshot.messages:
+        parts += _format_message(message)
+    return "\n\n".join(parts) + "\n"
+
+
+def _format_message(message: Message) -> list[str]:
+    parts = [f"## {_WHO[message.role]}"]
+    for block in message.blocks:
+        match block:
+            case Text():
+                parts.append(block.text)
+            case Thinking():
+                if block.text:
+                    parts.append(f"<details><summary>Thinking</summary>\n\n{_fence(block.text)}\n\n</details>")
+            case ToolCall():
+                parts += [f"**{block.name}** is called:", _fence(block.arguments or "{}", "json")]
+            case ToolResult():
+                verb = "failed" if block.is_error else "gave"
+                parts += [f"**{block.name}** {verb}:", _fence(block.text)]
+            case Media():
+                where = block.name or block.url or block.path or f"{len(block.data or b''):,} bytes"
+                parts.append(f"*({block.kind}: {where})*")
+            case Opaque():
+                parts.append(f"*(something that only {block.provider} understands)*")
+    if message.interrupted:
+        parts.append("*(interrupted)*")
+    return parts
+
+
+def _fence(text: str, language: str = "") -> str:
+    longest = max([len(run) for run in re.findall(r"`+", text)], default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"

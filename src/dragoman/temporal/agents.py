@@ -1,0 +1,290 @@
+"""What a worker knows: agents by name, and the activities that ask their models and run their tools.
+
+Owns: Agent; the three activities. Keys and code are here and nowhere else; the workflow knows an agent's name.
+Must not know: workflows.
+
+Who tries again. A model call that failed is judged here, with the agent's RetryPolicy, and Temporal waits and repeats
+it, perhaps on another worker; the engine itself makes one attempt. A tool that failed is the executor's business, as
+everywhere. What Temporal repeats of tools are calls whose worker was lost: an idempotent tool is called again, and of
+any other nobody knows whether it did its work, so the second attempt does not call it but lets a person decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator, Mapping
+from contextlib import aclosing, contextmanager
+from typing import Final, Unpack
+
+import msgspec
+from msgspec import Raw
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from dragoman._checks import check_names, overlay, suggest
+from dragoman._stop import Stop, chance, stoppable
+from dragoman.chat import ChatOptions, find_engine, make_executor
+from dragoman.conversation import Text, conversation_from_json, message_from_json
+from dragoman.engines import (
+    AsyncEngine,
+    Models,
+    Reply,
+)
+from dragoman.errors import ConfigurationError, DragomanError, ProviderError, ToolNotFoundError
+from dragoman.loop import (
+    UNCERTAIN,
+    DropToolResults,
+    LoopSettings,
+    Summarise,
+    offered_tools,
+    outcome_to_json,
+    reply_to_json,
+    settings_of,
+    step_options,
+)
+from dragoman.tools import AnyTools, Outcome, PendingApproval, ToolExecutor, ToolRun
+from dragoman.transport import GiveUp, RetryPolicy, decide
+
+from .payloads import LARGEST, NOTHING, AgentFacts, Ask, Do, application_error
+
+_ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1)
+_LIVES: Final = 5
+"""How many workers an idempotent tool may cost before a person is asked."""
+_LONGEST: Final = 1e8
+_ELSEWHERE: Final = {
+    "conversation": "TemporalConversation.start(conversation=…)",
+    "id": "TemporalConversation.start(id=…)",
+    "hooks": "a workflow of your own with begin_turn(hooks=…)",
+    "answer": "options=ModelOptions(response_format=…)",
+    "stateless": "nothing: every conversation is a workflow of its own",
+}
+
+
+class Agent:
+    """A model, its tools and how they are used, as a worker has them. Options are those of a chat client.
+
+    heartbeat   seconds without a sign of life after which a worker counts as lost
+    timeout     seconds that one call of the model or a tool may take at the most, whatever else is said
+    """
+
+    def __init__(
+        self,
+        model: AsyncEngine | Models[AsyncEngine],
+        tools: AnyTools = (),
+        *,
+        heartbeat: float = 10.0,
+        timeout: float = 3600.0,
+        **options: Unpack[ChatOptions],
+    ) -> None:
+        known = [name for name in ChatOptions.__annotations__ if name not in _ELSEWHERE]
+        check_names(options, known, "An agent", _ELSEWHERE)
+        policies = tuple(options.get("context", ()))
+        for policy in policies:
+            if not isinstance(policy, DropToolResults | Summarise):
+                message = f"A {type(policy).__name__} cannot run inside a workflow."
+                raise ConfigurationError(message, hint="Use DropToolResults or Summarise.")
+        if not (0 < heartbeat < _LONGEST and 0 < timeout < _LONGEST):
+            hint = "Say how many seconds; a timeout of a day is 86400."
+            raise ConfigurationError(
+                "An agent's heartbeat and timeout are positive, and Temporal counts them.", hint=hint
+            )
+        self._model: AsyncEngine | Models[AsyncEngine] = model
+        self._tools: AnyTools = tools
+        self._options: ChatOptions = {**options, "context": policies}
+        self._heartbeat: float = heartbeat
+        self._timeout: float = timeout
+        self._retry: RetryPolicy = options.get("retry", RetryPolicy())
+        self._engine: AsyncEngine | None = None
+        self._executor: ToolExecutor | None = None
+        self._settings: LoopSettings | None = None
+
+    @property
+    def engine(self) -> AsyncEngine:
+        """The engine, made when it is first needed: without a key, the caller who waits is told."""
+        if self._engine is None:
+            listed = (self._model,) if isinstance(self._model, str | AsyncEngine) else self._model
+            is_named = any(isinstance(each, str) for each in listed)
+            given = {**self._options, "retry": _ONE_ATTEMPT} if is_named else self._options
+            self._engine = find_engine(self._model, None, given, AsyncEngine)
+        return self._engine
+
+    @property
+    def executor(self) -> ToolExecutor:
+        """What runs the tools."""
+        if self._executor is None:
+            self._executor = make_executor(self._tools, self._options)
+        return self._executor
+
+    @property
+    def settings(self) -> LoopSettings:
+        """The settings of a turn, as a chat client has them."""
+        if self._settings is None:
+            self._settings = settings_of(self._options, self.engine.options, self.executor.config)
+        return self._settings
+
+    @property
+    def system(self) -> str | None:
+        """The system prompt of conversations that have none."""
+        return self._options.get("system")
+
+    @property
+    def facts(self) -> AgentFacts:
+        """What a workflow must know."""
+        settings, config, tools = self.settings, self.executor.config, self.executor.tools.by_name
+        # Permissions and middleware may look at the conversation whichever tool is called.
+        always = "permission" in self._options or "middleware" in self._options
+        return AgentFacts(
+            limits=settings.limits,
+            on_limit=settings.on_limit,
+            context=tuple([(type(each).__name__, Raw(msgspec.json.encode(each))) for each in settings.context]),
+            context_window=self.engine.context_window if settings.context else None,
+            tools={name: always or tool.takes_context for name, tool in tools.items()},
+            max_parallel_tools=config.max_parallel_tools,
+            tool_error_handling=config.tool_error_handling,
+            run_timeout=config.run_timeout,
+            heartbeat=self._heartbeat,
+            timeout=self._timeout,
+        )
+
+    def judge(self, error: ProviderError, attempt: int) -> float | None:
+        """When a model call that failed is made again, in seconds; None: never."""
+        verdict = decide(
+            error, {}, self._retry, attempt, elapsed=0.0, delivered=False, random=chance(), now=time.time()
+        )
+        return None if isinstance(verdict, GiveUp) else verdict.after
+
+    async def aclose(self) -> None:
+        """Close connections and end threads; the next use opens them again."""
+        engine, executor, self._engine, self._executor = self._engine, self._executor, None, None
+        if executor is not None:
+            executor.close()
+        if engine is not None and isinstance(self._model, str):
+            await engine.aclose()
+
+
+def _priced(reply: Reply) -> Reply:
+    """The reply with its cost, so that the workflow need not look into the table of prices."""
+    message, cost = reply.message, reply.cost
+    if message.usage is None or cost is None:
+        return reply
+    usage = msgspec.structs.replace(message.usage, charged=cost)
+    return msgspec.structs.replace(reply, message=msgspec.structs.replace(message, usage=usage))
+
+
+class Activities:
+    """The activities of a worker that knows these agents."""
+
+    def __init__(self, agents: Mapping[str, Agent]) -> None:
+        self.agents: dict[str, Agent] = dict(agents)
+
+    def _agent(self, name: str) -> Agent:
+        if name not in self.agents:
+            hint = suggest(name, self.agents) if self.agents else "Give it to the worker: DragomanPlugin(agents={…})."
+            raise ConfigurationError(f"This worker has no agent {name!r}.", hint=hint)
+        return self.agents[name]
+
+    @activity.defn(name="dragoman.facts")
+    async def facts(self, agent: str) -> AgentFacts:
+        """What a workflow must know of an agent."""
+        with _for_good():
+            return self._agent(agent).facts
+
+    @activity.defn(name="dragoman.model")
+    async def ask_model(self, ask: Ask) -> Raw:
+        """The model's reply."""
+        agent = self._agent(ask.agent)
+        conversation = conversation_from_json(bytes(ask.conversation))
+        if conversation.system is None and agent.system is not None:
+            conversation = conversation.with_system(agent.system)
+        options = overlay(ask.options, agent.settings.options)
+        if ask.tools:
+            specs = offered_tools(agent.executor)
+            options = step_options(options, agent.executor.config, specs, first=ask.first)
+        else:
+            specs, options = (), msgspec.structs.replace(options, tool_choice="auto", response_format=None)
+        stop = Stop(None if ask.seconds is None else time.monotonic() + ask.seconds)
+        try:
+            with _for_good(), _heartbeats():
+                reply = await stoppable(agent.engine.reply(conversation, tools=specs, options=options), stop)
+        except ProviderError as error:
+            again = agent.judge(error, activity.info().attempt)
+            if again is None:
+                raise
+            raise application_error(error, retry_in=again) from None
+        return Raw(reply_to_json(_priced(reply)).encode())
+
+    @activity.defn(name="dragoman.tool")
+    async def run_tool(self, do: Do) -> Raw:
+        """How the call of a tool ended, or that it waits for a person."""
+        executor = self._agent(do.agent).executor
+        (call,) = message_from_json(bytes(do.message)).tool_calls
+        tool = executor.tools.by_name.get(call.name)
+        if tool is None and do.known:
+            message = f"This worker has no tool {call.name!r}, which agent {do.agent!r} had when the turn began."
+            hint = "Let workers of both versions run until the turns of the old one have ended, or say it again."
+            raise ToolNotFoundError(message, tool_name=call.name, call_id=call.id, hint=hint)
+        lives = _LIVES if tool is None or tool.options.idempotent else 1
+        if activity.info().attempt > lives:
+            return _written(PendingApproval(call=call, reason=UNCERTAIN))
+        run = ToolRun(
+            deps=self._agent(do.agent).settings.deps,
+            approvals=() if do.approval is None else (do.approval,),
+            deadline=None if do.seconds is None else time.monotonic() + do.seconds,
+        )
+        run.counts.update(do.counts)
+        if do.conversation != NOTHING:
+            run.conversation = conversation_from_json(bytes(do.conversation))
+        batch = executor.batch((call,), run)
+        with _heartbeats():
+            async with aclosing(executor.aevents(batch)) as events:
+                async for _ in events:
+                    pass
+        return _written(_within_limits(batch.outcomes[0]))
+
+
+def _written(outcome: Outcome | PendingApproval) -> Raw:
+    return Raw(outcome_to_json(outcome).encode())
+
+
+def _within_limits(outcome: Outcome | PendingApproval) -> Outcome | PendingApproval:
+    """The outcome, or in the place of a result that the server would refuse one that says so."""
+    size = len(bytes(_written(outcome)))
+    if size <= LARGEST or isinstance(outcome, PendingApproval):
+        return outcome
+    said = Text(f"The tool did its work, but its result of {size:,} bytes is too large to be passed on.")
+    changes = {"content": (said,), "structured": None, "is_error": True, "error_type": "execution"}
+    return Outcome(msgspec.structs.replace(outcome.result, **changes))
+
+
+@contextmanager
+def _for_good() -> Generator[None]:
+    """What fails for a reason that nobody foresaw would fail again and again; who waits is to be told."""
+    try:
+        yield
+    except DragomanError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        raise ApplicationError(f"{kind} on the worker: {error}", type=kind, non_retryable=True) from error
+
+
+@contextmanager
+def _heartbeats() -> Generator[None]:
+    """Inside the block Temporal hears that the worker lives; it answers when the call is cancelled."""
+    timeout = activity.info().heartbeat_timeout
+    if timeout is None:
+        yield
+        return
+    loop, every = asyncio.get_running_loop(), timeout.total_seconds() / 3
+
+    def beat() -> None:
+        nonlocal timer
+        activity.heartbeat()
+        timer = loop.call_later(every, beat)
+
+    timer = loop.call_later(every, beat)  # a quick call needs none
+    try:
+        yield
+    finally:
+        timer.cancel()

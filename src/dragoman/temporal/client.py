@@ -1,0 +1,286 @@
+"""The plugin that clients and workers of Temporal take, and a conversation for callers who need not know Temporal.
+
+Owns: DragomanPlugin; TemporalConversation; from Temporal's errors to ours.
+
+Watching is by query, a step at a time: what a model says becomes visible when it has said all of it. An update would
+write every look into the history of the workflow; a query costs a worker a millisecond and leaves no trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+from uuid import uuid4
+
+from msgspec import structs
+from temporalio.client import (
+    Client,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+)
+from temporalio.converter import DataConverter, DefaultPayloadConverter
+from temporalio.exceptions import ActivityError, WorkflowAlreadyStartedError
+from temporalio.plugin import SimplePlugin
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from dragoman.chat import Prompt, make_message
+from dragoman.conversation import Conversation, Message, ToolCall, message_from_json
+from dragoman.errors import (
+    ConfigurationError,
+    ConversationError,
+    DragomanError,
+    SnapshotSealError,
+    StoreConflictError,
+    StoreUnavailableError,
+)
+from dragoman.loop import Limits
+from dragoman.providers import ModelOptions
+from dragoman.stores import AesGcmSealing
+from dragoman.tools import Approval, PendingApproval, approve, deny
+
+from .agents import Activities, Agent
+from .payloads import (
+    Answers,
+    ConversationStart,
+    DragomanFailureConverter,
+    DragomanPayloadConverter,
+    SealedFailureConverter,
+    SealingCodec,
+    Seen,
+    TurnOutcome,
+    write_conversation,
+)
+from .workflow import ConversationWorkflow
+
+TASK_QUEUE: Final = "dragoman"
+_NO_OPTIONS: Final = ModelOptions()
+_NO_LIMITS: Final = Limits()
+_INFINITE: Final = 1e300
+"""JSON has no word for it."""
+
+
+class DragomanPlugin(SimplePlugin):
+    """Give it to `Client.connect(plugins=[…])`; workers of that client have it, too.
+
+    agents    what workers know, by name; programs that only speak with conversations need none
+    sealing   what the server keeps is sealed with it; all clients and workers need the same keys
+    """
+
+    def __init__(self, agents: Mapping[str, Agent] | None = None, *, sealing: AesGcmSealing | None = None) -> None:
+        activities = Activities(agents or {})
+        workers = 0
+
+        @asynccontextmanager
+        async def closing() -> AsyncGenerator[None]:
+            nonlocal workers
+            workers += 1
+            try:
+                yield
+            finally:
+                workers -= 1
+                for agent in activities.agents.values() if not workers else ():
+                    await agent.aclose()
+
+        def convert(given: DataConverter | None) -> DataConverter:
+            given, forms = given or DataConverter.default, (DefaultPayloadConverter, DragomanPayloadConverter)
+            if given.payload_converter_class not in forms or (sealing is not None and given.payload_codec is not None):
+                message = "The client has a data converter of its own, in whose place ours would be."
+                raise ConfigurationError(message, hint="Leave it out; ours writes all that Temporal's does, too.")
+            changes: dict[str, Any] = {"failure_converter_class": DragomanFailureConverter}
+            if sealing is not None:
+                changes = {"failure_converter_class": SealedFailureConverter, "payload_codec": SealingCodec(sealing)}
+            return dataclasses.replace(given, payload_converter_class=DragomanPayloadConverter, **changes)
+
+        super().__init__(  # pyright: ignore[reportUnknownMemberType] -- Callable without its types there
+            "dragoman",
+            data_converter=convert,
+            activities=[activities.facts, activities.ask_model, activities.run_tool],
+            workflows=[ConversationWorkflow],
+            workflow_runner=_let_through,
+            workflow_failure_exception_types=[DragomanError],
+            run_context=closing,
+        )
+
+
+def _let_through(runner: WorkflowRunner | None) -> WorkflowRunner:
+    """The sandbox of workflows of one's own, which need not load us anew for each of them."""
+    if isinstance(runner, SandboxedWorkflowRunner):
+        restrictions = runner.restrictions.with_passthrough_modules("dragoman", "msgspec")
+        return dataclasses.replace(runner, restrictions=restrictions)
+    return runner or SandboxedWorkflowRunner()
+
+
+# --- for callers ------------------------------------------------------------------------------------------------------
+
+
+class TemporalConversation:
+    """A conversation that is a workflow, for any program that reaches the server; see ConversationWorkflow."""
+
+    def __init__(self, client: Client, id: str) -> None:
+        self.id: str = id
+        """The id of the workflow."""
+        self.handle: WorkflowHandle[ConversationWorkflow, Conversation] = client.get_workflow_handle_for(
+            ConversationWorkflow.run, id
+        )
+
+    @classmethod
+    async def start(
+        cls,
+        client: Client,
+        *,
+        agent: str,
+        id: str | None = None,
+        task_queue: str = TASK_QUEUE,
+        conversation: Conversation | None = None,
+        options: ModelOptions = _NO_OPTIONS,
+        limits: Limits = _NO_LIMITS,
+        longest_history: int | None = None,
+    ) -> TemporalConversation:
+        """Start a workflow for a new conversation, or one to go on with. An id that is taken is an error."""
+        if options.extra_headers:
+            message = "Headers may hold keys, and these options would stand in the history of the workflow."
+            raise ConfigurationError(message, hint="Say extra_headers in the options of the agent, on the worker.")
+        start = ConversationStart(
+            agent=agent,
+            conversation=write_conversation(conversation or Conversation()),
+            options=options,
+            limits=_writable(limits),
+            longest_history=longest_history,
+        )
+        found = cls(client, id or uuid4().hex)
+        with _our_errors(found.id):
+            await client.start_workflow(ConversationWorkflow.run, start, id=found.id, task_queue=task_queue)
+        return found
+
+    # --- turns ---
+
+    async def say(self, prompt: Prompt, *, key: str | None = None) -> TurnOutcome:
+        """Say something and wait for what comes of it.
+
+        Who says it again with the same `key`, after a lost connection say, gets the outcome of the first time.
+        """
+        return await self._update("say", make_message(prompt), key)
+
+    async def approve(self, *calls: ToolCall | PendingApproval, reason: str = "") -> TurnOutcome:
+        """Let these calls run, and wait for what comes of the turn."""
+        return await self.resume(*[approve(_call_of(each), reason=reason) for each in calls])
+
+    async def deny(self, *calls: ToolCall | PendingApproval, reason: str = "") -> TurnOutcome:
+        """Have these calls not run; the model reads the reason."""
+        return await self.resume(*[deny(_call_of(each), reason=reason) for each in calls])
+
+    async def resume(self, *answers: Approval, key: str | None = None) -> TurnOutcome:
+        """Go on with the turn, with answers of both kinds."""
+        return await self._update("resume", Answers(answers), key)
+
+    async def _update(self, name: str, argument: Message | Answers, key: str | None) -> TurnOutcome:
+        with _our_errors(self.id):
+            return await self.handle.execute_update(  # pyright: ignore[reportUnknownMemberType] -- of another overload
+                name, argument, id=key, result_type=TurnOutcome
+            )
+
+    async def add(self, prompt: Prompt) -> None:
+        """Say something without asking the model; in a turn, it reads this before it speaks next."""
+        with _our_errors(self.id):
+            await self.handle.signal(ConversationWorkflow.add, make_message(prompt))
+
+    async def cancel(self) -> None:
+        """End the turn under way; the conversation stays. Who waits for the turn gets its outcome: `cancelled`."""
+        with _our_errors(self.id):
+            await self.handle.signal(ConversationWorkflow.stop)
+
+    async def close(self) -> Conversation:
+        """End the conversation, once the turn under way has ended; all of it."""
+        with _our_errors(self.id):
+            await self.handle.signal(ConversationWorkflow.close)
+            return await self.handle.result()
+
+    # --- looking ---
+
+    async def conversation(self) -> Conversation:
+        """The conversation so far."""
+        with _our_errors(self.id):
+            return await self.handle.query("conversation", result_type=Conversation)
+
+    async def standing(self) -> TurnOutcome:
+        """Where it stands: how the last turn ended, the latest answer, what waits for a person."""
+        with _our_errors(self.id):
+            return await self.handle.query(ConversationWorkflow.standing)
+
+    async def pending(self) -> tuple[PendingApproval, ...]:
+        """The calls that wait for a person, and why."""
+        return (await self.standing()).pending
+
+    async def watch(self, position: int = 0, *, every: float = 0.5) -> AsyncGenerator[Message, None]:
+        """The messages from this position on, as they join the conversation, until it is over or you leave.
+
+        A reply comes when the model has ended it, results when all tools of a step have; who comes late misses nothing.
+        """
+        while True:
+            try:
+                with _our_errors(self.id):
+                    seen: Seen = await self.handle.query(ConversationWorkflow.seen, position)
+                    running = seen.messages or (await self.handle.describe()).close_time is None
+            except ConversationError:
+                return
+            for raw in seen.messages:
+                yield message_from_json(bytes(raw))
+            position = seen.position
+            if not running:
+                return
+            if not seen.messages:
+                await asyncio.sleep(every)
+
+
+def _call_of(given: ToolCall | PendingApproval) -> ToolCall:
+    return given.call if isinstance(given, PendingApproval) else given
+
+
+def _writable(limits: Limits) -> Limits:
+    said = {name: getattr(limits, name) for name in limits.__struct_fields__}
+    return structs.replace(limits, **{name: min(value, _INFINITE) for name, value in said.items() if value is not None})
+
+
+@contextmanager
+def _our_errors(id: str) -> Generator[None]:
+    """Raise what went wrong with this conversation as an error of ours."""
+    try:
+        yield
+    except (WorkflowUpdateFailedError, WorkflowFailureError) as error:
+        cause = error.cause
+        if isinstance(cause, DragomanError):
+            raise cause from None
+        if isinstance(cause, ActivityError):  # what nobody foresaw, in code of an engine say
+            raise ConversationError(f"The turn of {id!r} failed: {cause.cause}") from error
+        raise _gone(id) from error
+    except KeyError as error:  # Temporal's word for a form that it does not know
+        if SealingCodec.ENCODING.decode() not in str(error):
+            raise
+        message = f"The conversation {id!r} is sealed, and this program has no key."
+        raise SnapshotSealError(message, hint="Give it the key: DragomanPlugin(sealing=AesGcmSealing(key)).") from error
+    except WorkflowAlreadyStartedError as error:
+        message = f"There is a conversation {id!r} already."
+        raise StoreConflictError(
+            message, hint="Use it: TemporalConversation(client, id); or choose another id."
+        ) from error
+    except WorkflowQueryFailedError as error:
+        raise ConversationError(f"The conversation {id!r} cannot be read: {error.message}.") from error
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            raise _gone(id) from error
+        if error.status is RPCStatusCode.UNAVAILABLE:
+            message = f"Temporal's server cannot be reached: {error.message}."
+            raise StoreUnavailableError(message, hint="Try again; with a `key`, nothing is said twice.") from error
+        raise
+
+
+def _gone(id: str) -> ConversationError:
+    message = f"There is no conversation {id!r} on the server, or it has ended."
+    return ConversationError(message, hint="Check its id and the namespace; start it anew with what you have of it.")

@@ -1,0 +1,293 @@
+"""The ready workflow: one conversation, for as long as it lasts.
+
+    say, resume              updates: a turn, and a turn that goes on once a person has answered; both give its outcome
+    add, stop, close         signals: say something meanwhile, end the turn under way, end the conversation
+    conversation, pending    queries: all of it, what waits for a person;
+    standing, seen           where it stands, what is new to a watcher
+
+Owns: the conversation between turns, who may speak when, and continuing as new. A turn is in turns.py.
+
+Cancelling the workflow ends the turn under way and then the conversation. It continues as new only between turns, with
+everything that it holds, when its history grows long. A turn that did nothing before it failed leaves no trace, as in a
+chat client.
+
+It runs outside of Temporal's sandbox, which would load modules anew for every conversation: nothing here reads a clock,
+a random number or the world, and recorded histories are replayed in the tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from msgspec import Raw, structs
+from temporalio import workflow
+
+from dragoman.conversation import (
+    Conversation,
+    Message,
+    Usage,
+    conversation_from_json,
+    message_from_json,
+    message_to_json,
+)
+from dragoman.errors import ConcurrentUseError, ConfigurationError, ConversationError
+from dragoman.loop import AwaitApproval, Cancelled, Done, Ending, LimitReached, LoopHooks, LoopRun, Spent
+from dragoman.tools import Approval, PendingApproval
+
+from .payloads import (
+    LARGEST,
+    NOTHING,
+    Answers,
+    ConversationStart,
+    Ended,
+    Seen,
+    TurnOutcome,
+    waits_of,
+    write_conversation,
+)
+from .turns import begin_turn
+
+_ENDINGS: Final[dict[type[Ending], Ended]] = {
+    Done: "done",
+    AwaitApproval: "await_approval",
+    LimitReached: "limit_reached",
+    Cancelled: "cancelled",
+}
+
+
+class _Forgetting(LoopHooks):
+    """Counts what context policies take away, so that a watcher's position stays right."""
+
+    def __init__(self, messages: int) -> None:
+        self.messages: int = messages
+
+    def compacted(self, run: LoopRun, before: Conversation) -> None:
+        self.messages += len(before.messages) - len(run.conversation.messages)
+
+
+@workflow.defn(name="dragoman.conversation", sandboxed=False)
+class ConversationWorkflow:
+    """A conversation with an agent."""
+
+    @workflow.init
+    def __init__(self, start: ConversationStart) -> None:
+        self._start: ConversationStart = start
+        self._held: Conversation | None = None
+        """Between turns; None where this worker cannot read what the workflow was given."""
+        self._waiting: tuple[PendingApproval, ...] = ()
+        self._queue: tuple[Message, ...] = tuple([message_from_json(bytes(each)) for each in start.queue])
+        self._spent: Spent = start.spent
+        self._usage: Usage = start.outcome.usage
+        self._ending: Ended | None = "await_approval" if start.waits else start.outcome.ending
+        self._run: LoopRun | None = None
+        self._busy: bool = False
+        self._stopped: bool = False
+        """Whether the turn that is about to begin was told to stop."""
+        self._closed: bool = False
+        self._last: tuple[str, TurnOutcome] = (start.key, start.outcome)
+        """The key of the last turn, and what came of it: Temporal knows keys only until it continues as new."""
+        self._forgotten: _Forgetting = _Forgetting(start.forgotten)
+        with suppress(ConversationError):
+            self._held = self._read()
+            calls = self._held.pending_tool_calls  # in a conversation that was given, nobody knows what became of them
+            self._waiting = tuple([PendingApproval(call=call, reason=start.waits.get(call.id, "")) for call in calls])
+
+    @workflow.run
+    async def run(self, start: ConversationStart) -> Conversation:
+        """Last until the conversation is closed."""
+        try:
+            await workflow.wait_condition(lambda: self._closed or (self._is_long and not self._busy))
+            await workflow.wait_condition(workflow.all_handlers_finished)
+        except asyncio.CancelledError:
+            self.stop()
+            await workflow.wait_condition(workflow.all_handlers_finished)
+            raise
+        if not self._closed:
+            workflow.continue_as_new(self._carried())
+        write_conversation(self._read())  # one that the server would refuse is an error, not a workflow that is stuck
+        return self._read()
+
+    # --- turns ---
+
+    @workflow.update
+    async def say(self, message: Message) -> TurnOutcome:
+        """Say something; the outcome of the turn."""
+        return await self._turn((message,), ())
+
+    @say.validator
+    def _check_say(self, message: Message) -> None:
+        if self._refuse_busy() and self._waiting:
+            hint = "Answer them first: approve(call) or deny(call)."
+            raise ConfigurationError("Calls of this conversation wait for a person.", hint=hint)
+
+    @workflow.update
+    async def resume(self, answers: Answers) -> TurnOutcome:
+        """Answer calls that wait; the outcome of the turn that goes on."""
+        return await self._turn((), answers.approvals)
+
+    @resume.validator
+    def _check_resume(self, answers: Answers) -> None:
+        self._refuse_busy()
+
+    def _refuse_busy(self) -> bool:
+        """Raise if no turn can begin now; False if this one was carried out already."""
+        if _key() == self._last[0]:
+            return False
+        if self._busy or self._closed:
+            message = "This conversation is in the middle of a turn." if self._busy else "It has been closed."
+            raise ConcurrentUseError(message, hint="Wait for the turn, or `add` the message to it.")
+        return True
+
+    async def _turn(self, said: Iterable[Message], answers: Iterable[Approval]) -> TurnOutcome:
+        if _key() == self._last[0]:
+            return self._last[1]
+        self._busy, self._stopped = True, False
+        try:
+            conversation, queue = self._read(), self._queue
+            turn = await begin_turn(
+                self._start.agent,
+                conversation,
+                options=self._start.options,
+                limits=self._start.limits,
+                approvals=answers,
+                waiting=self._waiting,
+                unread=(*queue, *said),
+                spent=self._spent if conversation.pending_tool_calls else Spent(),
+                hooks=(self._forgotten,),
+            )
+            run = turn.run
+            for late in self._queue[len(queue) :]:
+                run.add(late)
+            self._run, self._queue = run, queue
+            if self._stopped:
+                run.cancel()
+            try:
+                await turn.complete()
+            except (Exception, asyncio.CancelledError):
+                self._take_over(run, failed=True)
+                raise
+            self._take_over(run, failed=False)
+        finally:
+            self._busy, self._run = False, None
+            self._say_queued()
+        self._last = (_key(), self.standing())
+        return self._last[1]
+
+    def _take_over(self, run: LoopRun, *, failed: bool) -> None:
+        """Keep what came of a turn, however it ended."""
+        if run.has_done_something or not (failed or isinstance(run.ending, Cancelled)):
+            self._held, self._queue, self._waiting = run.conversation, tuple(run.unread), run.pending
+        else:
+            self._queue = (*self._queue, *run.added)
+        self._spent, self._usage = run.spent, Usage.total_of([each.message.usage for each in run.replies])
+        self._ending = None if run.ending is None else _ENDINGS[type(run.ending)]
+
+    # --- signals ---
+
+    @workflow.signal
+    def add(self, message: Message) -> None:
+        """Say something without asking the model; in a turn, it reads this before it speaks next."""
+        if self._run is not None:
+            self._run.add(message)
+        else:
+            self._queue = (*self._queue, message)
+            self._say_queued()
+
+    @workflow.signal
+    def stop(self) -> None:
+        """End the turn under way."""
+        self._stopped = True
+        if self._run is not None:
+            self._run.cancel()
+
+    @workflow.signal
+    def close(self) -> None:
+        """End the conversation, once the turn under way has ended."""
+        self._closed = True
+
+    # --- queries ---
+
+    @workflow.query
+    def conversation(self) -> Conversation | Raw:
+        """The conversation so far; while a turn is under way, as far as that has got."""
+        return self._start.conversation if self._held is None else self._now
+
+    @workflow.query
+    def standing(self) -> TurnOutcome:
+        """Where the conversation stands, and what waits for a person."""
+        replies = [each for each in self._now.messages if each.role == "assistant"]
+        return TurnOutcome(
+            ending=None if self._busy else self._ending,
+            reply=Raw(message_to_json(replies[-1])) if replies else NOTHING,
+            waits=waits_of(self._waiting) if self._run is None else {},
+            spent=self._spent if self._run is None else self._run.spent,
+            usage=self._usage,
+        )
+
+    @workflow.query
+    def pending(self) -> list[PendingApproval]:
+        """The calls that wait for a person."""
+        return list(self.standing().pending)
+
+    @workflow.query
+    def seen(self, position: int) -> Seen:
+        """The messages from this position on, as many as the server lets through at once."""
+        gone, size, new = self._forgotten.messages, 0, list[Raw]()
+        position = max(position, gone)
+        for message in self._now.messages[position - gone :]:
+            new.append(Raw(message_to_json(message)))
+            size += len(bytes(new[-1]))
+            if size > LARGEST and len(new) > 1:
+                new.pop()
+                break
+        return Seen(messages=tuple(new), position=position + len(new))
+
+    # --- what it holds ---
+
+    @property
+    def _now(self) -> Conversation:
+        return self._read() if self._run is None else self._run.conversation
+
+    def _read(self) -> Conversation:
+        """The conversation. One of a newer version is an error for who waits, and kept for workers that can read it."""
+        return conversation_from_json(bytes(self._start.conversation)) if self._held is None else self._held
+
+    def _say_queued(self) -> None:
+        """What was added joins the conversation, unless calls wait whose results come first."""
+        if self._held is not None and not (self._busy or self._held.pending_tool_calls):
+            self._held, self._queue = self._held.plus(*self._queue), ()
+
+    @property
+    def _is_long(self) -> bool:
+        info, longest = workflow.info(), self._start.longest_history
+        if not info.is_continue_as_new_suggested() and (
+            longest is None or info.get_current_history_length() <= longest
+        ):
+            return False
+        with suppress(ConfigurationError):  # one that has grown too large stays where it is
+            return bool(self._carried())
+        return False
+
+    def _carried(self) -> ConversationStart:
+        queue = tuple([Raw(message_to_json(each)) for each in self._queue])
+        if self._held is None:
+            return structs.replace(self._start, queue=queue)
+        return structs.replace(
+            self._start,
+            conversation=write_conversation(self._held),
+            waits=waits_of(self._waiting),
+            spent=self._spent,
+            queue=queue,
+            forgotten=self._forgotten.messages,
+            key=self._last[0],
+            outcome=self._last[1],
+        )
+
+
+def _key() -> str:
+    """What the caller has named this turn."""
+    info = workflow.current_update_info()
+    return "" if info is None else info.id

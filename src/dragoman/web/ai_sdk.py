@@ -1,0 +1,312 @@
+"""The UI message stream of the Vercel AI SDK: what a request of `useChat` may say, and a turn's events as its parts.
+
+The stream is that of versions 5 to 7 of the SDK (`x-vercel-ai-ui-message-stream: v1`); parts about approvals are known
+to clients from version 6 on. One of our replies is one step, with the results of its tools; the results of calls that
+waited for a person come in the stream of the next request, without a step of their own.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.conversation import (
+    BlockReceived,
+    Completed,
+    Conversation,
+    Media,
+    Message,
+    ReplyStarted,
+    StopReason,
+    Text,
+    TextDelta,
+    TextEnded,
+    TextStarted,
+    Thinking,
+    ThinkingDelta,
+    ThinkingEnded,
+    ThinkingStarted,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    ToolFinished,
+    ToolResult,
+)
+from dragoman.errors import ConfigurationError, ToolError
+from dragoman.tools import fingerprint
+
+from .turns import Happening, TurnEnded
+
+HEADERS: Final = {"x-vercel-ai-ui-message-stream": "v1"}
+END: Final = b"data: [DONE]\n\n"
+
+_FINISH: Final = {
+    StopReason.END: "stop",
+    StopReason.STOP_SEQUENCE: "stop",
+    StopReason.MAX_TOKENS: "length",
+    StopReason.CONTEXT_FULL: "length",
+    StopReason.CONTENT_FILTER: "content-filter",
+    StopReason.REFUSAL: "content-filter",
+    StopReason.TOOL_CALLS: "tool-calls",
+}
+_write: Final = msgspec.json.Encoder().encode
+
+
+# --- what a request may say -------------------------------------------------------------------------------------------
+
+
+class _Approval(Struct):
+    id: str
+    approved: bool | None = None
+    reason: str = ""
+
+
+class _Part(Struct):
+    """A part of a message, as far as it is looked at."""
+
+    type: str
+    text: str = ""
+    url: str = ""
+    media_type: str = msgspec.field(name="mediaType", default="")
+    filename: str | None = None
+    state: str = ""
+    approval: _Approval | None = None
+
+
+class _Message(Struct):
+    role: str
+    parts: list[_Part] = []
+
+
+class Request(Struct):
+    """What `useChat` sends. Of the messages only the last one is heard; see `read_prompt` and `read_answers`."""
+
+    id: str
+    messages: list[_Message] = []
+    trigger: str = "submit-message"
+    message_id: str | None = msgspec.field(name="messageId", default=None)
+
+    @property
+    def last(self) -> _Message:
+        if not self.messages:
+            raise ConfigurationError("The request has no message.", hint="Send what the user said.")
+        return self.messages[-1]
+
+    @property
+    def said(self) -> int:
+        """How many messages of the user there are for the client, the last one included."""
+        return sum([message.role == "user" for message in self.messages])
+
+
+def read_prompt(message: _Message) -> Message:
+    """What the user says: the texts and files of the message, and nothing else that may stand in it."""
+    blocks: list[Text | Media] = []
+    for part in message.parts:
+        if part.type == "text" and part.text:
+            blocks.append(Text(part.text))
+        elif part.type == "file":
+            blocks.append(read_file(part.url, part.media_type, part.filename))
+    return Message(role="user", blocks=tuple(blocks))
+
+
+def read_file(url: str, media_type: str, name: str | None = None) -> Media:
+    """The file of a data: or https: address; the provider fetches the latter, this server never does."""
+    if url.startswith("https://"):
+        try:
+            return Media.from_url(url, mime_type=media_type or None)
+        except ValueError:
+            message = "Nobody can tell the type of a file from its address."
+            raise ConfigurationError(message, hint="Send its media type along.") from None
+    head, comma, data = url.partition(",")
+    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
+        raise ConfigurationError("A file must be a data: address in base64, or an https: one.", hint="Send it as such.")
+    try:
+        content = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise ConfigurationError("A file of the message is not valid base64.", hint="Send it again.") from None
+    found = media_type or head[5:-7].partition(";")[0] or "application/octet-stream"
+    return Media.from_bytes(content, found, name=name)
+
+
+def read_answers(message: _Message) -> list[tuple[str, bool, str]]:
+    """What the user answered about calls: the id of each approval, yes or no, and a reason."""
+    return [
+        (part.approval.id, part.approval.approved, part.approval.reason)
+        for part in message.parts
+        if part.state == "approval-responded" and part.approval is not None and part.approval.approved is not None
+    ]
+
+
+# --- a turn as parts --------------------------------------------------------------------------------------------------
+
+
+class Encoder:
+    """The events of one turn as parts of the stream. `message_id` None: it goes on with the client's last message."""
+
+    def __init__(self, message_id: str | None) -> None:
+        self._message_id: str | None = message_id
+        self._step: int = 0
+        self._arguments: dict[str, list[str]] = {}
+        self._names: dict[str, str] = {}
+        self._stopped: StopReason = StopReason.OTHER
+        self._model: str | None = None
+
+    def begin(self) -> Iterable[bytes]:
+        start: dict[str, object] = {"type": "start"}
+        if self._message_id is not None:
+            start["messageId"] = self._message_id
+        return [_write(start)]
+
+    def encode(self, happening: Happening) -> Iterable[bytes]:
+        return map(_write, self._parts(happening))
+
+    def _parts(self, happening: Happening) -> Iterable[Mapping[str, object]]:
+        match happening:
+            case TextDelta():
+                return [{"type": "text-delta", "id": self._id(happening.index), "delta": happening.text}]
+            case ThinkingDelta():
+                return [{"type": "reasoning-delta", "id": self._id(happening.index), "delta": happening.text}]
+            case ToolCallDelta():
+                self._arguments[happening.id].append(happening.arguments)
+                part = {"type": "tool-input-delta", "toolCallId": happening.id, "inputTextDelta": happening.arguments}
+                return [part]
+            case ReplyStarted():
+                self._model = happening.model
+                return [*self._end_step(), self._begin_step()]
+            case TextStarted():
+                return [{"type": "text-start", "id": self._id(happening.index)}]
+            case TextEnded():
+                return [{"type": "text-end", "id": self._id(happening.index)}]
+            case ThinkingStarted():
+                return [{"type": "reasoning-start", "id": self._id(happening.index)}]
+            case ThinkingEnded():
+                return [{"type": "reasoning-end", "id": self._id(happening.index)}]
+            case ToolCallStarted():
+                self._arguments[happening.id], self._names[happening.id] = [], happening.name
+                return [{"type": "tool-input-start", "toolCallId": happening.id, "toolName": happening.name}]
+            case ToolCallEnded():
+                arguments = "".join(self._arguments.pop(happening.id))
+                return [_input_part(ToolCall(happening.id, self._names.pop(happening.id), arguments))]
+            case BlockReceived(block=Media() as media):
+                return [_file_part(media)]
+            case Completed():
+                self._stopped = happening.stop_reason
+                return []
+            case ToolFinished():
+                return [_output_part(happening.result)]
+            case TurnEnded():
+                return self._end(happening)
+            case _:
+                return []
+
+    def _id(self, index: int) -> str:
+        return f"{self._step}.{index}"
+
+    def _begin_step(self) -> dict[str, object]:
+        self._step += 1
+        return {"type": "start-step"}
+
+    def _end_step(self) -> list[dict[str, object]]:
+        return [{"type": "finish-step"}] if self._step else []
+
+    def _end(self, ended: TurnEnded) -> list[dict[str, object]]:
+        if ended.error is not None:
+            return [{"type": "error", "errorText": ended.error.message}]
+        if ended.ending == "cancelled":
+            return [{"type": "abort"}]
+        asked: list[dict[str, object]] = [
+            {"type": "tool-approval-request", "approvalId": fingerprint(each.call), "toolCallId": each.call.id}
+            for each in ended.pending
+        ]
+        reason = "tool-calls" if asked else _FINISH.get(self._stopped, "other")
+        if ended.ending == "limit_reached":
+            reason = "length"
+        metadata = {"model": self._model, "usage": msgspec.to_builtins(ended.usage)}
+        return [*asked, *self._end_step(), {"type": "finish", "finishReason": reason, "messageMetadata": metadata}]
+
+
+def _input_part(call: ToolCall) -> dict[str, object]:
+    same: dict[str, object] = {"toolCallId": call.id, "toolName": call.name}
+    try:
+        return {"type": "tool-input-available", **same, "input": call.parsed}
+    except ToolError as error:
+        return {"type": "tool-input-error", **same, "input": call.arguments, "errorText": error.message}
+
+
+def _output_part(result: ToolResult) -> dict[str, object]:
+    same: dict[str, object] = {"toolCallId": result.call_id}
+    if result.error_type == "denied":
+        return {"type": "tool-output-denied", **same}
+    if result.is_error:
+        return {"type": "tool-output-error", **same, "errorText": result.text}
+    return {"type": "tool-output-available", **same, "output": result.value}
+
+
+def _file_part(media: Media) -> dict[str, object]:
+    data = base64.b64encode(media.data or b"").decode()
+    return {"type": "file", "mediaType": media.mime_type, "url": media.url or f"data:{media.mime_type};base64,{data}"}
+
+
+# --- a conversation as messages ---------------------------------------------------------------------------------------
+
+
+def messages_of(conversation: Conversation) -> list[dict[str, object]]:
+    """The conversation as the messages that `useChat` begins with. All that a model said between two messages of the
+    user is one message."""
+    waiting = {call.id for call in conversation.pending_tool_calls}
+    found: list[dict[str, object]] = []
+    parts: list[dict[str, object]] = []
+    before = "user"
+    for index, message in enumerate(conversation.messages):
+        if message.role == "tool":  # its results stand with their calls
+            continue
+        if message.role == "user" or before == "user":
+            parts = []
+            found.append({"id": message_id(index), "role": message.role, "parts": parts})
+        parts += _message_parts(message, _results_behind(conversation.messages, index), waiting)
+        before = message.role
+    return found
+
+
+def message_id(index: int) -> str:
+    """The id of a message by its place in the conversation."""
+    return f"message-{index}"
+
+
+def _results_behind(messages: Sequence[Message], index: int) -> dict[str, ToolResult]:
+    following = messages[index + 1 : index + 2]
+    return {result.call_id: result for message in following for result in message.tool_results}
+
+
+def _message_parts(message: Message, results: dict[str, ToolResult], waiting: set[str]) -> list[dict[str, object]]:
+    parts: list[dict[str, object]] = [{"type": "step-start"}] if message.role == "assistant" else []
+    for block in message.blocks:
+        match block:
+            case Text():
+                parts.append({"type": "text", "text": block.text})
+            case Thinking() if block.text:
+                parts.append({"type": "reasoning", "text": block.text})
+            case Media():
+                parts.append(_file_part(block))
+            case ToolCall():
+                parts.append(_call_part(block, results.get(block.id), waiting))
+            case _:
+                pass
+    return parts
+
+
+def _call_part(call: ToolCall, result: ToolResult | None, waiting: set[str]) -> dict[str, object]:
+    given = _input_part(call)
+    part: dict[str, object] = {"type": f"tool-{call.name}", "toolCallId": call.id, "input": given["input"]}
+    if result is None:
+        asked = {"state": "approval-requested", "approval": {"id": fingerprint(call)}}
+        return part | (asked if call.id in waiting else {"state": "input-available"})
+    if result.is_error:
+        return part | {"state": "output-error", "errorText": result.text}
+    return part | {"state": "output-available", "output": result.value}

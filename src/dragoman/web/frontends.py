@@ -1,0 +1,269 @@
+"""An ASGI app for other people's pages: the Vercel AI SDK at /chat, AG-UI at /agent.
+
+What is trusted of a request. The conversation is the server's, in its store. A request names it, and may say one thing:
+
+- a new message of the user: the texts and files of the last message of the request;
+- an answer, yes or no, about a call that waits, by the fingerprint of that very call and its arguments;
+- with the AI SDK, that the user edited a message or wants another answer: then the server's own conversation is cut
+  there, and what was before stays in the store's chain.
+
+Everything else in a request (earlier messages, the model's words, system text, results of tools, tools of the client)
+is not read, so it cannot be forged. Which conversation a name stands for, and whether this user may see it, is for the
+program to say (`locate`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, TypeAlias, TypeVar, Unpack, cast
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from dragoman.chat import AsyncChatClient, ChatOptions
+from dragoman.conversation import Conversation
+from dragoman.engines import AsyncEngine
+from dragoman.errors import (
+    ConcurrentUseError,
+    ConfigurationError,
+    DragomanError,
+    InvalidCursorError,
+    InvalidSnapshotIDError,
+    SnapshotNotFoundError,
+    StoreError,
+)
+from dragoman.fleet import Agent
+from dragoman.loop import LoopHooks
+from dragoman.stores import AsyncConversationStore, AsyncStore, ConversationStore, conversation_id
+from dragoman.tools import AnyTools, Approval, approve, deny, fingerprint
+from dragoman.transport import Transport
+
+from . import ag_ui, ai_sdk
+from .log import EventStream, FrameLog, Receive, Scope, Send
+from .turns import LiveTurn, Talk, Talks
+
+T = TypeVar("T")
+
+MAX_BODY_BYTES: Final = 32 * 1024 * 1024
+"""Of one request, the files in it included."""
+_LONGEST_NAME: Final = 200
+
+Locate: TypeAlias = Callable[[Request, str], str | Awaitable[str]]
+"""From a request, and what it calls the conversation, to the conversation's id; raises if this user may not see it."""
+
+
+class FrontEnd:
+    """An ASGI app through which other people's pages talk to a model, to be mounted in a program of yours.
+
+    `POST /chat` is for `useChat` of the Vercel AI SDK, `POST /agent` for a client of AG-UI. A turn goes on when the
+    page leaves, and `GET …/{id}/stream` brings what was missed, unless `stop_when_left` ends it then.
+    """
+
+    def __init__(
+        self,
+        model: str | AsyncEngine,
+        tools: AnyTools = (),
+        *,
+        store: ConversationStore | AsyncConversationStore,
+        locate: Locate | None = None,
+        stop_when_left: bool = False,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        transport: Transport | None = None,
+        **options: Unpack[ChatOptions],
+    ) -> None:
+        self._agent: Agent = Agent(model, tools, transport=transport, **options)
+        self._talks: Talks = Talks(self._make_client, make_async(store))
+        self._locate: Locate = locate or (lambda _, name: conversation_id(name))
+        self._stop_when_left: bool = stop_when_left
+        self._max_body_bytes: int = max_body_bytes
+        self._app: Starlette = Starlette(
+            routes=[
+                Route("/chat", self._chat, methods=["POST"]),
+                Route("/chat/{name}", self._messages, methods=["GET"]),
+                Route("/agent", self._run, methods=["POST"]),
+                Route("/{kind}/{name}/stream", self._watch, methods=["GET"]),
+                Route("/{kind}/{name}/stream", self._stop, methods=["DELETE"]),
+            ],
+            exception_handlers={DragomanError: report_error, msgspec.MsgspecError: report_error},
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        if len(path) > 1 and path.endswith("/"):  # some frameworks add it when they mount
+            scope = {**scope, "path": path.rstrip("/")}
+        await self._app(scope, receive, send)
+
+    async def aclose(self) -> None:
+        """Stop all turns and close the connections to the model. The store stays open."""
+        await self._talks.aclose()
+        await self._agent.aclose()
+
+    async def _make_client(self, id: str) -> AsyncChatClient:
+        return self._agent.make_client(id, self._talks.store, LoopHooks())
+
+    async def _open(self, request: Request, name: str) -> Talk:
+        if not 0 < len(name) <= _LONGEST_NAME:
+            message = f"The name of a conversation has from 1 to {_LONGEST_NAME} characters."
+            raise ConfigurationError(message, hint="Send another one.")
+        found = self._locate(request, name)
+        return await self._talks.open(found if isinstance(found, str) else await found)
+
+    # --- the AI SDK ---
+
+    async def _chat(self, request: Request) -> Any:
+        said = await read_body(request, ai_sdk.Request, self._max_body_bytes)
+        talk = await self._open(request, said.id)
+        if said.last.role == "user":
+            talk.refuse_if_busy()
+            again = said.trigger == "regenerate-message"
+            if again or said.message_id is not None:
+                await talk.rewrite(lambda conversation: _cut(conversation, said.said, keep=again))
+            prompt = None if again else ai_sdk.read_prompt(said.last)
+            place = len(talk.client.history) + (prompt is not None)
+            turn = talk.start(ai_sdk.Encoder(ai_sdk.message_id(place)), prompt)
+        else:
+            talk.refuse_if_busy()
+            answers = talk.answer(find_approvals(talk, ai_sdk.read_answers(said.last)))
+            if not answers:
+                message = "Nothing was said, or calls are left that nobody has answered."
+                raise ConfigurationError(message, hint="End with a message of the user, or answer every call.")
+            turn = talk.start(ai_sdk.Encoder(None), None, answers)
+        return self._stream(talk, turn, 0)
+
+    async def _messages(self, request: Request) -> Response:
+        talk = await self._open(request, request.path_params["name"])
+        return JSONResponse(ai_sdk.messages_of(talk.client.conversation))
+
+    # --- AG-UI ---
+
+    async def _run(self, request: Request) -> Any:
+        said = await read_body(request, ag_ui.Request, self._max_body_bytes)
+        talk = await self._open(request, said.thread_id)
+        try:
+            turn = self._begin_run(talk, said)
+        except ConfigurationError as error:  # the protocol wants to hear of it in the stream
+            log = FrameLog()
+            for data in ag_ui.refusal(said, error):
+                log.append(data)
+            log.close()
+            return EventStream(log)
+        return self._stream(talk, turn, 0)
+
+    def _begin_run(self, talk: Talk, said: ag_ui.Request) -> LiveTurn:
+        encoder = ag_ui.Encoder(said.thread_id, said.run_id)
+        if talk.busy or not (talk.client.pending or said.resume):
+            return talk.start(encoder, ag_ui.read_prompt(said))
+        answers = talk.answer(find_approvals(talk, ag_ui.read_answers(said)))
+        if not answers:
+            message = "There are interrupts that this run does not answer."
+            raise ConfigurationError(message, hint="Answer all of them in `resume`.")
+        return talk.start(encoder, None, answers)
+
+    # --- both ---
+
+    async def _watch(self, request: Request) -> Any:
+        """What was missed of a turn under way, and the rest of it; 204 if there is none."""
+        talk = await self._open(request, request.path_params["name"])
+        kind = {"chat": ai_sdk.Encoder, "agent": ag_ui.Encoder}.get(request.path_params["kind"])
+        if talk.turn is None or not talk.busy or type(talk.turn.encoder) is not kind:
+            return Response(status_code=204)
+        after = read_position(request, talk.turn.log)
+        return Response(status_code=204) if after is None else self._stream(talk, talk.turn, after)
+
+    async def _stop(self, request: Request) -> Response:
+        talk = await self._open(request, request.path_params["name"])
+        await talk.stop()
+        return Response(status_code=204)
+
+    def _stream(self, talk: Talk, turn: LiveTurn, after: int) -> EventStream:
+        is_chat = isinstance(turn.encoder, ai_sdk.Encoder)
+        return EventStream(
+            turn.log,
+            after=after,
+            end=ai_sdk.END if is_chat else b"",
+            headers=ai_sdk.HEADERS if is_chat else None,
+            when_left=talk.client.cancel if self._stop_when_left else None,
+        )
+
+
+def _cut(conversation: Conversation, said: int, *, keep: bool) -> Conversation:
+    """The conversation up to the user's message of this number, from 1; with it if it is to be kept."""
+    places = [index for index, message in enumerate(conversation.messages) if message.role == "user"]
+    if not 1 <= said <= len(places):
+        message = "The client and the server do not have the same conversation."
+        raise ConfigurationError(message, hint="Load the messages again, and send all of them with an edit.")
+    return conversation.up_to(places[said - 1] + keep)
+
+
+# --- shared with our own page -----------------------------------------------------------------------------------------
+
+
+def make_async(store: ConversationStore | AsyncConversationStore) -> AsyncConversationStore:
+    """The store for an event loop; a plain one runs in worker threads."""
+    if inspect.iscoroutinefunction(store.record):
+        return cast("AsyncConversationStore", store)
+    return AsyncStore(cast("ConversationStore", store))
+
+
+def find_approvals(talk: Talk, answers: Iterable[tuple[str, bool, str]]) -> list[Approval]:
+    """Approvals of calls that wait, from their fingerprints. One that fits no call is refused."""
+    waiting = {fingerprint(each.call): each.call for each in talk.client.pending}
+    found: list[Approval] = []
+    for name, approved, reason in answers:
+        if name not in waiting:
+            message = "No call waits for this answer: it was answered already, or it is another call by now."
+            raise ConfigurationError(message, hint="Look at the conversation again.")
+        found.append((approve if approved else deny)(waiting[name], reason=reason or ("" if approved else _REFUSED)))
+    return found
+
+
+_REFUSED: Final = "the user refused"
+
+
+async def read_body(request: Request, kind: type[T], limit: int) -> T:
+    """The request's JSON, of this type and no larger than the limit."""
+    found = bytearray()
+    async for piece in request.stream():
+        found += piece
+        if len(found) > limit:
+            raise TooLargeError(f"A request may have {limit:,} bytes.", hint="Send smaller files, or fewer.")
+    try:
+        return msgspec.json.decode(bytes(found), type=kind)
+    except (UnicodeDecodeError, RecursionError):
+        message = "The request cannot be read: it is no UTF-8, or nested too deeply."
+        raise ConfigurationError(message, hint="Check what is sent.") from None
+
+
+def read_position(request: Request, log: FrameLog) -> int | None:
+    """The number of the last frame that a watcher has seen; None if it was one of another turn, or too long ago."""
+    return log.find(request.headers.get("last-event-id") or request.query_params.get("after") or "")
+
+
+class TooLargeError(ConfigurationError):
+    """A request is larger than it may be."""
+
+
+_STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
+    (TooLargeError, 413),
+    (SnapshotNotFoundError, 404),
+    (InvalidSnapshotIDError, 404),
+    (InvalidCursorError, 400),
+    (ConcurrentUseError, 409),
+    (ConfigurationError, 400),
+    (msgspec.MsgspecError, 400),
+    (StoreError, 503),
+)
+
+
+def report_error(_: Request, error: Exception) -> Response:
+    """The answer to a request that cannot be served, in words for a person."""
+    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+    if isinstance(error, DragomanError):
+        said = {"error": error.message, "hint": error.hint}
+    else:
+        said = {"error": f"The request cannot be read: {error}.", "hint": "Check what is sent."}
+    return JSONResponse(said, status)

@@ -1,0 +1,230 @@
+"""Who may come in to the page, and what every answer says to the browser.
+
+On loopback whoever has the token of the address that was printed: it is exchanged for a cookie that no script can read
+and no other site can make the browser send, and is good until the server ends. Beyond loopback whoever has the
+password, or whom a proxy in front has let in and names in a header. Requests under a foreign name (Host) or from a
+foreign page (Origin) are refused before anything else, so that a page elsewhere cannot reach a server on this machine
+through the browser.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from dragoman.errors import ConfigurationError
+from dragoman.transport import is_loopback
+
+from .log import App, Receive, Scope, Send
+
+_LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
+_LONGEST_FORM: Final = 4096
+_MOST_GUESSES: Final = 10
+"""Wrong passwords in a row after which no more is heard until the server is started again."""
+
+HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types dompurify"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=(), payment=()",
+}
+
+_LOGIN: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>dragoman</title>
+<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="/assets/login.css">
+<main><h1>dragoman</h1><p role="alert">{said}</p><form method="post" action="/login">
+<label for="password">Password</label><input id="password" name="password" type="password" autofocus required
+autocomplete="current-password"><button>Come in</button></form></main></html>"""
+_WRONG: Final = "That is not the password."
+_LOCKED: Final = "There were too many wrong passwords. None is heard until the server is started again."
+_ELSEWHERE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>dragoman</title>
+<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="/assets/login.css">
+<main><h1>dragoman</h1><p>This page belongs to whoever started it. Open the address that <code>dragoman web</code>
+printed in the terminal; it has a token in it.</p></main></html>"""
+
+
+class Access:
+    """How the page is protected: where it listens, and by what people are let in.
+
+    `host` beyond loopback needs a `password` or a `proxy_header`; without one it cannot even be made. `allowed_hosts`
+    are names under which it may be reached besides, such as that of a proxy.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        password: str | None = None,
+        proxy_header: str | None = None,
+        allowed_hosts: Iterable[str] = (),
+    ) -> None:
+        if not is_loopback(host) and password is None and proxy_header is None:
+            message = f"A page on {host!r} can be reached from other machines, and nothing keeps people out."
+            hint = "Set a password, or name the header in which a proxy says who comes; or use 127.0.0.1."
+            raise ConfigurationError(message, hint=hint)
+        if password is not None and proxy_header is not None:
+            message = "A page is protected by a password or by a proxy's header, not by both."
+            raise ConfigurationError(message, hint="Leave out one of them.")
+        if password is not None and len(password) < 8:
+            raise ConfigurationError("The password must have at least 8 characters.", hint="Choose a longer one.")
+        self.token: str | None = secrets.token_urlsafe(32) if password is None and proxy_header is None else None
+        """What the printed address carries."""
+        self.proxy_header: str | None = proxy_header.lower() if proxy_header is not None else None
+        self._password: bytes | None = None if password is None else _digest(password)
+        self._session: str = secrets.token_urlsafe(32)
+        self._guesses: int = 0
+        given = f"[{host}]" if ":" in host else host
+        named = tuple(allowed_hosts)
+        self._hosts: frozenset[str] = frozenset([*_LOOPBACK_NAMES, given, *named])
+        self._any_host: bool = host in ("0.0.0.0", "::") and not named  # noqa: S104 -- it was asked for
+
+    def address(self, url: str) -> str:
+        """The address to open."""
+        return url if self.token is None else f"{url}/?token={self.token}"
+
+    def fits_host(self, request: Request) -> bool:
+        """Whether the page was asked for under a name of its own; a name that leads here by a trick is refused.
+
+        Where nobody knows the names, since it listens everywhere, only names of this very address can be let in.
+        """
+        name = _without_port(request.headers.get("host", ""))
+        if self._any_host:
+            server = request.scope.get("server") or ("", 0)
+            return name in self._hosts or name.strip("[]") == server[0]
+        return name in self._hosts
+
+    @staticmethod
+    def fits_origin(request: Request) -> bool:
+        """Whether the request comes from the page itself; one that changes something must say where it comes from.
+
+        Somebody who follows a link to the page comes from elsewhere, and gets the page, but nothing of the API.
+        """
+        said = request.headers
+        origin = said.get("origin")
+        if origin is None:
+            comes = said.get("sec-fetch-mode") == "navigate" and said.get("sec-fetch-dest") == "document"
+            return request.method in ("GET", "HEAD") and (
+                said.get("sec-fetch-site", "none") in ("same-origin", "none")
+                or (comes and not request.url.path.startswith("/api/"))
+            )
+        return urlsplit(origin).netloc == request.headers.get("host") and urlsplit(origin).scheme in ("http", "https")
+
+    def cookie_name(self, request: Request) -> str:
+        """Cookies are the same for all ports of a machine; several pages may be open on it."""
+        return f"dragoman_{(request.scope.get('server') or ('', 0))[1]}"
+
+    def knows(self, request: Request) -> bool:
+        """Whether the person was let in before, or a proxy has done so."""
+        if self.proxy_header is not None:
+            return bool(request.headers.get(self.proxy_header))
+        return _equal(request.cookies.get(self.cookie_name(request), ""), self._session)
+
+    def takes_token(self, request: Request) -> bool:
+        """Whether the address carries the token."""
+        given = request.query_params.get("token", "")
+        return self.token is not None and _equal(given, self.token)
+
+    def takes_password(self, given: str) -> bool:
+        """Whether this is the password. After too many wrong ones none is."""
+        if self._password is None or self.locked:
+            return False
+        fits = hmac.compare_digest(_digest(given), self._password)
+        self._guesses = 0 if fits else self._guesses + 1
+        return fits
+
+    @property
+    def locked(self) -> bool:
+        """Whether there were too many wrong passwords."""
+        return self._guesses >= _MOST_GUESSES
+
+    @property
+    def has_password(self) -> bool:
+        return self._password is not None
+
+    def let_in(self, request: Request) -> Response:
+        """Back to the page, with the cookie and without the token in the address."""
+        response = RedirectResponse("/", 303)
+        secure = request.headers.get("x-forwarded-proto") == "https" or request.url.scheme == "https"
+        name = self.cookie_name(request)
+        response.set_cookie(name, self._session, httponly=True, samesite="strict", secure=secure)
+        return response
+
+
+class Guard:
+    """An ASGI app that lets in whom `access` knows."""
+
+    def __init__(self, app: App, access: Access, *, open_paths: Iterable[str] = ()) -> None:
+        self._app: App = app
+        self._access: Access = access
+        self._open_paths: frozenset[str] = frozenset(open_paths)
+        """What everybody may have, such as the style of the page that asks for the password."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+
+        async def send_with_headers(message: Scope) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        request = Request(scope, receive)
+        answer = await self._refuse(request)
+        app = self._app if answer is None else answer
+        await app(scope, receive, send_with_headers)
+
+    async def _refuse(self, request: Request) -> Response | None:
+        access, path = self._access, request.url.path
+        if not access.fits_host(request) or not access.fits_origin(request):
+            return JSONResponse({"error": "This request comes from another page, or under another name."}, 403)
+        if path in self._open_paths or access.knows(request):
+            return None
+        if access.takes_token(request):
+            return access.let_in(request)
+        if path == "/login" and request.method == "POST" and access.has_password:
+            if access.takes_password(await _read_password(request)):
+                return access.let_in(request)
+            return HTMLResponse(_LOGIN.format(said=_LOCKED if access.locked else _WRONG), 401)
+        if path.startswith("/api/"):
+            return JSONResponse({"error": "You are not let in here any more.", "hint": "Open the address again."}, 401)
+        login = _LOGIN.format(said=_LOCKED if access.locked else "")
+        return HTMLResponse(login if access.has_password else _ELSEWHERE, 401)
+
+
+async def _read_password(request: Request) -> str:
+    found = b""
+    async for piece in request.stream():
+        found += piece
+        if len(found) > _LONGEST_FORM:
+            return ""
+    return parse_qs(found.decode("utf-8", "replace")).get("password", [""])[0]
+
+
+def _digest(text: str) -> bytes:
+    """Comparing digests takes the same time for every guess, whatever its length."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _equal(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(_digest(given), _digest(wanted))
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdecimal() else host

@@ -1,0 +1,131 @@
+"""How the turns of a conversation went, from what is kept with its messages: a timeline of each turn.
+
+A turn is all that follows a message of the user. Replies that are kept have an account (when they were asked for, every
+attempt, the first token), results of tools their beginning and duration, so the timeline is the same for a turn of a
+minute ago and one of last year. What an older version has kept without times is listed without a place.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Literal
+
+from msgspec import Struct
+
+from dragoman.conversation import Conversation, Message, ToolResult
+
+
+class AttemptSpan(Struct, frozen=True, kw_only=True):
+    """One attempt of a model call; seconds are counted from the beginning of the turn."""
+
+    start: float
+    end: float
+    outcome: str
+    model: str | None = None
+    status: int | None = None
+
+
+class Span(Struct, frozen=True, kw_only=True):
+    """A model call or a tool call of a turn. Without a start nobody knows when it was."""
+
+    kind: Literal["model", "tool"]
+    name: str
+    message: int
+    """Its place in the conversation."""
+    start: float | None = None
+    end: float | None = None
+    first_token: float | None = None
+    """When something of the answer came; counted from the beginning of the turn, too."""
+    attempts: tuple[AttemptSpan, ...] = ()
+    failed: bool = False
+    note: str = ""
+    input: int | None = None
+    output: int | None = None
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """One turn: what was done, on one line of time."""
+
+    message: int
+    """The place of the user's message."""
+    title: str
+    began: datetime | None = None
+    seconds: float = 0.0
+    spans: tuple[Span, ...] = ()
+
+
+def timeline(conversation: Conversation) -> tuple[Turn, ...]:
+    """The turns of a conversation, in order."""
+    turns: list[Turn] = []
+    begins = [index for index, message in enumerate(conversation.messages) if message.role == "user"]
+    for place, begin in enumerate(begins):
+        end = begins[place + 1] if place + 1 < len(begins) else len(conversation.messages)
+        if end > begin + 1:
+            turns.append(_turn(conversation.messages[:end], begin))
+    return tuple(turns)
+
+
+def _turn(messages: tuple[Message, ...], begin: int) -> Turn:
+    following = list(enumerate(messages))[begin + 1 :]
+    moments = [_in_utc(message.account.began) for _, message in following if message.account is not None]
+    results = [result for _, message in following for result in message.tool_results]
+    moments += [_in_utc(result.began) for result in results if result.began is not None]
+    zero = min(moments, default=None)
+    spans: list[Span] = []
+    for index, message in following:
+        if message.role == "assistant":
+            spans.append(_model_span(message, index, zero))
+        spans += [_tool_span(result, index, zero) for result in message.tool_results]
+    ends = [span.end for span in spans if span.end is not None]
+    title = " ".join(messages[begin].text[:200].split())[:80]
+    return Turn(message=begin, title=title, began=zero, seconds=max(ends, default=0.0), spans=tuple(spans))
+
+
+def _in_utc(time: datetime) -> datetime:
+    """A time that does not say where is one of UTC."""
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def _model_span(message: Message, index: int, zero: datetime | None) -> Span:
+    name = f"{message.provider}:{message.model}" if message.provider else message.model or "model"
+    usage = message.usage
+    same = {
+        "kind": "model",
+        "name": name,
+        "message": index,
+        "failed": message.interrupted,
+        "input": usage.input if usage is not None else None,
+        "output": usage.output if usage is not None else None,
+    }
+    account = message.account
+    if account is None or zero is None:
+        return Span(**same)  # pyright: ignore[reportArgumentType]
+    start = (_in_utc(account.began) - zero).total_seconds()
+    attempts: list[AttemptSpan] = []
+    at, first_token = start, None
+    for each in account.attempts:
+        at += each.waited + each.queued
+        first_token = at + each.first_token if each.first_token is not None else None
+        attempts.append(
+            AttemptSpan(
+                start=at, end=at + each.duration, outcome=each.outcome, model=each.model or None, status=each.status
+            )
+        )
+        at += each.duration
+    note = f"{len(attempts)} attempts" if len(attempts) > 1 else ""
+    more = {"start": start, "end": start + account.seconds, "first_token": first_token, "note": note}
+    return Span(**same, **more, attempts=tuple(attempts))  # pyright: ignore[reportArgumentType]
+
+
+def _tool_span(result: ToolResult, index: int, zero: datetime | None) -> Span:
+    start = None if result.began is None or zero is None else (_in_utc(result.began) - zero).total_seconds()
+    retries = f"{result.retries} tried again" if result.retries else ""
+    return Span(
+        kind="tool",
+        name=result.name,
+        message=index,
+        start=start,
+        end=None if start is None else start + (result.duration or 0.0),
+        failed=result.is_error,
+        note=retries or (result.error_type or ""),
+    )

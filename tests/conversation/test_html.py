@@ -1,0 +1,87 @@
+"""Values as HTML for notebooks: all kinds of blocks, escaped, with nothing that hides."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+from msgspec import Raw
+
+from dragoman.conversation import (
+    Conversation,
+    Json,
+    Media,
+    Message,
+    Opaque,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+
+HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
+PNG = Media(kind="image", mime_type="image/png", data=b"\x89PNG", name=HOSTILE)
+STORED = Media.from_file("openai", "file-1", mime_type="application/pdf")
+
+
+class Tags(HTMLParser):
+    """The tags of a page, and the names of their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self.attributes: set[str] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def test_every_kind_of_block_is_shown_and_none_runs() -> None:
+    result = ToolResult("1", HOSTILE, (Text(HOSTILE), Json(Raw(b'{"a":1}')), PNG), is_error=True, duration=1.5)
+    said = Message(
+        role="assistant",
+        model=HOSTILE,
+        usage=Usage(input=1, output=2),
+        stop_reason=StopReason.INTERRUPTED,
+        blocks=(
+            Text(HOSTILE),
+            Thinking(HOSTILE, "anthropic"),
+            Thinking("", "anthropic"),
+            ToolCall("1", HOSTILE, HOSTILE),
+            Opaque(HOSTILE, Raw(b"{}")),
+            PNG,
+            STORED,
+        ),
+    )
+    talk = Conversation(HOSTILE).plus(Message.user(HOSTILE), said, Message.tool([result]))
+    page = talk.to_html(note=HOSTILE)
+    tags = Tags(page)
+    assert tags.found <= {"div", "small", "pre", "p", "i", "b", "img", "details", "summary"}
+    assert tags.attributes <= {"style", "class", "dir", "alt", "src"}
+    assert "3 tokens" in page
+    assert "interrupted" in page
+    assert "failed" in page
+    assert "data:image/png;base64," in page
+    assert talk._repr_html_() == talk.to_html()
+    assert said._repr_html_() in page
+
+
+def test_what_nobody_sees_is_made_visible() -> None:
+    page = Message.assistant("a\u202eb\u200bc", ToolCall("1", "pa\u200by", "{}"))._repr_html_()
+    assert "a⟨U+202E⟩b\u200bc" in page, "in prose, signs of no width join emoji"
+    assert "pa⟨U+200B⟩y" in page
+
+
+def test_long_texts_and_many_messages_are_cut() -> None:
+    assert "(5 more characters)" in Message.user("x" * 20_005)._repr_html_()
+    many = Conversation().plus(*[Message.user(f"number {at}.") for at in range(203)])
+    assert "3 earlier messages" in many.to_html()
+    assert "number 2." not in many.to_html()
+
+
+def test_media_that_a_provider_keeps() -> None:
+    assert STORED.stored == ("openai", "file-1")
+    assert Media.from_url("https://example.com/a.png").stored is None

@@ -1,0 +1,441 @@
+"""Turns that are handed in, carried out, waited for, answered, cancelled and watched; limits; wrong input."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from msgspec import structs
+
+from dragoman import errors, tool
+from dragoman.conversation import ToolCall
+from dragoman.engines import AsyncScriptedEngine
+from dragoman.fleet import Agent, AsyncFleet, Fleet, ProviderLimit, TurnEnded, Worker, prometheus_text
+from dragoman.fleet.turns import VERSION
+from dragoman.simulator import Reply, Request, Simulator
+from dragoman.stores import (
+    AesGcmSealing,
+    MessageAdded,
+    PostgresStore,
+    Records,
+    ToolCallBegun,
+    ToolCallDone,
+    conversation_id,
+    generate_encryption_key,
+    new_id,
+)
+from tests.fleet.program import Setup, ended, make_worker
+from tests.fleet.waiting import at_work, offered, on_loop, until
+from tests.stores.postgres_server import Server
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def setup(server: Server, schema: str, simulator: Simulator, tmp_path: Path) -> Setup:
+    with Fleet(server.conninfo, schema=schema) as fleet:
+        fleet.install()
+        fleet.install()  # twice does no harm
+    return Setup(url=server.conninfo, schema=schema, base_url=simulator.base_url("openai"), book=str(tmp_path / "book"))
+
+
+def open_fleet(setup: Setup) -> AsyncFleet:
+    return AsyncFleet(setup.url, schema=setup.schema)
+
+
+# --- a turn ----------------------------------------------------------------------------------------------------------
+
+
+@on_loop
+async def test_a_turn_is_handed_in_and_waited_for(setup: Setup) -> None:
+    async with at_work(make_worker(setup)), open_fleet(setup) as fleet:
+        await offered(fleet)
+        turn = await fleet.submit("7", agent="teller")
+        outcome = await fleet.wait(turn, 20)
+        assert (str(outcome), outcome.ending, outcome.pending) == ("7: 3 results", "done", ())
+        assert outcome.usage.output
+        assert await fleet.wait(turn.id) == outcome  # as often as one likes
+        again = await fleet.submit("hello", agent="teller", conversation=turn.conversation)
+        assert (await fleet.wait(again, 20)).text == "You said: hello"
+        with PostgresStore(setup.url, schema=setup.schema) as store:
+            newest = store.latest(turn.conversation)
+        assert [message.role for message in newest.messages][-2:] == ["user", "assistant"]
+        assert newest.id != turn.conversation  # any snapshot names its conversation
+        third = await fleet.submit("once more", agent="teller", conversation=newest.id)
+        assert third.conversation == turn.conversation
+        assert (await fleet.wait(third, 20)).text == "You said: once more"
+    assert ended(Path(setup.book)) == ["7-0", "7-1", "7-2"]
+
+
+@on_loop
+async def test_plain_programs_do_the_same(setup: Setup) -> None:
+    def plain() -> list[type]:
+        with Fleet(setup.url, schema=setup.schema) as fleet:
+            turn = fleet.submit("7", agent="teller")
+            assert fleet.wait(turn, 20).text == "7: 3 results"
+            with pytest.raises(errors.FleetError, match="No call .* waits for an answer"):
+                fleet.approve(turn)
+            assert fleet.cancel(turn) == "done"
+            assert fleet.wait(fleet.resume(turn), 20).text == "7: 3 results"
+            [row] = fleet.status()
+            assert (row.agent, row.provider, row.queued, row.running) == ("teller", "openai-compatible", 0, 0)
+            assert row.ended == {"done": 2}
+            return [type(event) for event in fleet.watch(turn)]
+
+    async with at_work(make_worker(setup)), open_fleet(setup) as fleet:
+        await offered(fleet)
+        seen = await asyncio.to_thread(plain)
+    call = [MessageAdded, ToolCallBegun, ToolCallDone, MessageAdded]
+    assert seen == [MessageAdded, *call, *call, *call, MessageAdded, TurnEnded]
+
+
+@on_loop
+async def test_turns_of_a_conversation_are_carried_out_in_order_and_alone(setup: Setup) -> None:
+    workers = [make_worker(setup), make_worker(setup)]
+    async with at_work(*workers), open_fleet(setup) as fleet:
+        await offered(fleet)
+        talk = new_id()
+        turns = [await fleet.submit(str(number), agent="teller", conversation=talk) for number in range(1, 7)]
+        outcomes = await asyncio.gather(*[fleet.wait(turn, 30) for turn in turns])
+    assert [outcome.text for outcome in outcomes] == [f"{number}: 3 results" for number in range(1, 7)]
+    assert ended(Path(setup.book)) == [f"{number}-{at}" for number in range(1, 7) for at in range(3)]
+
+
+@on_loop
+async def test_the_same_turn_may_be_handed_in_twice(setup: Setup) -> None:
+    async with at_work(make_worker(setup)), open_fleet(setup) as fleet:
+        await offered(fleet)
+        id, talk = new_id(), conversation_id("telegram:42")
+        for _ in range(2):
+            turn = await fleet.submit("7", agent="teller", conversation=talk, id=id)
+            assert (await fleet.wait(turn, 20)).text == "7: 3 results"
+    assert ended(Path(setup.book)) == ["7-0", "7-1", "7-2"]
+
+
+@on_loop
+async def test_a_turn_handed_in_twice_without_a_conversation_has_the_same_one(setup: Setup) -> None:
+    async with at_work(make_worker(setup)), open_fleet(setup) as fleet:
+        await offered(fleet)
+        id = new_id()
+        first, second = [await fleet.submit("hello", agent="teller", id=id) for _ in range(2)]
+        assert first == second
+
+
+@on_loop
+async def test_a_watcher_of_a_turn_is_told_its_end_although_a_later_one_ended_before(setup: Setup) -> None:
+    async with open_fleet(setup) as fleet:
+        async with at_work(make_worker(setup)):
+            await offered(fleet)
+        first = await fleet.submit("hello", agent="teller")
+        second = await fleet.submit("b", agent="teller", conversation=first.conversation)
+
+        async def watch() -> list[str]:
+            ends = [each async for each in fleet.watch(first) if isinstance(each, TurnEnded)]
+            return [each.outcome.turn.id for each in ends if each.outcome is not None]
+
+        watching = asyncio.create_task(watch())
+        await fleet.cancel(second)
+        await asyncio.sleep(0.3)
+        async with at_work(make_worker(setup)):
+            assert set(await asyncio.wait_for(watching, 20)) == {first.id, second.id}
+
+
+@on_loop
+async def test_what_failed_is_said_again_and_an_agent_may_change_its_provider(setup: Setup) -> None:
+    keyless = Agent("openai:gpt-5", base_url="https://api.openai.com/v1")
+    mended = Agent("anthropic:claude-sonnet-4-5", base_url=setup.base_url.removesuffix("/v1"), key="k")
+    async with open_fleet(setup) as fleet:
+        async with at_work(Worker(setup.url, {"a": keyless}, schema=setup.schema)):
+            await offered(fleet)
+            turn = await fleet.submit("hello", agent="a")
+            with pytest.raises(errors.MissingKeyError):
+                await fleet.wait(turn, 20)
+        again = await fleet.resume(turn)  # queued for a provider that nobody has any more
+        async with at_work(Worker(setup.url, {"a": mended}, schema=setup.schema)):
+            assert "hello" in (await fleet.wait(again, 20)).text
+
+
+@on_loop
+async def test_whoever_watches_sees_each_step_once_early_or_late(setup: Setup) -> None:
+    async with open_fleet(setup) as fleet:
+        async with at_work(make_worker(setup)):
+            await offered(fleet)
+        turn = await fleet.submit("7", agent="teller")
+
+        async def watch(after: int = 0) -> list[object]:
+            return [event async for event in fleet.watch(turn, after=after)]
+
+        early = asyncio.create_task(watch())
+        await asyncio.sleep(0.1)
+        async with at_work(make_worker(setup)):
+            seen = await asyncio.wait_for(early, 20)
+        assert seen == await watch()
+        assert isinstance(seen[-1], TurnEnded)
+        assert seen[-1].outcome is not None
+        assert seen[-1].outcome.text == "7: 3 results"
+        behind = await watch(5)
+        assert behind == seen[-len(behind) :]
+        assert len([event for event in behind if isinstance(event, MessageAdded)]) == 3
+
+
+# --- a person's word -------------------------------------------------------------------------------------------------
+
+
+@on_loop
+async def test_calls_wait_for_approval_and_any_worker_goes_on(setup: Setup) -> None:
+    asking = structs.replace(setup, ask=True)
+    async with open_fleet(setup) as fleet:
+        async with at_work(make_worker(asking)):
+            await offered(fleet)
+            turn = await fleet.submit("7", agent="teller")
+            outcome = await fleet.wait(turn, 20)
+            assert outcome.ending == "await_approval"
+            [pending] = outcome.pending
+            assert pending.call == ToolCall("7-0", "pay", '{"number": 7}')
+        with pytest.raises(errors.FleetError, match="'nope' is none of them"):
+            await fleet.approve(turn, "nope")
+        async with at_work(make_worker(asking)):
+            outcome = await fleet.wait(await fleet.approve(turn, pending), 20)
+            assert [each.call.id for each in outcome.pending] == ["7-2"]
+            outcome = await fleet.wait(await fleet.deny(turn.conversation, "7-2", reason="too dear"), 20)
+            assert outcome.text == "7: 3 results"
+    assert ended(Path(setup.book)) == ["7-0", "7-1"]
+    with PostgresStore(setup.url, schema=setup.schema) as store:
+        assert "too dear" in store.latest(turn.conversation).messages[-2].tool_results[0].text
+
+
+# --- cancelling ------------------------------------------------------------------------------------------------------
+
+
+@on_loop
+async def test_cancelling_before_and_while(setup: Setup) -> None:
+    slow = structs.replace(setup, seconds=1000.0)
+    async with at_work(make_worker(slow)), open_fleet(setup) as fleet:
+        await offered(fleet)
+        first = await fleet.submit("7", agent="teller")
+        second, third = [await fleet.submit(said, agent="teller", conversation=first.conversation) for said in "8b"]
+        await until(Path(setup.book).exists)
+        assert await fleet.cancel(second) == "cancelled"
+        assert (await fleet.wait(second, 5)).ending == "cancelled"
+        began = time.monotonic()
+        assert await fleet.cancel(first) == "running"
+        assert (await fleet.wait(first, 20)).ending == "cancelled"
+        assert time.monotonic() - began < 5
+        assert (await fleet.wait(third, 20)).text == "You said: b"
+        [row] = await fleet.status()
+        assert row.ended == {"cancelled": 2, "done": 1}
+        text = prometheus_text([row])
+        assert 'dragoman_fleet_ended_last_hour{agent="teller",provider="openai-compatible",ending="done"} 1\n' in text
+        assert 'dragoman_fleet_turns{agent="teller",provider="openai-compatible",state="queued"} 0\n' in text
+
+
+@on_loop
+async def test_a_turn_that_is_cancelled_in_the_queue_makes_room_for_the_next(setup: Setup) -> None:
+    async with open_fleet(setup) as fleet:
+        async with at_work(make_worker(setup)):
+            await offered(fleet)
+        first = await fleet.submit("7", agent="teller")
+        second = await fleet.submit("b", agent="teller", conversation=first.conversation)
+        with pytest.raises(errors.StoppedError, match="it is queued"):
+            await fleet.wait(second, 0.1)
+        assert await fleet.cancel(first) == "cancelled"
+        async with at_work(make_worker(setup)):
+            assert (await fleet.wait(second, 20)).text == "You said: b"
+    assert ended(Path(setup.book)) == []
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+@on_loop
+async def test_limits_hold_over_all_workers(server: Server, schema: str) -> None:
+    at_once, most, times = 0, 0, list[float]()
+
+    async def script(request: Request) -> Reply | str:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        times.append(time.monotonic())
+        await asyncio.sleep(0.05)
+        at_once -= 1
+        return "yes"
+
+    with Simulator(script) as simulator:
+
+        def make(limit: ProviderLimit) -> Worker:
+            agent = Agent("openai-compatible:m", base_url=simulator.base_url("openai"), key="k")
+            limits = {"openai-compatible": limit}
+            return Worker(server.conninfo, {"a": agent, "b": agent}, schema=schema, limits=limits, lease=2)
+
+        async with AsyncFleet(server.conninfo, schema=schema) as fleet:
+            async with at_work(*[make(ProviderLimit(concurrency=3)) for _ in range(3)]):
+                await offered(fleet, 2)
+                began = time.monotonic()
+                turns = [await fleet.submit("x", agent="ab"[number % 2]) for number in range(24)]
+                await asyncio.gather(*[fleet.wait(turn, 30) for turn in turns])
+                took = time.monotonic() - began
+            assert most == 3
+            assert took < 10, "places that come free are taken soon"
+            times.clear()
+            async with at_work(*[make(ProviderLimit(requests=600)) for _ in range(2)]):
+                turns = [await fleet.submit("x", agent="a") for _ in range(25)]
+                await asyncio.gather(*[fleet.wait(turn, 30) for turn in turns])
+            assert len(times) == 25
+            assert times[-1] - times[0] > 1.2, "a second's worth may come at once, the rest in time"
+
+
+# --- wrong input -----------------------------------------------------------------------------------------------------
+
+
+@on_loop
+async def test_what_is_wrong_is_said_where_the_caller_waits(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    @tool
+    def broken() -> str:
+        """Fail."""
+        raise ValueError
+
+    class Broken(AsyncScriptedEngine):
+        def call(self, *_args: object, **_options: object) -> None:  # type: ignore[override]
+            raise ZeroDivisionError
+
+    agents = {"keyless": Agent("openai:gpt-5"), "buggy": Agent(Broken([]), [broken])}
+    worker = Worker(setup.url, agents, schema=setup.schema)
+    with psycopg.connect(setup.url, autocommit=True) as connection:
+        connection.execute(f"INSERT INTO {setup.schema}.fleet_agent VALUES ('other', 'openai', now())")
+        async with at_work(worker), open_fleet(setup) as fleet:
+            await offered(fleet, 3)
+            with pytest.raises(errors.UnknownAgentError, match="buggy, keyless, other") as unknown:
+                await fleet.submit("x", agent="nobody")
+            assert unknown.value.known == ("buggy", "keyless", "other")
+            with pytest.raises(errors.UnknownAgentError, match="took the turn has no agent 'other'") as unknown:
+                await fleet.wait(await fleet.submit("x", agent="other"), 20)
+            assert unknown.value.known == ("keyless", "buggy")
+            with pytest.raises(errors.MissingKeyError) as keyless:
+                await fleet.wait(await fleet.submit("x", agent="keyless"), 20)
+            assert keyless.value.provider == "openai"
+            assert "OPENAI_API_KEY" in str(keyless.value)
+            with pytest.raises(errors.FleetError, match="The worker failed: ZeroDivisionError"):
+                await fleet.wait(await fleet.submit("x", agent="buggy"), 20)
+            with pytest.raises(errors.TurnNotFoundError):
+                await fleet.wait(new_id())
+            for wrong in ("x", "../../etc"):
+                with pytest.raises(errors.InvalidSnapshotIDError):
+                    await fleet.submit("x", agent="buggy", conversation=wrong)
+            with pytest.raises(errors.ConfigurationError, match="An empty message"):
+                await fleet.submit("", agent="buggy")
+
+
+@on_loop
+async def test_a_payload_of_a_newer_version_and_a_conversation_that_was_deleted(setup: Setup) -> None:
+    records = Records("fleet", None)
+    async with open_fleet(setup) as fleet:
+        async with at_work(make_worker(setup)):
+            await offered(fleet)
+            gone = await fleet.submit("hello", agent="teller")
+            await fleet.wait(gone, 20)
+        newer = await fleet.submit("x", agent="teller")
+        after = await fleet.submit("again", agent="teller", conversation=gone.conversation)
+        with psycopg.connect(setup.url, autocommit=True) as connection:
+            data = records.seal(b'{"version":%d,"task":"dance"}' % (VERSION + 1), "ask", newer.id)
+            connection.execute(f"UPDATE {setup.schema}.fleet_turn SET ask = %s WHERE id = %s", (data, newer.id))
+        with PostgresStore(setup.url, schema=setup.schema) as store:
+            store.delete(gone.conversation)
+        async with at_work(make_worker(setup)):
+            with pytest.raises(errors.UnsupportedVersionError, match=f"version {VERSION + 1}") as found:
+                await fleet.wait(newer, 20)
+            assert found.value.found == VERSION + 1
+            with pytest.raises(errors.SnapshotNotFoundError, match="deleted meanwhile"):
+                await fleet.wait(after, 20)
+            with pytest.raises(errors.SnapshotNotFoundError, match="deleted meanwhile"):
+                await fleet.wait(await fleet.resume(gone), 20)
+            anew = await fleet.submit("once more", agent="teller", conversation=gone.conversation)
+            assert (await fleet.wait(anew, 20)).text == "You said: once more"
+
+
+def test_no_server_no_tables_no_agents(server: Server, schema: str, tmp_path: Path) -> None:
+    with Fleet(f"host={tmp_path} dbname=x password=hunter2") as fleet:
+        with pytest.raises(errors.StoreUnavailableError) as unreachable:
+            fleet.submit("x", agent="a")
+        assert "hunter2" not in str(unreachable.value)
+    with Fleet(server.conninfo, schema=schema) as fleet:
+        for attempt in (lambda: fleet.submit("x", agent="a"), fleet.status, lambda: fleet.wait(new_id())):
+            with pytest.raises(errors.FleetError, match="has no tables of a fleet.*dragoman fleet install"):
+                attempt()
+        fleet.install()
+        with pytest.raises(errors.UnknownAgentError, match="they have: none yet"):
+            fleet.submit("x", agent="a")
+    with pytest.raises(errors.ConfigurationError, match="cannot be read"):
+        Fleet("postgresql://a:b@c@d/x")
+    with pytest.raises(errors.ConfigurationError, match="without agents"):
+        Worker(server.conninfo, {})
+    with pytest.raises(errors.ConfigurationError, match="'stateless' is said of a conversation"):
+        Agent("openai:gpt-5", stateless=True)
+
+
+@on_loop
+async def test_with_a_seal_nothing_can_be_read_in_the_database(
+    server: Server, schema: str, simulator: Simulator
+) -> None:
+    sealing = AesGcmSealing(generate_encryption_key())
+    agent = Agent("openai-compatible:m", base_url=simulator.base_url("openai"), key="sk-planted")
+    worker = Worker(server.conninfo, {"a": agent}, schema=schema, sealing=sealing)
+    async with at_work(worker), AsyncFleet(server.conninfo, schema=schema, sealing=sealing) as fleet:
+        await offered(fleet)
+        turn = await fleet.submit("planted words", agent="a")
+        assert (await fleet.wait(turn, 20)).text == "You said: planted words"
+        async with AsyncFleet(server.conninfo, schema=schema) as without:
+            with pytest.raises(errors.SnapshotSealError):
+                await without.submit("x", agent="a")
+            with pytest.raises(errors.SnapshotSealError):
+                await without.wait(turn)
+    with psycopg.connect(server.conninfo) as connection:
+        names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
+        for [name] in names:
+            rows = connection.execute(
+                f'SELECT t::text, encode(convert_to(t::text, $$UTF8$$), $$escape$$) FROM {schema}."{name}" t'
+            )
+            for row in rows:
+                assert b"planted".hex() not in str(row)
+                assert "planted" not in str(row)
+
+
+# --- tidying up ------------------------------------------------------------------------------------------------------
+
+
+@on_loop
+async def test_old_turns_are_forgotten_but_not_those_that_wait_for_a_person(setup: Setup) -> None:
+    asking = structs.replace(setup, ask=True)
+    worker = make_worker(asking)
+    worker._keep = timedelta(0)
+    async with at_work(worker), open_fleet(setup) as fleet:
+        await offered(fleet)
+        old = await fleet.submit("hello", agent="teller")
+        waiting = await fleet.submit("7", agent="teller")
+        for turn in (old, waiting):
+            await fleet.wait(turn, 20)
+        await worker._clean()
+        with pytest.raises(errors.TurnNotFoundError):
+            await fleet.wait(old)
+        after = await fleet.approve(waiting)
+        assert (await fleet.wait(after, 20)).ending == "await_approval"
+        await worker._clean()
+        with pytest.raises(errors.TurnNotFoundError):
+            await fleet.wait(waiting)
+        assert (await fleet.wait(after)).pending
+
+
+def test_settings_of_other_programs_that_use_pgqueuer_do_not_matter(
+    server: Server, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PGQUEUER_PREFIX", "QUEUE_TABLE", "PGQUEUER_SCHEMA", "PGQUEUER_CHANNEL"):
+        monkeypatch.setenv(name, "other")
+    with Fleet(server.conninfo, schema=schema) as fleet, psycopg.connect(server.conninfo) as connection:
+        fleet.install()
+        rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
+    assert {"pgqueuer", "pgqueuer_log", "fleet_turn", "chain"} <= {name for [name] in rows}

@@ -1,0 +1,587 @@
+"""The ready workflow on a real server: turns, people, watchers, and what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine
+from math import inf
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from temporalio.client import Client
+from temporalio.converter import DataConverter, DefaultPayloadConverter
+
+from dragoman.conversation import Conversation, Message, ToolCall
+from dragoman.engines import AsyncScriptedEngine
+from dragoman.errors import (
+    AuthenticationError,
+    ConcurrentUseError,
+    ConfigurationError,
+    ConversationError,
+    LimitReachedError,
+    MissingKeyError,
+    OverloadedError,
+    StepLimitError,
+    StoreConflictError,
+    ToolAbortedError,
+    ToolNotFoundError,
+    UnsupportedVersionError,
+)
+from dragoman.loop import UNCERTAIN, Limits, Summarise
+from dragoman.providers import ModelOptions
+from dragoman.simulator import Reply, Request, Simulator, Status
+from dragoman.temporal import Agent, DragomanPlugin, TemporalConversation
+from dragoman.temporal.payloads import ConversationStart
+from dragoman.tools import ToolConfig, ToolErrorHandling, approve, tool
+from tests.temporal.server import TemporalServer
+from tests.temporal.world import agents, tools_of, traces_in, until, working
+
+
+def new_queue() -> str:
+    return f"q-{uuid4().hex[:8]}"
+
+
+def talk_to(
+    server: TemporalServer,
+    given: dict[str, Agent],
+    story: Callable[[TemporalConversation, Client], Coroutine[Any, Any, Any]],
+    **start: Any,
+) -> Any:
+    """Run a story about one conversation with the first agent, on a worker of its own."""
+
+    async def tell() -> Any:
+        queue = new_queue()
+        async with working(server.address, given, queue=queue) as client:
+            agent = next(iter(given))
+            talk = await TemporalConversation.start(client, **{"agent": agent, "task_queue": queue, **start})
+            return await asyncio.wait_for(story(talk, client), 60)
+
+    return asyncio.run(tell())
+
+
+def scripted(*said: Message | str | Exception, tools: Any = (), **options: Any) -> dict[str, Agent]:
+    return {"scripted": Agent(AsyncScriptedEngine(list(said)), tools, heartbeat=1.5, **options)}
+
+
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+
+def test_turns_with_tools(server: TemporalServer, base_url: str, traces: Path) -> None:
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        first = await talk.say("work w1")
+        assert (first.text, first.ending, first.pending) == ("Finished w1: charged w1-b, nothing there", "done", ())
+        assert (first.spent.steps, first.spent.tool_calls) == (3, 3)
+        assert first.usage.output
+        assert str(await talk.say("hello")) == "You said: hello"
+        conversation = await talk.conversation()
+        assert [each.role for each in conversation.messages] == [
+            *("user", "assistant", "tool", "assistant", "tool", "assistant"),
+            *("user", "assistant"),
+        ]
+        assert conversation.system is None  # it is the agent's, on the worker
+        assert await talk.close() == conversation
+
+    talk_to(server, agents(base_url, traces), story)
+    assert traces_in(traces) == {"begin w1-a": 1, "end w1-a": 1, "begin w1-b": 1, "end w1-b": 1}
+
+
+def test_a_conversation_goes_on_and_options_are_its_own(server: TemporalServer) -> None:
+    engine = AsyncScriptedEngine(["Hello again."])
+    before = Conversation("Be kind.").plus(Message.user("Hi"), Message.assistant("Hello."))
+
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        assert (await talk.say("Hi")).text == "Hello again."
+
+    given = {"a": Agent(engine, system="Be brief.", options=ModelOptions(temperature=0.5, max_tokens=9))}
+    talk_to(server, given, story, conversation=before, options=ModelOptions(max_tokens=7))
+    (call,) = engine.calls
+    assert call.conversation == before.plus(Message.user("Hi"))
+    assert call.options is not None
+    assert (call.options.temperature, call.options.max_tokens) == (0.5, 7)
+
+
+def test_a_forced_tool_choice_holds_for_the_first_step(server: TemporalServer) -> None:
+    @tool
+    def double(x: int) -> int:
+        """Double."""
+        return 2 * x
+
+    engine = AsyncScriptedEngine([Message.assistant(ToolCall("1", "double", '{"x": 2}')), "4", "5"])
+
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        assert (await talk.say("two")).text == "4"
+        assert (await talk.say("more")).text == "5"
+
+    talk_to(server, {"a": Agent(engine, [double], tool_config=ToolConfig(tool_choice="required"))}, story)
+    assert [each.options and each.options.tool_choice for each in engine.calls] == ["required", "auto", "required"]
+    assert [len(each.tools) for each in engine.calls] == [1, 1, 1]
+
+
+def test_limits_end_a_turn_and_the_conversation_stays_usable(server: TemporalServer) -> None:
+    @tool
+    def again() -> str:
+        """Again."""
+        return "again"
+
+    calls = [Message.assistant(ToolCall(str(index), "again", "{}")) for index in range(3)]
+
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        with pytest.raises(StepLimitError, match="max iterations"):
+            await talk.say("go")
+        assert (await talk.conversation()).problems == ()
+        assert (await talk.say("and now?")).text == "Fine."
+
+    talk_to(server, scripted(*calls, "Fine.", tools=[again]), story, limits=Limits(steps=3))
+
+
+def test_limits_are_lifted_where_a_conversation_starts(server: TemporalServer) -> None:
+    @tool
+    def again() -> str:
+        """Again."""
+        return "again"
+
+    calls = [Message.assistant(ToolCall(str(index), "again", "{}")) for index in range(3)]
+
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        assert (await talk.say("go")).text == "Fine."
+
+    agent = scripted(*calls, "Fine.", tools=[again], limits=Limits(steps=2, seconds=0.001))
+    talk_to(server, agent, story, limits=Limits(steps=inf, seconds=inf))
+
+
+def test_a_converter_of_the_clients_own_is_not_replaced_in_silence(server: TemporalServer) -> None:
+    class Own(DefaultPayloadConverter):
+        """Another one."""
+
+    async def connect() -> None:
+        converter = DataConverter(payload_converter_class=Own)
+        await Client.connect(server.address, data_converter=converter, plugins=[DragomanPlugin()])
+
+    with pytest.raises(ConfigurationError, match="of its own"):
+        asyncio.run(connect())
+
+
+def test_a_turn_has_only_so_many_seconds(server: TemporalServer, base_url: str, traces: Path) -> None:
+    async def story(talk: TemporalConversation, _: Client) -> float:
+        began = time.monotonic()
+        with pytest.raises(LimitReachedError, match="1 seconds"):
+            await talk.say("slow s")
+        return time.monotonic() - began
+
+    assert talk_to(server, agents(base_url, traces), story, limits=Limits(seconds=1)) < 15
+    assert traces_in(traces)["cancelled slow"] == 1
+
+
+def test_a_policy_may_stop_the_turn_and_another_shortens_the_history(server: TemporalServer) -> None:
+    @tool
+    def fail() -> str:
+        """Fail."""
+        raise ValueError("no")
+
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        with pytest.raises(ToolAbortedError, match="no"):
+            await talk.say("go")
+
+    aborts = ToolConfig(tool_error_handling=ToolErrorHandling.ABORT)
+    talk_to(server, scripted(Message.assistant(ToolCall("1", "fail", "{}")), tools=[fail], tool_config=aborts), story)
+
+    async def long_story(talk: TemporalConversation, _: Client) -> None:
+        seen: list[str] = []
+        for text in ("one", "two", "three", "four"):
+            await talk.say(text + " " + "x" * 400)
+        async for message in talk.watch(every=0.05):
+            seen.append(message.text[:9])
+            if message.text == "4th":
+                break
+        assert seen[0].startswith("[Summary")
+        assert len((await talk.conversation()).messages) == 3
+
+    engine = AsyncScriptedEngine(["1st", "2nd", "3rd", "in short", "4th"])
+    engine.profile = type(engine.profile)(provider="other", dialect="other", context_window=800)
+    talk_to(server, {"a": Agent(engine, context=[Summarise(above=0.5, keep=1)])}, long_story)
+    assert [len(call.tools) for call in engine.calls if "Summarise" in call.conversation.messages[-1].text] == [0]
+
+
+# --- people -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_person_approves_or_denies(server: TemporalServer, base_url: str, traces: Path) -> None:
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        waits = await talk.say("pay p1")
+        assert (waits.ending, [each.call.name for each in waits.pending]) == ("await_approval", ["pay"])
+        assert await talk.pending() == waits.pending
+        with pytest.raises(ConfigurationError, match="wait for a person"):
+            await talk.say("never mind")
+        await talk.add("By the way")
+        with pytest.raises(ConfigurationError, match="does not wait"):
+            await talk.approve(ToolCall("p1-0", "pay", '{"amount": 300}'))
+        done = await talk.approve(*waits.pending)
+        assert (done.text, done.ending) == ("You said: By the way", "done")
+        assert done.spent.steps == 2  # of the whole turn
+        denied = await talk.deny(*(await talk.say("pay p2")).pending, reason="too much")
+        assert "was denied: too much" in denied.text
+
+    talk_to(server, agents(base_url, traces), story)
+    assert traces_in(traces) == {"end paid": 1}
+
+
+def test_one_turn_at_a_time_and_adding_to_it(server: TemporalServer, base_url: str, traces: Path) -> None:
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        turn = asyncio.create_task(talk.say("slow s"))
+        await until(lambda: traces_in(traces))
+        with pytest.raises(ConcurrentUseError, match="in the middle of a turn"):
+            await talk.say("hello")
+        assert (await talk.standing()).ending is None
+        await talk.add("hurry")
+        began = time.monotonic()
+        await talk.cancel()
+        outcome = await turn
+        assert (outcome.ending, time.monotonic() - began < 5) == ("cancelled", True)
+        conversation = await talk.conversation()
+        assert conversation.messages[2].tool_results[0].error_type == "cancelled"
+        assert conversation.messages[-1] == Message.user("hurry")
+        # The worker hears of it with its next sign of life.
+        await until(lambda: traces_in(traces)["cancelled slow"])
+        assert (await talk.say("hello")).text == "You said: hello"
+
+    talk_to(server, agents(base_url, traces), story)
+
+
+def test_a_turn_is_stopped_while_the_model_thinks_or_before_it_has_begun(server: TemporalServer, traces: Path) -> None:
+    async def think(request: Request) -> str:
+        if request.last_user_text == "think":
+            await asyncio.sleep(20)
+        return "thought"
+
+    with Simulator(think) as simulator:
+
+        async def story(talk: TemporalConversation, _: Client) -> None:
+            turn = asyncio.create_task(talk.say("think"))
+            await until(lambda: simulator.requests)
+            await talk.cancel()
+            assert (await asyncio.wait_for(turn, 10)).ending == "cancelled"
+            assert (await talk.conversation()).messages == ()  # nothing was done: no trace
+            outcome, _none = await asyncio.gather(talk.say("hello"), talk.cancel())
+            assert outcome.ending in ("cancelled", "done")  # whichever came first
+            assert (await talk.say("hello")).text == "thought"
+
+        talk_to(server, agents(simulator.base_url("openai"), traces), story)
+
+
+def test_what_is_done_when_a_turn_is_stopped_is_kept(server: TemporalServer, traces: Path) -> None:
+    calls = [ToolCall("1", "slow", "{}"), ToolCall("2", "charge", '{"key": "k"}')]
+
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        turn = asyncio.create_task(talk.say("go"))
+        await until(lambda: traces_in(traces)["end k"] and traces_in(traces)["begin slow 2"])
+        await asyncio.sleep(0.5)
+        await talk.cancel()
+        assert (await turn).ending == "cancelled"
+        results = (await talk.conversation()).messages[2].tool_results
+        assert [(each.error_type, each.text[:7]) for each in results][1] == (None, "charged")
+        assert results[0].error_type == "cancelled"
+
+    talk_to(server, scripted(Message.assistant(*calls), tools=tools_of(traces)), story)
+
+
+def test_all_tools_of_a_turn_have_only_so_many_seconds(server: TemporalServer, traces: Path) -> None:
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        assert (await talk.say("go")).text == "Too slow."
+        assert (await talk.conversation()).messages[2].tool_results[0].error_type == "timeout"
+
+    script = [Message.assistant(ToolCall("1", "slow", "{}")), "Too slow."]
+    talk_to(server, scripted(*script, tools=tools_of(traces), tool_config=ToolConfig(run_timeout=0.5)), story)
+
+
+@pytest.mark.parametrize("longest", [None, 1])  # 1: it continues as new after every turn
+def test_the_same_key_says_it_once(server: TemporalServer, longest: int | None) -> None:
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        assert [(await talk.say("hi", key="k1")).text for _ in range(3)] == ["once"] * 3
+        assert (await talk.say("hi", key="k2")).text == "twice"
+        assert len((await talk.conversation()).messages) == 4
+
+    talk_to(server, scripted("once", "twice"), story, longest_history=longest)
+
+
+def test_calls_without_results_in_a_conversation_that_was_given(server: TemporalServer) -> None:
+    before = Conversation().plus(Message.user("Go."), Message.assistant(ToolCall("1", "pay", "{}")))
+
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        with pytest.raises(ConfigurationError, match="wait for a person"):
+            await talk.say("hi")
+        assert (await talk.deny(*await talk.pending(), reason="it was paid")).text == "Fine."
+
+    talk_to(server, scripted("Fine."), story, conversation=before)
+
+
+def test_a_conversation_that_grows_too_large_is_an_error_and_not_stuck(server: TemporalServer) -> None:
+    @tool
+    def much() -> str:
+        """Much."""
+        return "x" * 900_000
+
+    calls = [Message.assistant(ToolCall(str(index), "much", "{}")) for index in range(3)]
+
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match="two megabytes"):
+                await talk.say("go")
+        with pytest.raises(ConversationError, match="size exceeds limit"):
+            await talk.conversation()
+        with pytest.raises(ConfigurationError, match="two megabytes"):
+            await talk.close()
+        # All of it can still be had, a part at a time.
+        assert sum([len(each.tool_results[0].text) async for each in talk.watch() if each.role == "tool"]) == 2_700_000
+
+    talk_to(server, scripted(*calls, tools=[much]), story, longest_history=1)
+
+
+def test_cancelling_the_workflow_ends_the_turn_and_the_conversation(
+    server: TemporalServer, base_url: str, traces: Path
+) -> None:
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        turn = asyncio.create_task(talk.say("slow s"))
+        await until(lambda: traces_in(traces))
+        await talk.handle.cancel()
+        assert (await turn).ending == "cancelled"
+        with pytest.raises(ConversationError, match="or it has ended"):
+            await talk.say("hello")
+
+    talk_to(server, agents(base_url, traces), story)
+
+
+def test_watching_from_the_beginning_and_late(server: TemporalServer, base_url: str, traces: Path) -> None:
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        turn = asyncio.create_task(talk.say("work w"))
+        seen = [message.role async for message in _until_text(talk, 0, "Finished")]
+        await turn
+        assert seen == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+        await talk.close()
+        assert [message.role async for message in talk.watch(4)] == ["tool", "assistant"]
+
+    async def _until_text(talk: TemporalConversation, position: int, text: str):
+        async for message in talk.watch(position, every=0.05):
+            yield message
+            if message.text.startswith(text):
+                return
+
+    talk_to(server, agents(base_url, traces), story)
+
+
+# --- long conversations -----------------------------------------------------------------------------------------------
+
+
+def test_it_continues_as_new_between_turns_with_everything_it_holds(
+    server: TemporalServer, base_url: str, traces: Path
+) -> None:
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        runs: set[str] = set()
+        for number in range(6):
+            assert (await talk.say(f"number {number}")).text == f"You said: number {number}"
+            runs.add((await talk.handle.describe()).run_id)
+        waits = await talk.say("pay p1")
+        while (found := (await talk.handle.describe()).run_id) in runs:  # noqa: ASYNC110 -- the server sets no events
+            await asyncio.sleep(0.05)
+        await talk.add("later")
+        assert await talk.pending() == waits.pending
+        done = await talk.approve(*waits.pending)
+        assert (done.text, done.spent.steps) == ("You said: later", 2)
+        assert len({*runs, found}) >= 4
+        conversation = await talk.close()
+        assert len([each for each in conversation.messages if each.role == "user"]) == 8
+        assert conversation.problems == ()
+
+    talk_to(server, agents(base_url, traces), story, longest_history=15)
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+def test_a_provider_that_is_overloaded_is_asked_again_by_temporal(server: TemporalServer, traces: Path) -> None:
+    with Simulator([Reply("", faults=[Status(529)]), Reply("", faults=[Status(503)]), "At last."]) as simulator:
+
+        async def story(talk: TemporalConversation, _: Client) -> None:
+            assert (await talk.say("hi")).text == "At last."
+
+        talk_to(server, agents(simulator.base_url("openai"), traces), story)
+        assert len(simulator.requests) == 3
+
+
+def test_a_provider_that_fails_for_good_is_told_to_the_caller(server: TemporalServer, traces: Path) -> None:
+    script = [Reply("", faults=[Status(401)]), *[Reply("", faults=[Status(529)]) for _ in range(3)], "fine"]
+    with Simulator(script) as simulator:
+
+        async def story(talk: TemporalConversation, _: Client) -> None:
+            with pytest.raises(AuthenticationError) as refused:
+                await talk.say("hi")
+            assert refused.value.status == 401
+            assert (await talk.conversation()).messages == ()  # nothing was done: no trace
+            with pytest.raises(OverloadedError):
+                await talk.say("hi")
+            assert (await talk.say("hi")).text == "fine"
+
+        talk_to(server, agents(simulator.base_url("openai"), traces), story)
+
+
+def test_what_nobody_foresaw_is_told_and_not_tried_again(server: TemporalServer) -> None:
+    class Broken(AsyncScriptedEngine):
+        def call(self, *given: Any, **more: Any) -> Any:
+            raise KeyError("oops")
+
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        with pytest.raises(ConversationError, match="KeyError on the worker: 'oops'"):
+            await talk.say("hi")
+
+    talk_to(server, {"broken": Agent(Broken([]))}, story)
+
+
+def test_an_agent_or_a_key_that_the_worker_does_not_have(server: TemporalServer) -> None:
+    async def story(talk: TemporalConversation, client: Client) -> None:
+        with pytest.raises(ConfigurationError, match=r"no agent 'clerc'.*Did you mean clerk"):
+            await talk.say("hi")
+        other = await TemporalConversation.start(
+            client, agent="clerk", task_queue=(await talk.handle.describe()).task_queue
+        )
+        with pytest.raises(MissingKeyError, match="OPENAI_API_KEY"):
+            await other.say("hi")
+
+    assert "OPENAI_API_KEY" not in os.environ
+    talk_to(server, {"clerk": Agent("openai:gpt-4o")}, story, agent="clerc")
+
+
+def test_a_tool_that_another_worker_had_and_one_that_nobody_has(server: TemporalServer) -> None:
+    @tool
+    def here() -> str:
+        """Here."""
+        return "here"
+
+    given = scripted(Message.assistant(ToolCall("1", "gone", "{}")), "No such tool.", tools=[here])
+
+    async def unknown(talk: TemporalConversation, _: Client) -> None:
+        assert (await talk.say("go")).text == "No such tool."
+        assert (await talk.conversation()).messages[2].tool_results[0].error_type == "not_found"
+
+    talk_to(server, given, unknown)
+    # The first worker told the workflow of a tool that this one does not have.
+    given = scripted(Message.assistant(ToolCall("1", "gone", "{}")), tools=[here])
+    agent = given["scripted"]
+    facts = type(agent).facts.fget(agent)  # type: ignore[attr-defined]
+    told = type(facts)(tools={"gone": False})
+    given["scripted"].__class__ = type("Newer", (Agent,), {"facts": property(lambda _: told)})
+
+    async def gone(talk: TemporalConversation, _: Client) -> None:
+        with pytest.raises(ToolNotFoundError, match="had when the turn began") as refused:
+            await talk.say("go")
+        assert refused.value.tool_name == "gone"
+        assert (await talk.conversation()).problems == ()
+
+    talk_to(server, given, gone)
+
+
+def test_a_conversation_of_a_newer_version_waits_for_a_worker_that_can_read_it(server: TemporalServer) -> None:
+    async def tell() -> None:
+        queue = new_queue()
+        async with working(server.address, scripted("hi"), queue=queue) as client:
+            newer = ConversationStart(agent="scripted").conversation
+            newer = type(newer)(bytes(newer).replace(b'"version":1', b'"version":99'))
+            talk = TemporalConversation(client, uuid4().hex)
+            start = ConversationStart(agent="scripted", conversation=newer)
+            await client.start_workflow("dragoman.conversation", start, id=talk.id, task_queue=queue)
+            with pytest.raises(UnsupportedVersionError) as refused:
+                await talk.say("hi")
+            assert refused.value.found == 99
+            with pytest.raises(UnsupportedVersionError):
+                await talk.conversation()
+            assert (await talk.handle.describe()).close_time is None
+
+    asyncio.run(tell())
+
+
+def test_conversations_that_are_gone_taken_or_too_large(server: TemporalServer, base_url: str, traces: Path) -> None:
+    async def story(talk: TemporalConversation, client: Client) -> None:
+        with pytest.raises(ConversationError, match="no conversation 'nobody'"):
+            await TemporalConversation(client, "nobody").say("hi")
+        with pytest.raises(StoreConflictError, match="already"):
+            await TemporalConversation.start(client, agent="clerk", id=talk.id)
+        turn = asyncio.create_task(talk.say("slow s"))
+        await until(lambda: traces_in(traces))
+        await talk.handle.terminate()
+        with pytest.raises(ConversationError, match="or it has ended"):
+            await turn
+        large = Conversation().plus(Message.user("x" * 2_000_000))
+        with pytest.raises(ConfigurationError, match="two megabytes"):
+            await TemporalConversation.start(client, agent="clerk", conversation=large)
+
+    talk_to(server, agents(base_url, traces), story)
+
+
+def test_what_must_not_stand_in_the_history_or_run_in_a_workflow() -> None:
+    client = None
+    with pytest.raises(ConfigurationError, match="Headers may hold keys"):
+        asyncio.run(
+            TemporalConversation.start(client, agent="a", options=ModelOptions(extra_headers={"x": "y"}))  # type: ignore[arg-type]
+        )
+    with pytest.raises(ConfigurationError, match="no setting 'hooks'"):
+        Agent("openai:gpt-4o", hooks=[])
+    with pytest.raises(ConfigurationError, match="heartbeat and timeout"):
+        Agent("openai:gpt-4o", timeout=inf)
+    with pytest.raises(ConfigurationError, match="cannot run inside a workflow"):
+        Agent("openai:gpt-4o", context=[lambda conversation, _: conversation])
+
+
+def test_a_result_that_the_server_would_refuse(server: TemporalServer) -> None:
+    @tool
+    def much() -> str:
+        """Much."""
+        return "ä" * 999_000
+
+    async def story(talk: TemporalConversation, _: Client) -> None:
+        assert (await talk.say("go")).text == "too much"
+        result = (await talk.conversation()).messages[2].tool_results[0]
+        assert "too large to be passed on" in result.text
+
+    talk_to(server, scripted(Message.assistant(ToolCall("1", "much", "{}")), "too much", tools=[much]), story)
+
+
+# --- workers that go away ---------------------------------------------------------------------------------------------
+
+
+def test_a_call_whose_worker_was_stopped_waits_for_a_person(
+    server: TemporalServer, base_url: str, traces: Path
+) -> None:
+    async def tell() -> None:
+        queue = new_queue()
+        client = await Client.connect(server.address, plugins=[DragomanPlugin()])
+        async with working(server.address, agents(base_url, traces), queue=queue):
+            talk = await TemporalConversation.start(client, agent="clerk", task_queue=queue)
+            turn = asyncio.create_task(talk.say("slow s"))
+            await until(lambda: traces_in(traces))
+        async with working(server.address, agents(base_url, traces), queue=queue):
+            outcome = await asyncio.wait_for(turn, 60)
+            assert [each.reason for each in outcome.pending] == [UNCERTAIN]
+            assert "was denied: enough" in (await talk.deny(*outcome.pending, reason="enough")).text
+        assert traces_in(traces)["begin slow 2"] == 1
+
+    asyncio.run(tell())
+
+
+def test_an_approval_after_all_workers_were_replaced(server: TemporalServer, base_url: str, traces: Path) -> None:
+    async def first() -> str:
+        queue = new_queue()
+        async with working(server.address, agents(base_url, traces), queue=queue) as client:
+            talk = await TemporalConversation.start(client, agent="clerk", id=queue, task_queue=queue)
+            await talk.say("pay p1")
+        return queue
+
+    async def second(queue: str) -> str:
+        client = await Client.connect(server.address, plugins=[DragomanPlugin()])
+        talk = TemporalConversation(client, queue)
+        async with working(server.address, agents(base_url, traces), queue=queue):
+            (waits,) = await talk.pending()
+            return (await talk.resume(approve(waits.call))).text
+
+    assert asyncio.run(second(asyncio.run(first()))) == "Done: paid 3"
