@@ -50,6 +50,7 @@ from dragoman.loop import (
     DropToolResults as DropToolResults,
     Limits as Limits,
     Orchestrator as Orchestrator,
+    RunContext as RunContext,
     RunResult as RunResult,
     Summarise as Summarise,
     arun_tool_calling_loop as arun_tool_calling_loop,

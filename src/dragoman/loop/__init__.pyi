@@ -44,6 +44,7 @@ from .settings import (
     LoopOptions as LoopOptions,
     LoopSettings as LoopSettings,
     OnLimit as OnLimit,
+    RunContext as RunContext,
     settings_of as settings_of,
 )
 from .step import (

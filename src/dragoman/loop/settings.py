@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
 from msgspec import Struct
 
@@ -19,8 +19,21 @@ from .step import Limits
 if TYPE_CHECKING:
     from .run import LoopRun
 
+Deps = TypeVar("Deps")
+
 Hook: TypeAlias = Awaitable[None] | None
 """What a hook gives back: nothing, or, in an async run, something to be awaited."""
+
+
+class RunContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
+    """What a function that a run asks may know of it: one that gives instructions, or tools, or checks an answer."""
+
+    deps: Deps
+    """Whatever the program gave to the run."""
+    conversation: Conversation
+    """As it stands."""
+    model: str
+    """As in `provider:model`."""
 
 
 class LoopHooks:
