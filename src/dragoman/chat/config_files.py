@@ -180,13 +180,13 @@ def find_files(named: str | Path, environ: Mapping[str, str], directory: Path | 
         if not is_texts(trusted):
             raise own.error("trusted_projects must be a list of texts.", ("trusted_projects",))
     for path in _list_projects(directory, home):
-        is_trusted = _is_trusted(path, trusted, home)
-        if is_trusted or not _is_foreign(path.stat()):  # of a stranger's file not even the mistakes are looked at …
+        trusts = is_trusted(path, trusted, home)
+        if trusts or not _is_foreign(path.stat()):  # of a stranger's file not even the mistakes are looked at …
             file = read_toml(path)
-            if is_trusted or not file.is_foreign:  # … and it may be exchanged at any moment
+            if trusts or not file.is_foreign:  # … and it may be exchanged at any moment
                 if "trusted_projects" in file.data:
                     raise file.error("only your own file can say trusted_projects.", ("trusted_projects",))
-                return [structs.replace(file, is_trusted=is_trusted), *found]
+                return [structs.replace(file, is_trusted=trusts), *found]
         shown = shorten_path(path)
         warn(f"{shown} belongs to another user and does not count. If it should, take it over: chown $USER {shown}")
     return found
@@ -214,7 +214,7 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _is_trusted(path: Path, directories: Iterable[str], home: Path | None) -> bool:
+def is_trusted(path: Path, directories: Iterable[str], home: Path | None) -> bool:
     """Whether the file lies in one of the directories, wherever links lead."""
     place = path.resolve()
     for name in directories:

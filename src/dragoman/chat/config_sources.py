@@ -25,6 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._checks import check_names, list_changes, nearest, suggest
+from dragoman.directories import home_directory
 from dragoman.engines import Confidential, Credential, Secret, given_key, hosts_of, is_registered
 from dragoman.errors import ConfigFileError, ConfigurationError, InvalidBaseURLError
 from dragoman.providers import ALIASES, PROVIDERS
@@ -44,7 +45,7 @@ from .config import (
     resolve_alias,
     split_address,
 )
-from .config_files import Table, TomlFile, find_files, warn
+from .config_files import Table, TomlFile, find_files, is_texts, is_trusted, warn
 from .credentials import KeyReference, read_reference, reference_for
 
 T = TypeVar("T")
@@ -407,6 +408,15 @@ class LoadedConfig(Confidential, frozen=True, kw_only=True):
     def files(self) -> tuple[FilePath, ...]:
         """The files that were read, those that win first."""
         return tuple(layer.file.path for layer in self.layers if layer.file is not None)
+
+    def trusts(self, path: FilePath) -> bool:
+        """Whether the file lies in a project that the user has declared trusted."""
+        listed = [layer.file.data.get("trusted_projects") for layer in self.layers if layer.file is not None]
+        try:
+            home = home_directory(os.environ).resolve()
+        except ConfigurationError:  # a user without a home directory
+            home = None
+        return is_trusted(path, [name for names in listed if is_texts(names) for name in names], home)
 
     def change(self, **arguments: object) -> LoadedConfig:
         """The configuration with further arguments over it. Files and variables are not read again."""

@@ -31,11 +31,13 @@ def declare_chat(parser: Parser) -> None:
     model = "dragoman chat -m anthropic:claude-sonnet-4-5 -T Read -T Bash"
     parser.describe(chat, about, "dragoman chat", model, "dragoman chat -c")
     add_talking(parser)
+    without = "leave out what the project says to models (AGENTS.md, CLAUDE.md or GEMINI.md)"
+    parser.add_argument("--no-instructions", dest="instructions", action="store_false", help=without)
 
 
 def chat(arguments: Namespace, terminal: Terminal) -> int:
     """Talk until the user leaves. The exit code is 0 on a terminal, and elsewhere that of the last failure."""
-    with Session(arguments, terminal) as session:
+    with Session(arguments, terminal, reads_instructions=arguments.instructions) as session:
         talk = _Talk(session)
         talk.greet()
         talk.run(open_input(terminal, talk.commands, talk.describe_status))

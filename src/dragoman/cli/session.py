@@ -37,6 +37,7 @@ from dragoman.tools import (
 
 from .arguments import Approve, clean
 from .history import find_conversation, open_store
+from .instructions import read_instructions
 from .output import TextView, View
 from .settings import Settings, clean_models, fetch_models, load_with, read_settings, settle_model
 from .terminal import Terminal, escape_controls, to_line
@@ -46,12 +47,15 @@ from .tools import ToolChoice
 class Session(ExitStack):
     """Everything that a talk needs. What it opens is closed when its `with` block ends."""
 
-    def __init__(self, arguments: Namespace, terminal: Terminal) -> None:
+    def __init__(self, arguments: Namespace, terminal: Terminal, *, reads_instructions: bool = False) -> None:
         super().__init__()
         self.arguments: Namespace = arguments
         self.terminal: Terminal = terminal
         terminal.quiet = arguments.quiet
         self._continues: bool = arguments.go_on or arguments.cid is not None
+        self._reads_instructions: bool = reads_instructions
+        self._instructions: str = ""
+        """What the project says to models, if the user agreed."""
         try:
             self._begin()
         except BaseException:
@@ -76,6 +80,8 @@ class Session(ExitStack):
         checker = PermissionChecker(self.settings.policy, workspace=self.settings.directory, door="cli")
         self.approver: Approver = Approver(self.arguments.approve or self.settings.cli.approve, self.terminal, checker)
         tools = self.build_tools(self.arguments.tools or self.settings.cli.tools)
+        if self._reads_instructions and self.settings.cli.instructions and not self._continues:
+            self._instructions = read_instructions(self.settings.directory, self.loaded, self.terminal)
         # Last: what is wrong in the arguments costs no download.
         fetch_models(self.loaded.config.model_names, self.terminal)
         self.client: ChatClient = self._make_client(tools)
@@ -103,7 +109,8 @@ class Session(ExitStack):
         given: ChatOptions = {"permission": self.approver.check}
         if system is None:
             listed = skills_prompt(self.settings.skills) if "Skill" in tools else ""
-            system = "\n\n".join([part for part in (clean(self.loaded.config.system_prompt), listed) if part])
+            parts = (clean(self.loaded.config.system_prompt), self._instructions, listed)
+            system = "\n\n".join([part for part in parts if part])
         if system:
             given["system"] = system
         return new(self.loaded.config, tools, store=self.store, **given)

@@ -35,6 +35,8 @@ class CliTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     approve: Approve = "ask"
     tools: tuple[str, ...] = ()
     markdown: bool = True
+    instructions: bool = True
+    """Whether `chat` looks for instructions of the project, such as AGENTS.md."""
 
 
 class _SkillsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

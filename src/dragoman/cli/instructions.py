@@ -1,0 +1,118 @@
+"""What a project says to models: AGENTS.md and its like, which become part of the system prompt if the user agrees.
+
+Such a file comes with the project, and the model does what it says. So one that does not lie in a trusted project
+(`trusted_projects` of the user's own configuration) is used only after a question, and one that belongs to somebody
+else, or is a link that leads out of the project, not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from dragoman.chat import LoadedConfig, user_file
+from dragoman.errors import ConfigurationError
+
+from .terminal import Terminal, to_line
+
+_NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+"""Of these, the first one that a directory has."""
+_LARGEST: Final = 64 * 1024
+"""Bytes of one file: every call of the model reads it."""
+
+
+class _Found(Struct, frozen=True):
+    name: str
+    """Seen from the top of the project."""
+    path: Path
+    text: str
+
+
+def read_instructions(directory: Path, loaded: LoadedConfig, terminal: Terminal) -> str:
+    """What the project of this directory says to models, for the system prompt; empty if it, or the user, says no."""
+    found = list(_find(directory.resolve(), terminal))
+    unknown = [each for each in found if not loaded.trusts(each.path)]
+    if unknown and not _agree(unknown, terminal):
+        found = [each for each in found if each not in unknown]
+    if found:
+        terminal.note(f"The model is told what stands in {_list_names(found)}.")
+    return "\n\n".join([f"Instructions of this project, from {each.name}:\n\n{each.text}" for each in found])
+
+
+def _find(directory: Path, terminal: Terminal) -> Iterator[_Found]:
+    """The files from the top of the project down to the directory: the nearest comes last, and so has the last word."""
+    inside = [directory, *directory.parents]
+    tops = [place for place in inside if (place / ".git").exists()]
+    top = tops[0] if tops else directory
+    for place in reversed(inside[: inside.index(top) + 1]):
+        if str(place) == os.path.expanduser("~"):  # noqa: PTH111 -- which raises nothing where there is no home
+            continue  # what lies there is no project
+        path = next((place / name for name in _NAMES if (place / name).exists()), None)
+        if path is None:
+            continue
+        name = str(path.relative_to(top))
+        text = _read(path, top)
+        if isinstance(text, _Refused):
+            terminal.say(f"dragoman: {to_line(name)} is not used: {text.why}.", "yellow")
+        elif text:
+            yield _Found(name, path, text)
+
+
+class _Refused(Struct, frozen=True):
+    why: str
+
+
+def _read(path: Path, top: Path) -> str | _Refused:
+    try:
+        status = path.stat()
+        if not path.resolve().is_relative_to(top):
+            return _Refused("it is a link that leads out of the project")
+        if not stat.S_ISREG(status.st_mode):
+            return _Refused("it is no file")
+        if os.name == "posix" and status.st_uid not in (0, os.geteuid()):
+            return _Refused("it belongs to another user")
+        if status.st_size > _LARGEST:
+            return _Refused(f"it is longer than {_LARGEST // 1024} kB")
+        return path.read_text("utf-8-sig", "replace").strip()
+    except OSError as error:
+        return _Refused(f"it cannot be read ({error.strerror})")
+
+
+def _agree(found: Sequence[_Found], terminal: Terminal) -> bool:
+    """Whether the user wants the model to read these."""
+    if not terminal.in_is_tty:
+        terminal.note(f"{_list_names(found)} not used: nobody could be asked. {_say_how_to_trust(found)}", "yellow")
+        return False
+    sizes = ", ".join([f"{to_line(each.name)} ({len(each.text.splitlines())} lines)" for each in found])
+    terminal.say(f"This project has instructions for models: {sizes}.", "bold")
+    while True:
+        said = terminal.ask("Shall the model follow them? [y]es, [n]o, [s]how: ")
+        match (said or "n").strip().lower():
+            case "y" | "yes":
+                terminal.note(_say_how_to_trust(found))
+                return True
+            case "n" | "no":
+                return False
+            case "s" | "show":
+                for each in found:
+                    terminal.say(f"{each.name}:", "bold")
+                    terminal.say(each.text)
+            case _:
+                terminal.say("Answer y, n or s.")
+
+
+def _list_names(found: Sequence[_Found]) -> str:
+    return to_line(" and ".join([each.name for each in found]))
+
+
+def _say_how_to_trust(found: Sequence[_Found]) -> str:
+    try:
+        where = str(user_file())
+    except ConfigurationError:  # a user without a home directory
+        where = "your own configuration file"
+    return f'To use them without a question, write trusted_projects = ["{found[0].path.parent}"] into {where}.'
