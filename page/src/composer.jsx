@@ -127,11 +127,11 @@ export function Composer({ draft, setDraft, busy, disabled, limit, onSend, onSto
           <button
             type="button"
             class="model-button"
-            aria-label={`Model: ${model}. Choose another`}
+            aria-label={model ? `Model: ${model}. Choose another` : "Choose a model"}
             onClick={onModel}
             disabled={busy}
           >
-            {model}
+            {model || "Model"}
           </button>
           {busy ? (
             <IconButton name="stop" class="go" label="Stop (Escape)" onClick={onStop} />
