@@ -1,5 +1,5 @@
 // Where the user writes: text, files by choosing, dropping and pasting; Enter sends, Escape stops.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Icon, IconButton } from "./parts.jsx";
 import { harmless, size } from "./text.js";
 
@@ -24,7 +24,8 @@ export function Composer({ draft, setDraft, busy, disabled, limit, onSend, onSto
   const [dragged, setDragged] = useState(false);
   const { text, files } = draft;
 
-  useEffect(() => {
+  useLayoutEffect(() => field.current.focus(), []); // whoever opens the page can write at once
+  useLayoutEffect(() => {
     const area = field.current;
     area.style.height = "auto";
     area.style.height = `${Math.min(area.scrollHeight, innerHeight * 0.4)}px`;
@@ -43,7 +44,7 @@ export function Composer({ draft, setDraft, busy, disabled, limit, onSend, onSto
     }
   };
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const has = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
     const over = (event) => has(event) && (event.preventDefault(), setDragged(true));
     const leave = (event) => event.relatedTarget === null && setDragged(false);
@@ -126,11 +127,11 @@ export function Composer({ draft, setDraft, busy, disabled, limit, onSend, onSto
           <button
             type="button"
             class="model-button"
-            aria-label={`Model: ${model}. Choose another`}
+            aria-label={model ? `Model: ${model}. Choose another` : "Choose a model"}
             onClick={onModel}
             disabled={busy}
           >
-            {model}
+            {model || "Model"}
           </button>
           {busy ? (
             <IconButton name="stop" class="go" label="Stop (Escape)" onClick={onStop} />

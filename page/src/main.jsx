@@ -1,6 +1,6 @@
 // The page: a list of conversations, one of them, and what can be said in it.
 import { render } from "preact";
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { api, follow, Refused, ServerGone } from "./api.js";
 import { Composer } from "./composer.jsx";
 import { Dialogs } from "./dialogs.jsx";
@@ -21,6 +21,21 @@ const says = (message, draft) =>
     .filter((block) => block.type === "text")
     .map((block) => block.text)
     .join("") === draft.text;
+/** The draft as a message, until the server has it. */
+const shown = (draft) => ({
+  role: "user",
+  blocks: [
+    ...draft.files.map((file) => ({
+      type: "media",
+      kind: "document",
+      name: file.name,
+      size: file.size,
+      image: Boolean(file.preview),
+      url: file.preview ?? "#",
+    })),
+    ...(draft.text ? [{ type: "text", text: draft.text }] : []),
+  ],
+});
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 function useConversations() {
@@ -65,7 +80,9 @@ function App() {
   const current = useRef(id);
   current.current = id;
   const leave = useRef(() => {});
+  const loading = useRef(null);
   const sent = useRef(null);
+  const halted = useRef(false);
   const latest = useRef(null);
   latest.current = talk;
 
@@ -73,6 +90,14 @@ function App() {
     if (error instanceof ServerGone) setGone(true);
     else setProblem(error.message);
     return false;
+  }, []);
+
+  // What could not be said goes back to where it was written, before what was written since.
+  const giveBack = useCallback((said) => {
+    setDraft((since) => ({
+      text: [said.text, since.text].filter(Boolean).join("\n"),
+      files: [...said.files, ...since.files],
+    }));
   }, []);
 
   // --- looking at a conversation ---
@@ -89,11 +114,12 @@ function App() {
         const found = await load(which, true);
         if (current.current !== which) return;
         if (ended?.error) setProblem(ended.error.message);
-        // A turn that failed before anything was said leaves no trace: the words go back to where they were written.
-        const mine = sent.current?.to === which ? sent.current.draft : null;
-        const isThere = (message) => message.index >= base && says(message, mine);
-        if (mine && found && !found.live && !found.messages.some(isThere))
-          setDraft((before) => (before.text || before.files.length ? before : mine));
+        // A turn that failed before anything was said leaves no trace.
+        if (sent.current?.to === which && found && !found.live) {
+          const mine = sent.current.draft;
+          sent.current = null;
+          if (!found.messages.some((message) => message.index >= base && says(message, mine))) giveBack(mine);
+        }
         conversations.load();
         setTurns((number) => number + 1);
       },
@@ -101,7 +127,7 @@ function App() {
     );
   }, []);
 
-  const load = useCallback(async (which, over) => {
+  const read = useCallback(async (which, over) => {
     try {
       const found = await api.show(which);
       if (current.current !== which) return;
@@ -124,6 +150,7 @@ function App() {
       fail(error);
     }
   }, []);
+  const load = useCallback((which, over) => (loading.current = read(which, over)), []);
 
   const open = useCallback((which, quietly) => {
     leave.current();
@@ -139,7 +166,7 @@ function App() {
     document.getElementById("composer")?.focus();
   }, []);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     api.about().then(setAbout, fail);
     if (id) load(id);
     const back = () => open(idOf(), true);
@@ -180,43 +207,46 @@ function App() {
 
   const send = async (said) => {
     setProblem("");
-    const shown = {
-      role: "user",
-      blocks: [
-        ...said.files.map((file) => ({
-          type: "media",
-          kind: "document",
-          name: file.name,
-          size: file.size,
-          image: Boolean(file.preview),
-          url: file.preview ?? "#",
-        })),
-        ...(said.text ? [{ type: "text", text: said.text }] : []),
-      ],
-    };
+    halted.current = false;
     const body = { text: said.text, files: files(said) };
+    const giveUp = () => {
+      giveBack(said);
+      if (current.current === id) setLive(null);
+    };
+    let base = talk?.count ?? 0;
     setDraft(EMPTY);
-    setLive(nothing(talk?.count ?? 0, shown));
+    setLive(nothing(base, shown(said)));
     try {
+      if (id && !talk) {
+        const found = await loading.current; // what is said before the conversation has come waits for it
+        if (found?.live) return giveBack(said);
+        if (!found || halted.current) return giveUp();
+        base = found.count;
+        setLive(nothing(base, shown(said)));
+      }
       if (id) {
         await api.say(id, body);
         sent.current = { to: id, draft: said };
-        watch(id, talk?.count ?? 0, shown);
+        if (current.current !== id) return; // another conversation was opened meanwhile
+        watch(id, base, shown(said));
       } else {
-        const { id: made } = await api.begin({ ...body, model: model ?? about?.model });
+        const chosen = model ?? about?.model; // the server knows its own, until it has told
+        const { id: made } = await api.begin({ ...body, model: chosen });
+        sent.current = { to: made, draft: said };
+        if (current.current !== id) return conversations.load();
         history.pushState(null, "", `/c/${made}`);
         current.current = made;
-        sent.current = { to: made, draft: said };
         setId(made);
-        setTalk({ id: made, title: "", model: model ?? about?.model, messages: [], pending: [], first: 0, count: 0 });
-        watch(made, 0, shown);
+        setTalk({ id: made, title: "", model: chosen, messages: [], pending: [], first: 0, count: 0 });
+        watch(made, 0, shown(said));
       }
+      if (halted.current) stop();
     } catch (error) {
-      setDraft(said);
-      setLive(null);
+      giveUp();
       fail(error);
     }
   };
+
   const answer = useCallback(async (given) => {
     setProblem("");
     setLive(nothing(latest.current?.count ?? 0, null));
@@ -240,6 +270,7 @@ function App() {
 
   const stop = useCallback(() => {
     setStatus("Stopping.");
+    halted.current = true; // for a turn that has not begun yet
     if (current.current) api.stop(current.current).catch(fail);
   }, []);
 
@@ -248,6 +279,7 @@ function App() {
     setLive(nothing(talk.count, null));
     try {
       await api.say(id, { go_on: true });
+      if (current.current !== id) return;
       watch(id, talk.count, null);
     } catch (error) {
       setLive(null);
@@ -286,14 +318,15 @@ function App() {
   };
 
   const busy = live !== null;
-  useEffect(() => {
+  // The keys are heard before the page is seen: an effect after the first drawing would lose those of the quick.
+  useLayoutEffect(() => {
     const key = (event) => {
       const control = event.ctrlKey || event.metaKey;
       if (event.key === "Escape" && busy && !document.querySelector("dialog[open]")) stop();
       else if (control && event.key.toLowerCase() === "k") {
         event.preventDefault();
         setMenu(true);
-        setTimeout(() => document.getElementById("search")?.focus());
+        queueMicrotask(() => document.getElementById("search")?.focus()); // drawn by then, and no key is between
       } else if (control && event.shiftKey && event.key.toLowerCase() === "o") {
         event.preventDefault();
         open(null);
@@ -400,8 +433,8 @@ function App() {
             draft={draft}
             setDraft={setDraft}
             busy={busy}
-            disabled={gone || !about || talk?.missing}
-            limit={about?.max_upload_bytes ?? 1e7}
+            disabled={gone || talk?.missing}
+            limit={about?.max_upload_bytes ?? Infinity}
             onSend={send}
             onStop={stop}
             onProblem={setProblem}

@@ -99,14 +99,16 @@ export function Markdown({ text, open }) {
 /** A dialog that closes with Escape and gives the focus back. */
 export function Dialog({ title, onClose, children }) {
   const root = useRef();
-  useEffect(() => {
-    root.current.showModal();
+  useLayoutEffect(() => {
+    const dialog = root.current;
+    dialog.showModal();
+    return () => dialog.close(); // which gives the focus back
   }, []);
   return (
     <dialog
       ref={root}
       aria-label={title}
-      onClose={onClose}
+      onClose={(event) => event.target.isConnected && onClose()}
       onClick={(event) => event.target === root.current && onClose()}
     >
       <div class="dialog-body">

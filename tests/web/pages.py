@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page as Tab, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page as Tab, expect, sync_playwright
 
 from dragoman import MemoryStore, Thinking, ToolCall, tool
 from dragoman.chat import AsyncChatClient
@@ -26,6 +26,7 @@ FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 ]
+expect.set_options(timeout=30_000)  # how long a page may take beside other tests
 MODEL = "anthropic:claude-sonnet-4-5"
 SLOW = " ".join(f"w{number}" for number in range(300))
 
