@@ -52,6 +52,14 @@ class Provider(Struct, frozen=True, kw_only=True):
     quirks: frozenset[str] = frozenset()
     """Of all models here, beside those that their rows have."""
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """What can be said of where it is, beside its address."""
+        return () if self.cloud is None else _PLACES[self.cloud]
+
+
+_PLACES: dict[Cloud, tuple[str, ...]] = {"amazon": ("region",), "azure": (), "google": ("region", "project")}
+
 
 def _compatible(name: str, base_url: str, *key_variables: str, needs_key: bool = True) -> Provider:
     return Provider(
