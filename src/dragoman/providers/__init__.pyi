@@ -31,6 +31,7 @@ from .counting import (
     length_of_block as length_of_block,
 )
 from .failures import failure as failure, read_refusal as read_refusal
+from .gemini.encode import path_on_vertex as path_on_vertex
 from .history import keeper_of as keeper_of
 from .options import (
     Effort as Effort,
