@@ -26,6 +26,7 @@ from .codec import (
 )
 from .counting import (
     TokenCount as TokenCount,
+    cannot_count as cannot_count,
     counting_codec as counting_codec,
     estimated_tokens as estimated_tokens,
     length_of_block as length_of_block,
