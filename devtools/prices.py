@@ -17,8 +17,8 @@ from typing import Any, Final, cast
 TABLE: Final = Path(__file__).parents[1] / "src/dragoman/providers/prices.json.gz"
 
 PROVIDERS: Final = (
-    *("anthropic", "aws", "azure", "cerebras", "deepseek", "fireworks", "google", "groq", "mistral", "moonshotai"),
-    *("openai", "openrouter", "together", "x-ai", "zai"),
+    *("anthropic", "aws", "azure", "cerebras", "cohere", "deepseek", "fireworks", "google", "groq", "mistral"),
+    *("moonshotai", "openai", "openrouter", "together", "voyageai", "x-ai", "zai"),
 )
 """Those that engines speak to, and those whose models they have."""
 
@@ -52,23 +52,34 @@ def make_table(day: str) -> dict[str, Any]:
     }
 
 
+def makes_vectors(provider: Any, model: Any) -> bool:
+    """Whether a model embeds texts, and writes none."""
+    return provider.id == "voyageai" or "embed" in model.id
+
+
 def _pack_provider(provider: Any) -> dict[str, Any]:
-    packed: dict[str, Any] = {"models": [_pack_model(model) for model in provider.models]}
+    models = [_pack_model(each, vectors=makes_vectors(provider, each)) for each in provider.models]
+    packed: dict[str, Any] = {"models": models}
     fallbacks: list[str] = provider.fallback_model_providers or []
     others = [name for name in fallbacks if name in PROVIDERS]
     return packed | ({"others": others} if others else {})
 
 
-def _pack_model(model: Any) -> list[Any]:
+def _pack_model(model: Any, *, vectors: bool) -> list[Any]:
     offers = cast("list[Any]", model.prices if isinstance(model.prices, list) else [model.prices])
-    packed = [_pack_offer(each) for each in offers]
+    packed = [_pack_offer(each, vectors=vectors) for each in offers]
     row = [_pack_match(model.match), model.context_window, [] if None in packed else packed]
     return row if row[2] else row[:2]
 
 
-def _pack_offer(offer: Any) -> list[Any] | None:
-    """When these prices hold, and the prices; None if a reply's cost would depend on what we do not count."""
+def _pack_offer(offer: Any, *, vectors: bool) -> list[Any] | None:
+    """When these prices hold, and the prices; None if a reply's cost would depend on what we do not count.
+
+    Vectors are made of texts alone here, and have no price of their own.
+    """
     prices = {name: each for name, each in getattr(offer, "prices", offer).__dict__.items() if each is not None}
+    if vectors and "input_mtok" in prices:
+        prices = {"input_mtok": prices["input_mtok"], "output_mtok": prices.get("output_mtok", 0)}
     named = [prices.get(name) for name in COLUMNS.values()]
     if None in named[:2] or prices.keys() - COLUMNS.values() - _FEES:
         return None

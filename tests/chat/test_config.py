@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from dragoman.chat import Config, ConfigWarning, KeyReference, find_key, load_config
+from dragoman.chat import Config, ConfigWarning, KeyReference, find_key, load_config, new
 from dragoman.engines import Credential, Secret
 from dragoman.errors import ConfigFileError, ConfigurationError, InvalidBaseURLError
 from dragoman.loop import Limits
@@ -398,6 +398,12 @@ def test_a_region_is_that_of_its_provider(tmp_path: Path) -> None:
     assert load_config(**here).config.for_engine({})["region"] == "eu-west-1"
     assert load_config(**here, model="anthropic:claude-x").config.region == ""
     assert load_config(**here, region="us-east-1").config.region == "us-east-1"
+    file.write_text('model = "bedrock:us.amazon.nova-lite-v1:0"\nregion = "eu-west-1"\nproject = "p"\n')
+    with pytest.raises(ConfigurationError, match="bedrock has no project.*project in a configuration file"):
+        new(load_config(**here).config)
+    said = {"environment": {"DRAGOMAN_REGION": "eu-west-1"}, "directory": tmp_path}
+    with pytest.raises(ConfigurationError, match="azure has no region.*DRAGOMAN_REGION"):
+        new(load_config(**said, model="azure:gpt", base_url="https://r.openai.azure.com").config)
 
 
 def test_a_function_that_makes_the_key_is_kept_and_not_shown() -> None:

@@ -9,15 +9,17 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from dragoman import ChatClient
 from dragoman._stop import Stop, stopping
+from dragoman.conversation import Usage
 from dragoman.embeddings import Embeddings, aembed, embed
 from dragoman.embeddings.run import _divide
-from dragoman.engines import RateLimiter, async_engine, engine
+from dragoman.engines import AwsKeys, RateLimiter, async_engine, engine
 from dragoman.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -28,7 +30,7 @@ from dragoman.errors import (
     RateLimitError,
     StoppedError,
 )
-from dragoman.providers import Prices
+from dragoman.providers import Prices, prices_of
 from dragoman.simulator import Cut, Request, Simulator, Stall, Status
 from dragoman.simulator.embeddings import vector_of
 from dragoman.transport import RetryPolicy
@@ -42,6 +44,12 @@ MODELS = {
     "voyage:voyage-3.5": 1000,
     "gemini:gemini-embedding-001": 100,
     "cohere:embed-v4.0": 96,
+    "bedrock:us.cohere.embed-v4:0": 96,
+    "bedrock:amazon.titan-embed-text-v2:0": 1,
+    "bedrock:amazon.nova-2-multimodal-embeddings-v1:0": 1,
+    "vertex:text-embedding-005": 250,
+    "vertex:gemini-embedding-001": 1,
+    "vertex:gemini-embedding-2": 1,
 }
 
 
@@ -58,7 +66,8 @@ def at(simulator: Simulator, model: str = "openai:text-embedding-3-small") -> di
 
 def texts_in(request: Request) -> int:
     body: Any = request.body
-    return len(body.get("input") or body.get("texts") or body["requests"])
+    texts = next((body[name] for name in ("input", "texts", "requests", "instances") if name in body), None)
+    return 1 if texts is None else len(texts)
 
 
 @every_colour
@@ -180,6 +189,34 @@ def test_it_takes_the_settings_of_an_engine(embed_in: Embed) -> None:
         assert np.array_equal(np.asarray(embed_in(["a", "b"], **azure)), np.asarray(found))
 
 
+@every_colour
+def test_clouds_are_asked_as_in_a_chat_and_say_what_it_cost(embed_in: Embed) -> None:
+    titan = "bedrock:amazon.titan-embed-text-v2:0"
+    with Simulator() as simulator:
+        signed = {**at(simulator, titan), "key": lambda: AwsKeys("AKID", "secret"), "region": "eu-west-1"}
+        found = embed_in(["a", "b"], **signed)
+        vertex = embed_in("a", task="query", truncate=True, **at(simulator, "vertex:text-embedding-005"))
+        nova = embed_in("a", task="code_retrieval", **at(simulator, "bedrock:amazon.nova-2-multimodal-embeddings-v1:0"))
+    first, _, predicted, last = simulator.requests
+    assert "Credential=AKID/" in first.headers["authorization"]
+    assert "/eu-west-1/bedrock/" in first.headers["authorization"]
+    assert first.path.startswith("/model/amazon.titan-embed-text-v2")
+    prices = prices_of("bedrock", "amazon.titan-embed-text-v2:0")
+    assert prices is not None
+    assert found.cost == prices.cost(found.usage) > 0
+    assert predicted.path.endswith("/publishers/google/models/text-embedding-005:predict")
+    assert predicted.body == {
+        "instances": [{"content": "a", "task_type": "RETRIEVAL_QUERY"}],
+        "parameters": {"autoTruncate": True},
+    }
+    assert vertex.adaptations == ()
+    assert [each.what for each in nova.adaptations] == ["task='code_retrieval'"]
+    assert '"embeddingPurpose":"GENERIC_INDEX"' in last.raw.decode()
+    unknown = msgspec.structs.replace(found, model="openai:of-tomorrow")
+    assert unknown.cost is None
+    assert msgspec.structs.replace(unknown, usage=Usage(charged=2.0)).cost == 2.0
+
+
 def test_vectors_that_come_in_another_order_are_put_in_theirs() -> None:
     body = '{"data": [{"embedding": [2], "index": 1}, {"embedding": [1], "index": 0}]}'
     with Simulator(lambda _request: Status(200, body=body)) as simulator:
@@ -225,8 +262,13 @@ def test_one_text_none_and_an_engine_that_is_used_twice() -> None:
         ({"concurrency": 0}, "concurrency is a number from 1 on"),
         ({"api_key": "k"}, "Say key="),
         ({"model": "anthropic:claude-sonnet-4-5"}, "voyage:voyage-3.5"),
-        ({"model": "vertex:text-embedding-005", "project": "p", "region": "europe-west1"}, "way of its own"),
-        ({"model": "bedrock:amazon.titan-embed-text-v2:0", "region": "us-east-1"}, "way of its own"),
+        ({"model": "vertex:claude-sonnet-4-5", "project": "p"}, "vertex-claude has no models that embed"),
+        ({"model": "bedrock-mantle:openai.gpt-oss-20b", "region": "us-east-1"}, "has no models that embed"),
+        (
+            {"model": "bedrock:meta.llama3-8b-instruct-v1:0", "region": "us-east-1"},
+            "is not known here.*titan-embed-text",
+        ),
+        ({"model": "vertex:../evil", "base_url": "https://h.test"}, "cannot be the name of a model"),
         ({"model": "local:"}, "has no models that embed"),
         ({"model": "claude-local:"}, "has no embeddings"),
         ({"resume": Embeddings(model="m", data=memoryview(b"").cast("f"), count=3, dimensions=0)}, "3 texts"),

@@ -7,9 +7,12 @@ import gzip
 import json
 import threading
 from typing import Any
+from urllib.parse import unquote
 
+import botocore.session
 import pytest
 from anthropic.types import MessageCountTokensParams
+from botocore.validate import ParamValidator
 from msgspec import Raw
 from openai.types.responses import InputTokenCountParams
 
@@ -19,6 +22,7 @@ from dragoman.engines import ScriptedEngine, async_engine, engine
 from dragoman.errors import (
     AuthenticationError,
     ConfigurationError,
+    InvalidRequestError,
     ModelNotFoundError,
     OverloadedError,
     ProtocolError,
@@ -36,7 +40,7 @@ from dragoman.providers import (
 )
 from dragoman.simulator import Malformed, Reply, Simulator, Stall, Status
 from dragoman.transport import RetryPolicy
-from tests.engines.talking import MODELS, every_dialect
+from tests.engines.talking import MODELS
 from tests.providers.calls import call_of
 from tests.providers.recorded import FOLDER, exchanges
 
@@ -46,24 +50,40 @@ TALK = Conversation("Be brief.").plus(
     Message.assistant("Let me see.", ToolCall("call_1", "add", '{"a":1}')),
     Message.tool([ToolResult("call_1", "add", (Text("3"),))]),
 )
-COUNTED = {name: model for name, model in MODELS.items() if name not in ("openai_chat", "bedrock")}
-every_counted = pytest.mark.parametrize("model", COUNTED.values(), ids=COUNTED.keys())
+CLOUDS = {
+    "vertex": "vertex:gemini-2.5-flash",
+    "vertex-claude": "vertex:claude-sonnet-4-5@20250929",
+    "bedrock-arn": "bedrock:arn:aws:bedrock:eu-west-1:123:inference-profile/eu.anthropic.claude-sonnet-4-20250514-v1:0",
+}
+COUNTED = {name: model for name, model in MODELS.items() if name != "openai_chat"} | CLOUDS
+ENDINGS = {
+    "anthropic": "/messages/count_tokens",
+    "openai_responses": "/responses/input_tokens",
+    "gemini": "/models/gemini-2.5-flash:countTokens",
+    "bedrock": "/model/anthropic.claude-sonnet-4-5-20250929-v1:0/count-tokens",
+    "bedrock-arn": "/model/anthropic.claude-sonnet-4-20250514-v1:0/count-tokens",
+    "vertex": "/publishers/google/models/gemini-2.5-flash:countTokens",
+    "vertex-claude": "/publishers/anthropic/models/count-tokens:rawPredict",
+}
 
 
 @pytest.mark.parametrize(
-    "model",
-    [
-        "bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0",
-        "vertex:claude-sonnet-4-5",
-        "vertex:gemini-2.5-flash",
-        "azure-responses:gpt-5",
-        "bedrock-mantle:openai.gpt-oss-120b",
-    ],
+    "model", ["azure-responses:gpt-5", "bedrock-mantle:openai.gpt-oss-120b", "bedrock:amazon.nova-lite-v1:0"]
 )
-def test_in_clouds_it_is_estimated(model: str) -> None:
+def test_where_a_cloud_does_not_count_it_is_estimated(model: str) -> None:
     with Simulator() as simulator:
         assert _count_plain(simulator, model).source == "estimate"
         assert simulator.requests == ()
+
+
+def test_a_model_of_bedrock_that_cannot_be_counted_is_estimated() -> None:
+    """As Bedrock says it of some that its list has."""
+    said = Status(400, "The provided model doesn't support counting tokens.", "ValidationException")
+    with Simulator([], faults=[said]) as simulator:
+        assert _count_plain(simulator, MODELS["bedrock"]).source == "estimate"
+        assert len(simulator.requests) == 1
+    with Simulator([], faults=[Status(400, "messages: wrong")]) as simulator, pytest.raises(InvalidRequestError):
+        _count_plain(simulator, MODELS["bedrock"])
 
 
 def _count_plain(simulator: Simulator, model: str, conversation: Conversation = TALK, **how: Any) -> TokenCount:
@@ -86,19 +106,19 @@ def _count_on_loop(simulator: Simulator, model: str, conversation: Conversation 
 both_colours = pytest.mark.parametrize("count", [_count_plain, _count_on_loop], ids=["plain", "async"])
 
 
-@every_dialect
+@pytest.mark.parametrize("name", ["openai_chat", *COUNTED])
 @both_colours
-def test_the_provider_is_asked_where_it_counts(model: str, count: Any) -> None:
+def test_the_provider_is_asked_where_it_counts(name: str, count: Any) -> None:
     with Simulator([], api_key="test-key") as simulator:
-        counted = count(simulator, model, tools=[ADD])
-        if model not in COUNTED.values():  # chat completions have no such endpoint, nor have clouds
+        counted = count(simulator, (MODELS | COUNTED)[name], tools=[ADD])
+        if name == "openai_chat":  # which has no such endpoint
             assert (counted.source, simulator.requests) == ("estimate", ())
             assert str(counted) == f"about {counted.tokens} tokens"
             return
         [request] = simulator.requests
         assert counted == TokenCount(tokens=len(request.raw) // 4, source="provider")
         assert str(counted) == f"{counted.tokens} tokens"
-        assert request.path.endswith(("/messages/count_tokens", "/responses/input_tokens", ":countTokens"))
+        assert unquote(request.path).endswith(ENDINGS[name])
         assert (request.system, request.tools) == ("Be brief.", ("add",))
         assert ["3" in result.text for result in request.tool_results] == [True]
 
@@ -119,6 +139,10 @@ def test_an_endpoint_gets_no_member_that_it_does_not_know() -> None:
         _count_plain(simulator, COUNTED["anthropic"], ask=asked)
         _count_plain(simulator, COUNTED["openai_responses"], tools=[ADD], ask=few)
         _count_plain(simulator, COUNTED["gemini"], tools=[ADD], ask=ModelOptions(max_tokens=300))
+        _count_plain(
+            simulator, COUNTED["bedrock"], tools=[ADD], ask=ModelOptions(max_tokens=3000, stop=("x",), cache=True)
+        )
+        _count_plain(simulator, COUNTED["vertex-claude"], tools=[ADD], ask=ModelOptions(max_tokens=3000))
         bodies: list[Any] = [request.body for request in simulator.requests]
     assert set(bodies[0]) <= set(MessageCountTokensParams.__annotations__)
     assert {"thinking", "output_config", "messages", "system"} <= set(bodies[0])
@@ -127,6 +151,11 @@ def test_an_endpoint_gets_no_member_that_it_does_not_know() -> None:
     whole = bodies[2]["generateContentRequest"]
     assert (list(bodies[2]), whole["model"]) == (["generateContentRequest"], "models/gemini-2.5-flash")
     assert {"contents", "systemInstruction", "tools"} <= set(whole)
+    shape = botocore.session.get_session().get_service_model("bedrock-runtime").shape_for("CountTokensRequest")
+    assert not ParamValidator().validate({"modelId": "m", **bodies[3]}, shape).has_errors()
+    assert set(bodies[3]["input"]["converse"]) == {"messages", "system", "toolConfig"}
+    assert set(bodies[4]) <= {"anthropic_version", *MessageCountTokensParams.__annotations__}
+    assert bodies[4]["model"] == "claude-sonnet-4-5@20250929"
 
 
 def test_an_estimate_begins_where_the_model_last_reported() -> None:
@@ -193,7 +222,8 @@ def _recorded() -> list[Any]:
             found = [json.loads(line) for line in lines]
         rows = [(row["name"], row["url"], row["request"], row["status"], row["body"]) for row in found]
     rows += [(r.name, r.url, r.request, r.status, r.body) for r in exchanges("responses") if "/input_tokens" in r.url]
-    ours = [row for row in rows if "bedrock" not in row[1]]  # which has a dialect of its own
+    rows += [(r.name, r.url, r.request, r.status, r.body) for r in exchanges("embeddings") if ":countTokens" in r.url]
+    ours = [row for row in rows if "invokeModel" not in row[2].get("input", ())]  # where we count what Converse takes
     reason = pytest.mark.skip(reason="the recorded exchanges are not here")
     return [pytest.param(*row[1:], id=row[0]) for row in ours] or [pytest.param(*[None] * 4, marks=reason)]
 
@@ -203,16 +233,20 @@ def _recorded() -> list[Any]:
 def test_recorded_counts(url: str, asked: Any, status: int, body: str) -> None:
     """What we ask is what was asked, where that holds nothing but texts; each answer is read."""
     path = url.partition("?")[0].partition(".com")[2]
+    asked = asked["input"]["converse"] if "amazonaws" in url else asked
     system, said = None, _messages(asked.get("messages") or asked.get("input") or asked["contents"])
     if "anthropic.com" in url:
         target = f"anthropic:{asked['model']}"
     elif "openai.com" in url:
         target, system = f"openai-responses:{asked['model']}", asked.get("instructions")
         path = path.removeprefix("/v1")
+    elif "amazonaws" in url:
+        target = f"bedrock:us.{unquote(path.split('/')[2])}" if status == 200 else "bedrock:does-not-exist-model-v1:0"
+    elif "aiplatform" in url:
+        target = f"vertex:{path.rpartition('/')[2].removesuffix(':countTokens')}"
+        system, path = asked["systemInstruction"]["parts"][0]["text"], path[path.index("/publishers") :]
     else:
-        model = path.removeprefix("/v1beta1/") if "aiplatform" in url else path.rpartition("/")[2]
-        target = f"gemini:{model.removesuffix(':countTokens')}"
-        system = asked.get("systemInstruction", {}).get("parts", [{}])[0].get("text")
+        target = f"gemini:{path.rpartition('/')[2].removesuffix(':countTokens')}"
     call = call_of(target, *said, system=system)
     codec = counting_codec(codec_of(PROVIDERS[call.profile.provider].dialect))
     encoded = codec.encode(call)
@@ -222,6 +256,7 @@ def test_recorded_counts(url: str, asked: Any, status: int, body: str) -> None:
         return
     sent = json.loads(encoded.request.body)
     sent = sent.get("generateContentRequest", sent)
+    sent = sent["input"]["converse"] if "amazonaws" in url else sent
     for name in {"model", "messages", "contents"} & asked.keys() if said else ():
         assert sent[name] == asked[name]
     for pieces in ([body], list(body)):
@@ -230,7 +265,7 @@ def test_recorded_counts(url: str, asked: Any, status: int, body: str) -> None:
             decoder.feed(piece.encode(), events)
         decoder.finish(events)
         told = json.loads(body)
-        assert events[0].usage.input == told.get("input_tokens", told.get("totalTokens"))
+        assert events[0].usage.input == told.get("input_tokens", told.get("totalTokens", told.get("inputTokens")))
 
 
 def _messages(given: list[Any]) -> list[Message]:

@@ -564,6 +564,14 @@ def test_a_region_goes_to_the_models_that_are_in_a_cloud() -> None:
         "https://bedrock-runtime.eu-west-1.amazonaws.com",
         "https://api.anthropic.com",
     ]
+    clouds = ["bedrock:amazon.nova-lite-v1:0", "vertex:gemini-2.5-flash"]
+    chain = engine(clouds, key={"bedrock": "one", "vertex": "two"}, region="us-east1", project="p")
+    assert [each.connection.base_url for each in chain.engines] == [
+        "https://bedrock-runtime.us-east1.amazonaws.com",
+        "https://us-east1-aiplatform.googleapis.com/v1beta1/projects/p/locations/us-east1",
+    ]
+    with pytest.raises(ConfigurationError, match="has no project"):
+        engine(["bedrock:amazon.nova-lite-v1:0", "anthropic:claude-sonnet-4-5"], key=None, region="eu-x-1", project="p")
     for models in (MODELS[:2], "claude-local:", "local:", ["claude-local:", "local:"]):
         with pytest.raises(ConfigurationError, match="has no region"):
             engine(models, key=None, region="eu-west-1")

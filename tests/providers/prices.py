@@ -12,11 +12,11 @@ import pytest
 from genai_prices import Usage as TheirUsage, calc_price
 from genai_prices.data import providers
 
-from devtools.prices import PROVIDERS
+from devtools.prices import PROVIDERS, makes_vectors
 from dragoman.conversation import Message, Usage
 from dragoman.providers import cost_of
 
-OURS = {"aws": "bedrock-mantle", "azure": "azure-responses", "google": "gemini", "x-ai": "xai"}
+OURS = {"aws": "bedrock-mantle", "azure": "azure-responses", "google": "gemini", "voyageai": "voyage", "x-ai": "xai"}
 THEIRS = {
     "input": "input_tokens",
     "output": "output_tokens",
@@ -38,12 +38,13 @@ def random_replies(count: int, seed: int) -> Iterator[Message]:
         provider = chance.choice(known)
         model = chance.choice(provider.models) if provider.models else None
         name = chance.choice([*_names(model.match), model.id]) if model is not None else "nobody"
+        vectors = model is not None and makes_vectors(provider, model)
         name += chance.choice([*[""] * 12, "-20250929", "-2025-08-07", "-preview", ":free"])
         yield Message(
             role="assistant",
             provider=OURS.get(provider.id, provider.id),
             model=name.upper() if chance.random() < 0.05 else name,
-            usage=_random_usage(chance),
+            usage=Usage(input=chance.randint(0, 300_000), output=0) if vectors else _random_usage(chance),
             time=datetime(2024, 1, 1, tzinfo=UTC) + timedelta(minutes=chance.randrange(60 * 24 * 365 * 3)),
         )
 
@@ -80,7 +81,7 @@ def _random_usage(chance: random.Random) -> Usage:
 
 def their_cost(message: Message) -> float | None:
     """What genai-prices says; None if it does not know the model, or prices it by what a chat does not count."""
-    counts = {theirs: getattr(message.usage, ours) for ours, theirs in THEIRS.items()}
+    counts = {theirs: getattr(message.usage, ours) or 0 for ours, theirs in THEIRS.items()}
     name = {ours: theirs for theirs, ours in OURS.items()}.get(message.provider or "", message.provider)
     try:
         found = calc_price(
@@ -88,6 +89,8 @@ def their_cost(message: Message) -> float | None:
         )
     except LookupError:
         return None
+    if makes_vectors(found.provider, found.model):
+        return float(found.total_price)
     prices = found.model.prices if isinstance(found.model.prices, list) else [found.model]
     for each in prices:
         columns = {key for key, price in each.prices.__dict__.items() if price is not None}

@@ -61,9 +61,9 @@ def _exchange(row: dict[str, Any]) -> Exchange:
     return Exchange(**{name: fields[name] for name in Exchange._fields if name in fields})
 
 
-def parametrized(dialect: str) -> Any:
+def parametrized(dialect: str, *, without: str = "?") -> Any:
     """`@parametrized("anthropic")` runs a test once for each exchange; without the folder it is skipped visibly."""
-    rows = exchanges(dialect)
+    rows = [row for row in exchanges(dialect) if not row.url.endswith(without)]
     parameters = [pytest.param(row, id=row.id, marks=pytest.mark.recorded) for row in rows]
     if not rows:
         reason = f"the recorded exchanges are not here ({FOLDER.name}/{dialect}.jsonl.gz)"

@@ -1,7 +1,7 @@
 """Vectors of texts: `embed(texts, model="openai:text-embedding-3-small")`, and `aembed` on an event loop.
 
 run.py        the two functions: texts in parts that the provider takes, several at once, order kept
-codecs.py     how each provider is asked and answers; what differs between models, as rows
+profiles.py   what differs between providers and models, as rows      codecs.py   how each is asked, and answers
 vectors.py    Embeddings, the result: one buffer that NumPy takes as it is; Sheet, where parts are put together
 """
 

@@ -1,69 +1,26 @@
-"""How each provider is asked for vectors and how it answers. Data in, data out.
+"""How each kind of service is asked for vectors, and how it answers. Data in, data out.
 
-Owns: EmbeddingProfile and its rows (limits, names of tasks and options), and three codecs: the one of OpenAI, which
-compatible servers and Voyage share, that of Gemini, and that of Cohere.
+Owns: a codec for OpenAI, which compatible servers and Voyage share, for Gemini, for Cohere; for the models of Bedrock
+(Titan, Nova, Cohere) and for the two ways of Vertex AI.
 Must not know: network, threads, how many texts there are in all.
-
-A provider is added with a row of PROFILES, and a codec if it speaks in yet another way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Final, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.errors import ConfigurationError
-from dragoman.providers import PROGRAMS, Adaptation, Provider, WireRequest
+import dragoman.providers
+from dragoman.providers import WireRequest
 
-Task: TypeAlias = Literal[
-    "document",
-    "query",
-    "similarity",
-    "classification",
-    "clustering",
-    "question_answering",
-    "fact_verification",
-    "code_retrieval",
-]
-"""What a vector is for. `document` is what is searched, `query` and the last three are what it is searched with."""
-TASKS: Final[tuple[Task, ...]] = get_args(Task)
+from .profiles import Asked, Task
 
 Row: TypeAlias = bytes | list[float]
 """A vector as it came: 32-bit floats, the lowest byte first, or numbers."""
-
-
-class EmbeddingProfile(Struct, frozen=True, kw_only=True):
-    """How a provider, or one of its models, takes texts."""
-
-    codec: Literal["openai", "gemini", "cohere"] = "openai"
-    texts: int = 2048
-    """The most texts of one request."""
-    tokens: int = 300_000
-    """The most tokens of one request, all texts together."""
-    tasks: Mapping[Task, str] = {}
-    """The tasks that it knows, and its words for them; none: it embeds all texts alike."""
-    tasks_in_text: bool = False
-    """Whether the words for a task stand before the text, and not in a parameter."""
-    base64: bool = False
-    """Whether vectors can be asked for in base64, which costs far less to read than numbers."""
-    dimensions: str = "dimensions"
-    """The name of the parameter for the length of vectors."""
-    truncation: str = ""
-    """The name of the parameter that says whether a text that is too long is cut; empty: it is refused."""
-
-
-class Asked(Struct, frozen=True, kw_only=True):
-    """What is wanted, without the texts."""
-
-    model: str
-    profile: EmbeddingProfile
-    dimensions: int | None = None
-    task: Task | None = None
-    truncate: bool = False
 
 
 class Answered(Struct, frozen=True):
@@ -80,112 +37,25 @@ class EmbeddingCodec(Struct, frozen=True):
     decode: Callable[[bytes], Answered]
 
 
-# --- what differs between providers and models ------------------------------------------------------------------------
-
-_RETRIEVAL: Final[dict[Task, str]] = {"document": "document", "query": "query"}
-_GEMINI_TASKS: Final[dict[Task, str]] = {
-    "document": "RETRIEVAL_DOCUMENT",
-    "query": "RETRIEVAL_QUERY",
-    "similarity": "SEMANTIC_SIMILARITY",
-    "classification": "CLASSIFICATION",
-    "clustering": "CLUSTERING",
-    "question_answering": "QUESTION_ANSWERING",
-    "fact_verification": "FACT_VERIFICATION",
-    "code_retrieval": "CODE_RETRIEVAL_QUERY",
-}
-_GEMINI_PREFIXES: Final[dict[Task, str]] = {
-    "document": "title: none | text: ",
-    "query": "task: search result | query: ",
-    "similarity": "task: sentence similarity | query: ",
-    "classification": "task: classification | query: ",
-    "clustering": "task: clustering | query: ",
-    "question_answering": "task: question answering | query: ",
-    "fact_verification": "task: fact checking | query: ",
-    "code_retrieval": "task: code retrieval | query: ",
-}
-_COHERE_TASKS: Final[dict[Task, str]] = {
-    "document": "search_document",
-    "query": "search_query",
-    "classification": "classification",
-    "clustering": "clustering",
-}
-_OPENAI: Final = EmbeddingProfile(base64=True)
-
-PROFILES: Final[dict[str, EmbeddingProfile]] = {
-    "openai": _OPENAI,
-    "openai-responses": _OPENAI,
-    "azure": _OPENAI,
-    "azure-responses": _OPENAI,
-    "openrouter": _OPENAI,
-    "llamacpp": _OPENAI,
-    "vllm": _OPENAI,
-    "mistral": EmbeddingProfile(base64=True, texts=512, tokens=16_000, dimensions="output_dimension"),
-    "voyage": EmbeddingProfile(
-        base64=True,
-        texts=1000,
-        tokens=120_000,
-        tasks=_RETRIEVAL,
-        dimensions="output_dimension",
-        truncation="truncation",
-    ),
-    "gemini": EmbeddingProfile(codec="gemini", texts=100, tokens=200_000, tasks=_GEMINI_TASKS),
-    "cohere": EmbeddingProfile(
-        codec="cohere",
-        texts=96,
-        tokens=128_000,
-        tasks=_COHERE_TASKS,
-        dimensions="output_dimension",
-        truncation="truncate",
-    ),
-}
-"""By provider. One that is not here is a compatible server, and asked as OpenAI is, for numbers."""
-
-_MODELS: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
-    ("gemini", "gemini-embedding-2", {"tasks": _GEMINI_PREFIXES, "tasks_in_text": True}),
-    ("voyage", "voyage-3.5", {"tokens": 320_000}),
-    ("voyage", "voyage-4", {"tokens": 320_000}),
-    ("voyage", "voyage-*-lite", {"tokens": 1_000_000}),
-)
-"""Models that differ from the rest of their provider's: (provider, pattern, fields)."""
+def _task_of(asked: Asked, usual: Task | None = None) -> str:
+    """The model's word for the task; if it has none, for the usual one."""
+    words = asked.profile.tasks
+    return next((words[task] for task in (asked.task, usual) if task is not None and task in words), "")
 
 
-def profile_for(provider: Provider, model: str) -> EmbeddingProfile:
-    """How this model takes texts. Raises ConfigurationError for a provider that has no vectors."""
-    if provider.dialect == "anthropic" or provider.name in PROGRAMS:
-        message = f"{provider.name} has no models that embed texts."
-        raise ConfigurationError(message, hint="Use for instance voyage:voyage-3.5 or openai:text-embedding-3-small.")
-    if provider.cloud in ("amazon", "google"):
-        message = f"Embeddings of {provider.name} are asked for in a way of its own, which is not known here."
-        raise ConfigurationError(
-            message, hint="Use for instance gemini:gemini-embedding-001 or azure: with a deployment."
-        )
-    profile = PROFILES.get(provider.name, EmbeddingProfile())
-    for name, pattern, fields in _MODELS:
-        if name == provider.name and fnmatchcase(model, pattern):
-            profile = msgspec.structs.replace(profile, **fields)
-    return profile
+def _prefix_and_kind(asked: Asked) -> tuple[str, str]:
+    """The words for the task: before the text, or as a parameter."""
+    task = _task_of(asked)
+    return (task, "") if asked.profile.tasks_in_text else ("", task)
 
 
-def adaptations_of(asked: Asked, provider: str) -> tuple[Adaptation, ...]:
-    """What was said that means nothing to this model."""
-    found: list[Adaptation] = []
-    tasks = asked.profile.tasks
-    if asked.task is not None and asked.task not in tasks:
-        known = f"{provider} knows {', '.join(tasks)}" if tasks else f"{provider} embeds all texts alike"
-        found.append(Adaptation(f"task={asked.task!r}", f"left out: {known}"))
-    if asked.truncate and not asked.profile.truncation:
-        found.append(Adaptation("truncate=True", f"left out: {provider} decides itself about a text that is too long"))
-    return tuple(found)
+def _said(members: Mapping[str, object]) -> dict[str, object]:
+    """The members that say something."""
+    return {name: value for name, value in members.items() if value not in (None, "")}
 
 
-def _task_of(asked: Asked) -> str:
-    return asked.profile.tasks.get(asked.task, "") if asked.task is not None else ""
-
-
-def _write(path: str, members: dict[str, object]) -> WireRequest:
-    """A request of the members that say something."""
-    said = {name: value for name, value in members.items() if value not in (None, "")}
-    return WireRequest(path=path, body=msgspec.json.encode(said))
+def _write(path: str, members: Mapping[str, object]) -> WireRequest:
+    return WireRequest(path=path, body=msgspec.json.encode(_said(members)))
 
 
 # --- OpenAI, servers that are compatible with it, and Voyage ----------------------------------------------------------
@@ -249,10 +119,9 @@ class _GeminiReply(Struct, rename="camel"):
 
 
 def _encode_gemini(asked: Asked, texts: Sequence[str]) -> WireRequest:
-    model, task = f"models/{asked.model.removeprefix('models/')}", _task_of(asked)
-    prefix, kind = (task, "") if asked.profile.tasks_in_text else ("", task)
-    shared = {"model": model, "taskType": kind, "outputDimensionality": asked.dimensions}
-    shared = {name: value for name, value in shared.items() if value}
+    model = f"models/{asked.model.removeprefix('models/')}"
+    prefix, kind = _prefix_and_kind(asked)
+    shared = _said({"model": model, "taskType": kind, "outputDimensionality": asked.dimensions})
     requests = [{"content": {"parts": [{"text": prefix + text}]}, **shared} for text in texts]
     return _write(f"/v1beta/{model}:batchEmbedContents", {"requests": requests})
 
@@ -282,20 +151,22 @@ class _ByType(Struct, rename={"floats": "float"}):
 
 
 class _CohereReply(Struct):
-    embeddings: _ByType
+    embeddings: _ByType | list[list[float]]
     meta: _Meta | None = None
 
 
 def _encode_cohere(asked: Asked, texts: Sequence[str]) -> WireRequest:
-    members: dict[str, object] = {
-        "model": asked.model,
+    own = {"model": asked.model, "embedding_types": ["float"]}
+    return _write("/v2/embed", own | _cohere_members(asked, texts))
+
+
+def _cohere_members(asked: Asked, texts: Sequence[str]) -> dict[str, object]:
+    return {
         "texts": texts,
-        "input_type": _task_of(asked) or _COHERE_TASKS["document"],  # which newer models insist on
-        "embedding_types": ["float"],
+        "input_type": _task_of(asked, "document"),  # which newer models insist on
         "truncate": "END" if asked.truncate else "NONE",
         asked.profile.dimensions: asked.dimensions,
     }
-    return _write("/v2/embed", members)
 
 
 _decode_cohere_reply = msgspec.json.Decoder(_CohereReply).decode
@@ -305,11 +176,132 @@ def _decode_cohere(body: bytes) -> Answered:
     reply = _decode_cohere_reply(body)
     billed = reply.meta.billed_units if reply.meta is not None else None
     tokens = billed.input_tokens if billed is not None else None
-    return Answered(reply.embeddings.floats, None if tokens is None else int(tokens))
+    found = reply.embeddings
+    rows = found if isinstance(found, list) else found.floats  # v3 on Bedrock has but one type
+    return Answered(rows, None if tokens is None else int(tokens))
+
+
+# --- Bedrock: each maker in its own form; Titan and Nova take one text at a time --------------------------------------
+
+
+class _TitanReply(Struct, rename="camel"):
+    embedding: list[float]
+    input_text_token_count: int | None = None
+
+
+class _NovaRow(Struct):
+    embedding: list[float]
+
+
+class _NovaReply(Struct):
+    embeddings: list[_NovaRow]
+
+
+def _invoke(asked: Asked, members: dict[str, object]) -> WireRequest:
+    return _write(f"/model/{quote(asked.model, safe='')}/invoke", members)
+
+
+def _encode_titan(asked: Asked, texts: Sequence[str]) -> WireRequest:
+    return _invoke(asked, {"inputText": texts[0], "dimensions": asked.dimensions})
+
+
+_decode_titan_reply = msgspec.json.Decoder(_TitanReply).decode
+
+
+def _decode_titan(body: bytes) -> Answered:
+    reply = _decode_titan_reply(body)
+    return Answered([reply.embedding], reply.input_text_token_count)
+
+
+def _encode_nova(asked: Asked, texts: Sequence[str]) -> WireRequest:
+    wanted = _said(
+        {
+            "embeddingPurpose": _task_of(asked, "document"),
+            "embeddingDimension": asked.dimensions,
+            "text": {"value": texts[0], "truncationMode": "END" if asked.truncate else "NONE"},
+        }
+    )
+    return _invoke(asked, {"taskType": "SINGLE_EMBEDDING", "singleEmbeddingParams": wanted})
+
+
+_decode_nova_reply = msgspec.json.Decoder(_NovaReply).decode
+
+
+def _decode_nova(body: bytes) -> Answered:
+    return Answered([each.embedding for each in _decode_nova_reply(body).embeddings], None)
+
+
+def _encode_bedrock_cohere(asked: Asked, texts: Sequence[str]) -> WireRequest:
+    return _invoke(asked, _cohere_members(asked, texts))
+
+
+# --- Vertex AI: predictions of the older models, content of the newer ones --------------------------------------------
+
+
+class _Statistics(Struct, frozen=True):
+    token_count: float | None = None
+
+
+class _PredictedValues(_Values):
+    statistics: _Statistics = _Statistics()
+
+
+class _Prediction(Struct):
+    embeddings: _PredictedValues
+
+
+class _Predictions(Struct):
+    predictions: list[_Prediction]
+
+
+class _ContentReply(Struct, rename="camel"):
+    embedding: _Values
+    usage_metadata: _GeminiUsed | None = None
+
+
+def _vertex_path(asked: Asked, method: str) -> str:
+    return f"{dragoman.providers.path_on_vertex(asked.model)}:{method}"  # loaded for it alone
+
+
+def _encode_vertex(asked: Asked, texts: Sequence[str]) -> WireRequest:
+    task = _said({"task_type": _task_of(asked)})
+    parameters = _said({"outputDimensionality": asked.dimensions, "autoTruncate": asked.truncate})
+    members = {"instances": [{"content": text, **task} for text in texts], "parameters": parameters}
+    return _write(_vertex_path(asked, "predict"), members)
+
+
+_decode_predictions = msgspec.json.Decoder(_Predictions).decode
+
+
+def _decode_vertex(body: bytes) -> Answered:
+    found = [each.embeddings for each in _decode_predictions(body).predictions]
+    counts = [each.statistics.token_count for each in found]
+    return Answered([each.values for each in found], None if None in counts else int(sum(filter(None, counts))))
+
+
+def _encode_vertex_content(asked: Asked, texts: Sequence[str]) -> WireRequest:
+    prefix, kind = _prefix_and_kind(asked)
+    how = _said({"taskType": kind, "outputDimensionality": asked.dimensions, "autoTruncate": asked.truncate})
+    content = {"parts": [{"text": prefix + texts[0]}]}
+    return _write(_vertex_path(asked, "embedContent"), {"content": content, "embedContentConfig": how})
+
+
+_decode_content_reply = msgspec.json.Decoder(_ContentReply).decode
+
+
+def _decode_vertex_content(body: bytes) -> Answered:
+    reply = _decode_content_reply(body)
+    used = reply.usage_metadata
+    return Answered([reply.embedding.values], None if used is None else used.prompt_token_count)
 
 
 CODECS: Final[dict[str, EmbeddingCodec]] = {
     "openai": EmbeddingCodec(_encode_openai, _decode_openai),
     "gemini": EmbeddingCodec(_encode_gemini, _decode_gemini),
     "cohere": EmbeddingCodec(_encode_cohere, _decode_cohere),
+    "titan": EmbeddingCodec(_encode_titan, _decode_titan),
+    "nova": EmbeddingCodec(_encode_nova, _decode_nova),
+    "bedrock_cohere": EmbeddingCodec(_encode_bedrock_cohere, _decode_cohere),
+    "vertex": EmbeddingCodec(_encode_vertex, _decode_vertex),
+    "vertex_content": EmbeddingCodec(_encode_vertex_content, _decode_vertex_content),
 }

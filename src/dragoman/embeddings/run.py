@@ -39,7 +39,8 @@ from dragoman.errors import (
 from dragoman.providers import Prices
 from dragoman.transport import RetryPolicy, Timeouts, Transport
 
-from .codecs import CODECS, TASKS, Asked, EmbeddingCodec, Task, adaptations_of, profile_for
+from .codecs import CODECS, Answered, EmbeddingCodec
+from .profiles import TASKS, Asked, Task, adaptations_of, profile_for
 from .vectors import Embeddings, Sheet
 
 Progress: TypeAlias = Callable[[int, int], object]
@@ -239,8 +240,9 @@ class _Job:
     async def embed_part(self, part: list[int]) -> int:
         """Put the vectors of these texts into the sheet; gives how many texts these were."""
         request = self.codec.encode(self.asked, [self.texts[position] for position in part])
+        exchange = self.engine.exchange(request, is_read=True)
         try:
-            body = await self.engine.exchange(request, is_read=True).body()
+            body = await exchange.body()
         except (InvalidRequestError, ContextTooLongError) as error:
             if error.status not in _TOO_MUCH:
                 raise
@@ -250,7 +252,10 @@ class _Job:
             middle = len(part) // 2
             return await self.embed_part(part[:middle]) + await self.embed_part(part[middle:])
         try:
-            self.sheet.fill(part, self.codec.decode(body))
+            answered, counted = self.codec.decode(body), exchange.account.headers.get(self.asked.profile.tokens_header)
+            if answered.tokens is None and counted is not None:
+                answered = Answered(answered.rows, int(counted))
+            self.sheet.fill(part, answered)
         except (msgspec.MsgspecError, ValueError) as error:
             raise ProtocolError(
                 f"The reply of {self.engine.name} cannot be understood: {error}.",

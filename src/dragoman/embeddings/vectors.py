@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from dragoman.conversation import Usage
-from dragoman.providers import Adaptation
+from dragoman.providers import Adaptation, prices_of
 
 from .codecs import Answered, Row
 
@@ -37,6 +37,15 @@ class Embeddings(Struct, frozen=True, kw_only=True):
     """What was said that means nothing to this model."""
     missing: tuple[int, ...] = ()
     """Positions of texts whose vectors are not here, since something failed before; in their places are zeros."""
+
+    @property
+    def cost(self) -> float | None:
+        """What they cost, in US dollars; None if that, or how many tokens the texts had, is not known."""
+        if self.usage.charged is not None:
+            return self.usage.charged
+        provider, _, model = self.model.partition(":")
+        prices = prices_of(provider, model)
+        return None if prices is None else prices.cost(self.usage)
 
     @property
     def vectors(self) -> list[memoryview[float]]:

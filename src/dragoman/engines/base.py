@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 import dragoman._observer
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec, unfold
-from dragoman.errors import ConfigurationError, LossyConversionError
+from dragoman.errors import ConfigurationError, InvalidRequestError, LossyConversionError
 from dragoman.providers import (
     Loss,
     ModelOptions,
@@ -25,6 +25,7 @@ from dragoman.providers import (
     Profile,
     TokenCount,
     ToolLimits,
+    cannot_count,
     estimated_tokens,
     prices_of,
     window_of,
@@ -150,7 +151,12 @@ class BaseEngine:
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None
     ) -> TokenCount:
         call = self.count_call(conversation, tools, options)
-        usage = None if call is None else (await call.reply()).message.usage
+        try:
+            usage = None if call is None else (await call.reply()).message.usage
+        except InvalidRequestError as error:
+            if not cannot_count(error):
+                raise
+            usage = None
         if usage is None or usage.input is None:
             return TokenCount(tokens=estimated_tokens(conversation, tools), source="estimate")
         return TokenCount(tokens=usage.input, source="provider")

@@ -161,7 +161,7 @@ def _engines(
 ) -> tuple[list[E], list[E]]:
     """The engines of a list, and those of them that were made here; options hold for all that are.
 
-    Of keys by provider each gets its own, and a region and a project go to those that are in a cloud.
+    Of keys by provider each gets its own, and a region and a project go to those that have one.
     """
     check_names(options, EngineOptions.__annotations__, "An engine", _ELSEWHERE)
     models = (
@@ -186,15 +186,17 @@ def _engines(
             hint = f"Make the engine that needs it first: engine([engine(model, {name}=…), …])."
             raise ConfigurationError(f"{name!r} belongs to one model, and there are {len(names)}.", hint=hint)
     make: Any = engine if kind is Engine else async_engine
-    keys, placed = _keys_by_provider(options, names), [name for name in names if _has_places(name)]
+    keys = _keys_by_provider(options, names)
+    meant = {place: [name for name in names if _has_place(name, place)] for place in _PLACES}
     made: dict[int, E] = {}
     for at, each in enumerate(models):
         if isinstance(each, str):
             own: dict[str, Any] = {**options}
             if keys is not None:
                 own["key"] = _key_for(each, keys)
-            for name in _PLACES if placed and each not in placed else ():
-                own.pop(name, None)
+            for place, takers in meant.items():
+                if takers and each not in takers:
+                    own.pop(place, None)
             made[at] = make(each, transport=transport, **own)
     return [made[at] if at in made else adopt(each, kind) for at, each in enumerate(models)], list(made.values())
 
@@ -212,6 +214,7 @@ def connection(model: str, **options: Unpack[EngineOptions]) -> Connection:
     if provider.cloud is not None:
         from .clouds.places import locate  # few programs need it
 
+        _refuse_places(provider_name, options, provider.places)
         region, project = options.get("region", ""), options.get("project", "")
         place = locate(provider, bare, base_url=options.get("base_url") or "", region=region, project=project)
         base_url = place.base_url
@@ -237,11 +240,13 @@ def connection(model: str, **options: Unpack[EngineOptions]) -> Connection:
     )
 
 
-def _refuse_places(provider: str, options: EngineOptions) -> None:
+def _refuse_places(provider: str, options: EngineOptions, taken: Sequence[str] = ()) -> None:
     for name in _PLACES:
-        if options.get(name):
-            message = f"{provider} has no {name}."
-            raise ConfigurationError(message, hint=f"Leave {name} out, or use a model in a cloud: bedrock:, vertex:.")
+        if options.get(name) and name not in taken:
+            others = ", ".join(f"{row}:" for row in ("bedrock", "vertex") if name in PROVIDERS[row].places)
+            where = f"the argument, {name} in a configuration file or DRAGOMAN_{name.upper()}"
+            hint = f"Leave {name} out ({where}), or use a model that has one: {others}."
+            raise ConfigurationError(f"{provider} has no {name}.", hint=hint)
 
 
 def how_to_call(options: EngineOptions) -> dict[str, Any]:
@@ -278,12 +283,12 @@ def _names_for(model: str) -> tuple[str, str]:
     return provider, written if is_registered(written) else ALIASES.get(written.lower(), written.lower())
 
 
-def _has_places(model: str) -> bool:
-    """Whether a region and a project can be given to it: it is in a cloud, or a third party decides."""
+def _has_place(model: str, place: str) -> bool:
+    """Whether a region, or a project, can be given to it: its cloud has such, or a third party decides."""
     provider = _divide(model)[0]
     if provider.lower() in PROGRAMS:
         return False
-    return is_registered(provider) or PROVIDERS[provider].cloud is not None
+    return is_registered(provider) or place in PROVIDERS[provider].places
 
 
 def _keys_by_provider(options: EngineOptions, models: Sequence[str]) -> Mapping[str, AnyKey] | None:

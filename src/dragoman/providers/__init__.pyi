@@ -26,11 +26,13 @@ from .codec import (
 )
 from .counting import (
     TokenCount as TokenCount,
+    cannot_count as cannot_count,
     counting_codec as counting_codec,
     estimated_tokens as estimated_tokens,
     length_of_block as length_of_block,
 )
 from .failures import failure as failure, read_refusal as read_refusal
+from .gemini.encode import path_on_vertex as path_on_vertex
 from .history import keeper_of as keeper_of
 from .options import (
     Effort as Effort,

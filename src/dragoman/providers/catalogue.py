@@ -52,6 +52,14 @@ class Provider(Struct, frozen=True, kw_only=True):
     quirks: frozenset[str] = frozenset()
     """Of all models here, beside those that their rows have."""
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """What can be said of where it is, beside its address."""
+        return () if self.cloud is None else _PLACES[self.cloud]
+
+
+_PLACES: dict[Cloud, tuple[str, ...]] = {"amazon": ("region",), "azure": (), "google": ("region", "project")}
+
 
 def _compatible(name: str, base_url: str, *key_variables: str, needs_key: bool = True) -> Provider:
     return Provider(
@@ -188,7 +196,7 @@ def profile_of(provider: str, model: str) -> Profile:
         shared = lay_over(base.with_changes(provider=row.models_of), rows, model)
         base = shared.with_changes(provider=provider)
     found = lay_over(base, rows, model)
-    if row.cloud is not None and found.counts_tokens:  # clouds take the calls of their dialects, but do not count
+    if row.cloud == "azure" and found.counts_tokens:  # it takes the calls of the dialect, but does not count
         found = found.with_changes(counts_tokens=False)
     return found.with_changes(quirks=found.quirks | row.quirks) if row.quirks else found
 

@@ -34,7 +34,7 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
 )
-from dragoman.errors import ConfigurationError
+from dragoman.errors import ConfigurationError, ProviderError
 
 from .codec import Call, Codec, Encoded
 from .wire import DecoderBase, document, join_members, read_members, read_number
@@ -95,12 +95,13 @@ def length_of_block(block: Block | Json) -> int:
 
 # --- by the provider --------------------------------------------------------------------------------------------------
 
-_CLAUDE_TAKES: Final = """model messages system tools tool_choice thinking output_config cache_control speed
-    context_management mcp_servers"""
+_CLAUDE_TAKES: Final = """anthropic_version model messages system tools tool_choice thinking output_config
+    cache_control speed context_management mcp_servers"""
 _RESPONSES_TAKES: Final = "model input instructions tools tool_choice parallel_tool_calls reasoning text truncation"
 _GEMINI_TAKES: Final = "contents systemInstruction tools toolConfig generationConfig cachedContent"
 _VERTEX_TAKES: Final = "contents systemInstruction tools generationConfig"
-_COUNTED: Final = ("input_tokens", "totalTokens")
+_BEDROCK_TAKES: Final = "messages system toolConfig additionalModelRequestFields"
+_COUNTED: Final = ("input_tokens", "totalTokens", "inputTokens")
 """Where the answers have the number."""
 
 
@@ -129,7 +130,24 @@ def _only(taken: str, members: dict[str, Raw]) -> dict[str, Raw]:
 
 
 def _ask_claude(path: str, members: dict[str, Raw]) -> tuple[str, dict[str, Raw]]:
-    return f"{path}/count_tokens", _only(_CLAUDE_TAKES, members)
+    taken = _only(_CLAUDE_TAKES, members)
+    if "/publishers/" not in path:
+        return f"{path}/count_tokens", taken
+    # On Vertex AI a model of this name counts for the others, which the body then names.
+    place, _, model = path.removesuffix(":rawPredict").rpartition("/")
+    return f"{place}/count-tokens:rawPredict", {"model": Raw(msgspec.json.encode(model)), **taken}
+
+
+def _ask_bedrock(path: str, members: dict[str, Raw]) -> tuple[str, dict[str, Raw]]:
+    """The model itself is asked, whatever inference profile (`us.anthropic.…`) a call goes to."""
+    place, maker, model = path.removesuffix("/converse").rpartition("anthropic.")
+    converse = Raw(join_members({"converse": Raw(join_members(_only(_BEDROCK_TAKES, members)))}))
+    return f"{'/model/' if maker else place}{maker}{model}/count-tokens", {"input": converse}
+
+
+def cannot_count(error: ProviderError) -> bool:
+    """Whether a provider that counts says that it does not for this model: on Bedrock only some can be asked."""
+    return error.status == 400 and "support counting tokens" in error.message
 
 
 def _ask_responses(path: str, members: dict[str, Raw]) -> tuple[str, dict[str, Raw]]:
@@ -140,7 +158,7 @@ def _ask_gemini(path: str, members: dict[str, Raw]) -> tuple[str, dict[str, Raw]
     """Vertex AI takes the members as they are; the Gemini API counts only contents unless it gets the whole request."""
     place = path.removesuffix(":generateContent")
     _, version, model = place.split("/", 2)
-    if version == "v1beta1":
+    if version in ("v1beta1", "publishers"):
         return f"{place}:countTokens", _only(_VERTEX_TAKES, members)
     whole = {"model": msgspec.json.encode(model), **_only(_GEMINI_TAKES, members)}
     return f"{place}:countTokens", {"generateContentRequest": Raw(join_members(whole))}
@@ -150,6 +168,7 @@ _ENDPOINTS: Final[dict[str, Callable[[str, dict[str, Raw]], tuple[str, dict[str,
     "anthropic": _ask_claude,
     "openai_responses": _ask_responses,
     "gemini": _ask_gemini,
+    "bedrock": _ask_bedrock,
 }
 
 

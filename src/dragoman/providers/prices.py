@@ -131,6 +131,7 @@ _NAMES: Final = {
     "openrouter-responses": "openrouter",
     "vertex": "google",
     "vertex-claude": "google",
+    "voyage": "voyageai",
     "xai": "x-ai",
 }
 """Our names of providers that the table has under another one."""

@@ -123,10 +123,10 @@ _ENDINGS: Final[Mapping[str, Dialect]] = {
 _GENERATE: Final = re.compile(
     r".*/(?:models|tunedModels)/(?P<model>[^:]+):(?P<method>(?:g|streamG)enerateContent|countTokens)"
 )
-_CONVERSE: Final = re.compile(r".*/model/(?P<model>.+)/(?P<method>converse|converse-stream)")
+_CONVERSE: Final = re.compile(r".*/model/(?P<model>.+)/(?P<method>converse|converse-stream|count-tokens)")
 _PREDICT: Final = re.compile(r".*/publishers/anthropic/models/(?P<model>[^:]+):(?P<method>rawPredict|streamRawPredict)")
 _MODEL: Final = re.compile(r"/models/([^/:]+):")
-_COUNTS: Final = ("/input_tokens", "/count_tokens", ":countTokens")
+_COUNTS: Final = ("/input_tokens", "/count_tokens", ":countTokens", "/count-tokens", "/count-tokens:rawPredict")
 
 
 def _route(request: Request) -> tuple[Dialect, str | None, bool | None]:
@@ -174,7 +174,7 @@ class Answerer:
         dialect, model, stream = _route(request)
         parsed = _parse_body(request.raw)
         body = parsed or {}
-        asked = body.get("generateContentRequest")  # whose tokens are to be counted
+        asked = body.get("generateContentRequest") or members(body.get("input")).get("converse")  # to be counted
         found = Transcript([]) if model is None else dialect.read(members(asked) if asked else body)
         request = replace(
             found.tell(request),

@@ -77,6 +77,9 @@ class _Bedrock(Dialect):
         message: JsonObject = {"role": "assistant", "content": [_content(block) for block in answer.blocks]}
         return {"output": {"message": message}, "stopReason": _stop(answer), **_about(answer)}
 
+    def count(self, tokens: int) -> JsonObject:
+        return {"inputTokens": tokens}
+
     def frames(self, answer: Answer) -> list[Frame]:
         """Only calls announce themselves; a text or a thought begins with its first piece."""
         result = [_event("messageStart", {"role": "assistant"}, kind="start")]

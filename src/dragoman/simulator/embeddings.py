@@ -1,4 +1,4 @@
-"""Vectors from the server's side: OpenAI and whoever is compatible with it, Voyage, Gemini and Cohere.
+"""Vectors from the server's side: OpenAI and whoever is compatible with it, Voyage, Gemini, Cohere, Bedrock, Vertex AI.
 
 A vector is made of its text alone, so that the same text has the same one in every run.
 """
@@ -11,13 +11,14 @@ from base64 import b64encode
 from hashlib import shake_256
 from typing import Final, cast
 
+from .bedrock import BEDROCK
 from .exchange import Request
 from .gemini import GEMINI
 from .openai_chat import OPENAI_CHAT
 from .reading import JsonObject, members, objects, string
-from .service import Refused, Route
+from .service import Refused, Route, WithHeaders
 
-_USUAL_DIMENSIONS: Final = {"openai": 1536, "gemini": 3072, "cohere": 1536}
+_USUAL_DIMENSIONS: Final = {"openai": 1536, "gemini": 3072, "cohere": 1536, "amazon": 1024}
 _MOST_DIMENSIONS: Final = 8192
 _MOST_TOKENS: Final = 300_000
 
@@ -71,6 +72,41 @@ async def _answer_cohere(request: Request) -> JsonObject:
     }
 
 
+async def _answer_bedrock(request: Request) -> WithHeaders:
+    """Titan, Nova and Cohere, each in its own form; the number of tokens is in a header."""
+    body, wanted = request.body, members(request.body.get("singleEmbeddingParams"))
+    reply: JsonObject
+    single = body.get("inputText") or members(wanted.get("text")).get("value")
+    if "/cohere." in request.path or ".cohere." in request.path:
+        reply = await _answer_cohere(request)
+        del reply["meta"]
+        texts = cast("list[str]", reply["texts"])
+    else:
+        texts = _texts(single if isinstance(single, str) else None, 1, "one text at a time")
+        given = body.get("dimensions", wanted.get("embeddingDimension"))
+        vector = list(vector_of(texts[0], _dimensions(given, "amazon")))
+        reply = {"embedding": vector}
+        if wanted:
+            reply = {"embeddings": [reply]}
+    return WithHeaders(reply, {"x-amzn-bedrock-input-token-count": str(_count(texts))})
+
+
+async def _answer_vertex(request: Request) -> JsonObject:
+    body = request.body
+    if request.path.endswith(":embedContent"):
+        parts = objects(members(body.get("content")).get("parts"))
+        texts = _texts([part.get("text") for part in parts], 1, "one text at a time")
+        given = members(body.get("embedContentConfig")).get("outputDimensionality")
+        values = list(vector_of(texts[0], _dimensions(given, "gemini")))
+        return {"embedding": {"values": values}, "usageMetadata": {"promptTokenCount": _count(texts)}}
+    texts = _texts([each.get("content") for each in objects(body.get("instances"))], 250, "at most 250 instances")
+    dimensions = _dimensions(members(body.get("parameters")).get("outputDimensionality"), "gemini")
+    vectors = [list(vector_of(text, dimensions)) for text in texts]
+    counts = [{"token_count": _count([text])} for text in texts]
+    found = [{"values": vector, "statistics": count} for vector, count in zip(vectors, counts, strict=True)]
+    return {"predictions": [{"embeddings": each} for each in found]}
+
+
 def _texts(given: object, most: int, too_many: str) -> list[str]:
     texts = [given] if isinstance(given, str) else cast("list[object]", given) if isinstance(given, list) else []
     if not texts or not all(isinstance(each, str) and each for each in texts):
@@ -95,5 +131,7 @@ def _count(texts: list[str]) -> int:
 ROUTES: Final = (
     Route(path=re.compile(r".*/embeddings"), dialect=OPENAI_CHAT, handle=_answer_openai),
     Route(path=re.compile(r".*/models/[^:]+:batchEmbedContents"), dialect=GEMINI, handle=_answer_gemini),
+    Route(path=re.compile(r".*/models/[^:]+:(?:predict|embedContent)"), dialect=GEMINI, handle=_answer_vertex),
+    Route(path=re.compile(r".*/model/.+/invoke"), dialect=BEDROCK, handle=_answer_bedrock),
     Route(path=re.compile(r".*/v2/embed"), dialect=OPENAI_CHAT, handle=_answer_cohere),
 )

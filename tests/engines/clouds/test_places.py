@@ -135,6 +135,16 @@ def test_addresses(name: str, environ: dict[str, str], said: dict[str, str], url
         ("vertex:gemini-2.5-flash", {"project": "a/../b"}, "cannot be a project"),
         (f"bedrock:{SONNET}", {}, "in which region.*region='us-east-1'.*AWS_REGION"),
         ("anthropic:claude-sonnet-4-5", {"region": "us-east-1", "key": "k"}, "anthropic has no region"),
+        *[
+            (model, {word: "us-east-1", "key": "k", "base_url": RES}, rf"has no {word}.*{word} out.*DRAGOMAN_{upper}")
+            for word, upper, models in (
+                ("region", "REGION", ["azure:gpt", "azure-responses:gpt", "openai:gpt-5"]),
+                ("project", "PROJECT", [f"bedrock:{SONNET}", "bedrock-mantle:m", "azure:gpt", "gemini:gemini-2.5-pro"]),
+            )
+            for model in models
+        ],
+        ("vertex:gemini-2.5-flash", {"base_url": RES, "region": "eu", "key": "k"}, "said by base_url already.*region"),
+        ("vertex:projects/p/locations/eu/endpoints/1", {"project": "q"}, "the model's name already.*project"),
     ],
 )
 def test_what_is_missing_is_said_at_once(name: str, said: dict[str, str], message: str) -> None:

@@ -119,9 +119,14 @@ _FULL_NAME: Final = re.compile(r"projects/[a-z0-9.:-]+/locations/([a-z0-9-]+)/.+
 
 def _vertex(provider: Provider, model: str, wanted: Wanted) -> Place:
     identity = _bound(google_token, provider, wanted)
+    named = _FULL_NAME(model)
+    if (wanted.base_url or named) and (wanted.region or wanted.project):
+        said, other = ("base_url" if wanted.base_url else "the model's name"), "region" if wanted.region else "project"
+        message = f"Where {provider.name} is, is said by {said} already, and {other} would say it again."
+        raise ConfigurationError(message, hint=f"Leave {other} out, or give region and project alone.")
     if wanted.base_url:
         return Place(wanted.base_url, identity)
-    if (named := _FULL_NAME(model)) is not None:  # a model that says itself where it is
+    if named is not None:  # a model that says itself where it is
         return Place(f"https://{_vertex_host(named[1])}", identity)
     region = wanted.region or wanted.variable("GOOGLE_CLOUD_LOCATION", "CLOUD_ML_REGION") or "global"
     project = wanted.project or wanted.variable("GOOGLE_CLOUD_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID")

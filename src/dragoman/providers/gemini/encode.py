@@ -121,22 +121,30 @@ def _make_frame(call: Call, system: bool) -> _Frame:
     )
 
 
-def _build_path(call: Call, *, vertex: bool) -> str:
-    model = call.model
+def path_on_vertex(model: str) -> str:
+    """Where Vertex AI has a model, behind a base URL with version, project and region, or the model's own."""
+    if _checked(model).startswith("projects/"):
+        return f"/v1beta1/{model}"
+    publisher, _, name = model.removeprefix("publishers/").replace("/models/", "/").rpartition("/")
+    return f"/publishers/{publisher or 'google'}/models/{name}"
+
+
+def _checked(model: str) -> str:
     if not _SAFE_MODEL.fullmatch(model) or ".." in model:
         message = f"{model!r} cannot be the name of a model."
         raise ConfigurationError(message, hint="Use the name as Google's list of models has it.")
-    if "vertex" in call.profile.quirks and not model.startswith("projects/"):
-        # Version, project and region are in the base URL.
-        publisher, _, name = model.removeprefix("publishers/").replace("/models/", "/").rpartition("/")
-        where = f"publishers/{publisher or 'google'}/models/{name}"
+    return model
+
+
+def _build_path(call: Call, *, vertex: bool) -> str:
+    model = _checked(call.model)
+    if "vertex" in call.profile.quirks:
+        where = path_on_vertex(model)
     elif vertex:
-        where = f"v1beta1/{model}"
-    elif _GEMINI_API.fullmatch(model):
-        where = f"v1beta/{model}"
+        where = f"/v1beta1/{model}"
     else:
-        where = f"v1beta/models/{model}"
-    return f"/{where}:{'streamGenerateContent?alt=sse' if call.stream else 'generateContent'}"
+        where = f"/v1beta/{model}" if _GEMINI_API.fullmatch(model) else f"/v1beta/models/{model}"
+    return f"{where}:{'streamGenerateContent?alt=sse' if call.stream else 'generateContent'}"
 
 
 def _separate_features(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> ModelOptions:

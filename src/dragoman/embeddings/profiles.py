@@ -1,0 +1,193 @@
+"""What is asked for, and how each provider and model takes texts, as rows.
+
+Owns: the tasks, EmbeddingProfile and its rows (limits, names of tasks and options), Asked, what of it means nothing.
+Must not know: how a request looks (codecs.py), network.
+
+A provider is added with a row of PROFILES, and a codec if it speaks in yet another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.errors import ConfigurationError
+from dragoman.providers import PROGRAMS, Adaptation, Provider
+
+Task: TypeAlias = Literal[
+    "document",
+    "query",
+    "similarity",
+    "classification",
+    "clustering",
+    "question_answering",
+    "fact_verification",
+    "code_retrieval",
+]
+"""What a vector is for. `document` is what is searched, `query` and the last three are what it is searched with."""
+TASKS: Final[tuple[Task, ...]] = get_args(Task)
+
+
+class EmbeddingProfile(Struct, frozen=True, kw_only=True):
+    """How a provider, or one of its models, takes texts."""
+
+    codec: Literal["openai", "gemini", "cohere", "titan", "nova", "bedrock_cohere", "vertex", "vertex_content"] = (
+        "openai"
+    )
+    texts: int = 2048
+    """The most texts of one request."""
+    tokens: int = 300_000
+    """The most tokens of one request, all texts together."""
+    tasks: Mapping[Task, str] = {}
+    """The tasks that it knows, and its words for them; none: it embeds all texts alike."""
+    tasks_in_text: bool = False
+    """Whether the words for a task stand before the text, and not in a parameter."""
+    base64: bool = False
+    """Whether vectors can be asked for in base64, which costs far less to read than numbers."""
+    dimensions: str = "dimensions"
+    """The name of the parameter for the length of vectors."""
+    truncation: str = ""
+    """The name of the parameter that says whether a text that is too long is cut; empty: it is refused."""
+    tokens_header: str = ""
+    """The header that says how many tokens the texts had, where the reply itself does not."""
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What is wanted, without the texts."""
+
+    model: str
+    profile: EmbeddingProfile
+    dimensions: int | None = None
+    task: Task | None = None
+    truncate: bool = False
+
+
+# --- what differs between providers and models ------------------------------------------------------------------------
+
+_RETRIEVAL: Final[dict[Task, str]] = {"document": "document", "query": "query"}
+_GEMINI_TASKS: Final[dict[Task, str]] = {
+    "document": "RETRIEVAL_DOCUMENT",
+    "query": "RETRIEVAL_QUERY",
+    "similarity": "SEMANTIC_SIMILARITY",
+    "classification": "CLASSIFICATION",
+    "clustering": "CLUSTERING",
+    "question_answering": "QUESTION_ANSWERING",
+    "fact_verification": "FACT_VERIFICATION",
+    "code_retrieval": "CODE_RETRIEVAL_QUERY",
+}
+_GEMINI_PREFIXES: Final[dict[Task, str]] = {
+    "document": "title: none | text: ",
+    "query": "task: search result | query: ",
+    "similarity": "task: sentence similarity | query: ",
+    "classification": "task: classification | query: ",
+    "clustering": "task: clustering | query: ",
+    "question_answering": "task: question answering | query: ",
+    "fact_verification": "task: fact checking | query: ",
+    "code_retrieval": "task: code retrieval | query: ",
+}
+_COHERE_TASKS: Final[dict[Task, str]] = {
+    "document": "search_document",
+    "query": "search_query",
+    "classification": "classification",
+    "clustering": "clustering",
+}
+_NOVA_TASKS: Final[dict[Task, str]] = {
+    "document": "GENERIC_INDEX",
+    "query": "GENERIC_RETRIEVAL",
+    "classification": "CLASSIFICATION",
+    "clustering": "CLUSTERING",
+}
+_OPENAI: Final = EmbeddingProfile(base64=True)
+
+PROFILES: Final[dict[str, EmbeddingProfile]] = {
+    "openai": _OPENAI,
+    "openai-responses": _OPENAI,
+    "azure": _OPENAI,
+    "azure-responses": _OPENAI,
+    "openrouter": _OPENAI,
+    "llamacpp": _OPENAI,
+    "vllm": _OPENAI,
+    "mistral": EmbeddingProfile(base64=True, texts=512, tokens=16_000, dimensions="output_dimension"),
+    "voyage": EmbeddingProfile(
+        base64=True,
+        texts=1000,
+        tokens=120_000,
+        tasks=_RETRIEVAL,
+        dimensions="output_dimension",
+        truncation="truncation",
+    ),
+    "gemini": EmbeddingProfile(codec="gemini", texts=100, tokens=200_000, tasks=_GEMINI_TASKS),
+    "cohere": EmbeddingProfile(
+        codec="cohere",
+        texts=96,
+        tokens=128_000,
+        tasks=_COHERE_TASKS,
+        dimensions="output_dimension",
+        truncation="truncate",
+    ),
+    "vertex": EmbeddingProfile(
+        codec="vertex", texts=250, tokens=20_000, tasks=_GEMINI_TASKS, truncation="autoTruncate"
+    ),
+    "bedrock": EmbeddingProfile(texts=1, tokens_header="x-amzn-bedrock-input-token-count"),
+}
+"""By provider. One that is not here is a compatible server, and asked as OpenAI is, for numbers."""
+
+_PREFIXED: Final = {"tasks": _GEMINI_PREFIXES, "tasks_in_text": True}
+_MODELS: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
+    ("bedrock", "*amazon.titan-embed-*text-*", {"codec": "titan"}),
+    ("bedrock", "*amazon.nova-*embeddings*", {"codec": "nova", "tasks": _NOVA_TASKS, "truncation": "truncationMode"}),
+    (
+        "bedrock",
+        "*cohere.embed-*",
+        {
+            "codec": "bedrock_cohere",
+            "texts": 96,
+            "tokens": 128_000,
+            "tasks": _COHERE_TASKS,
+            "dimensions": "output_dimension",
+            "truncation": "truncate",
+        },
+    ),
+    ("vertex", "gemini-*", {"codec": "vertex_content", "texts": 1}),
+    ("vertex", "gemini-embedding-001", {"codec": "vertex"}),
+    ("vertex", "gemini-embedding-2", _PREFIXED),
+    ("vertex", "*-maas", {"codec": "vertex_content", "texts": 1}),
+    ("gemini", "gemini-embedding-2", _PREFIXED),
+    ("voyage", "voyage-3.5", {"tokens": 320_000}),
+    ("voyage", "voyage-4", {"tokens": 320_000}),
+    ("voyage", "voyage-*-lite", {"tokens": 1_000_000}),
+)
+"""Models that differ from the rest of their provider's: (provider, pattern, fields)."""
+
+
+def profile_for(provider: Provider, model: str) -> EmbeddingProfile:
+    """How this model takes texts. Raises ConfigurationError for a provider that has no vectors."""
+    no_vectors = provider.dialect == "anthropic" or provider.name in PROGRAMS or provider.name.startswith("bedrock-")
+    if no_vectors:
+        message = f"{provider.name} has no models that embed texts."
+        raise ConfigurationError(message, hint="Use for instance voyage:voyage-3.5 or openai:text-embedding-3-small.")
+    profile = PROFILES.get(provider.name, EmbeddingProfile())
+    for name, pattern, fields in _MODELS:
+        if name == provider.name and fnmatchcase(model, pattern):
+            profile = msgspec.structs.replace(profile, **fields)
+    if provider.name == "bedrock" and profile.codec == "openai":  # each maker has a form of its own
+        message = f"How {model} on Bedrock takes texts is not known here."
+        hint = "Use a model whose name has amazon.titan-embed-text, amazon.nova-…-embeddings or cohere.embed in it."
+        raise ConfigurationError(message, hint=hint)
+    return profile
+
+
+def adaptations_of(asked: Asked, provider: str) -> tuple[Adaptation, ...]:
+    """What was said that means nothing to this model."""
+    found: list[Adaptation] = []
+    tasks = asked.profile.tasks
+    if asked.task is not None and asked.task not in tasks:
+        known = f"{provider} knows {', '.join(tasks)}" if tasks else f"{provider} embeds all texts alike"
+        found.append(Adaptation(f"task={asked.task!r}", f"left out: {known}"))
+    if asked.truncate and not asked.profile.truncation:
+        found.append(Adaptation("truncate=True", f"left out: {provider} decides itself about a text that is too long"))
+    return tuple(found)
