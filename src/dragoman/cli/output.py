@@ -9,8 +9,11 @@ import msgspec
 
 from dragoman.chat import ChatClient
 from dragoman.conversation import (
+    Citation,
+    Completed,
     Event,
     Message,
+    TextCited,
     TextDelta,
     TextStarted,
     ThinkingDelta,
@@ -20,6 +23,7 @@ from dragoman.conversation import (
     ToolResult,
     ToolStarted,
     Usage,
+    source_lines,
 )
 from dragoman.engines import FallbackEngine
 from dragoman.errors import ToolError
@@ -33,6 +37,8 @@ T = TypeVar("T")
 class View:
     """Shows a turn while it happens. This one shows nothing."""
 
+    _cited: tuple[Citation, ...] = ()
+
     def wait(self) -> None:
         """The model has been asked, and nothing has been heard yet."""
 
@@ -44,6 +50,12 @@ class View:
 
     def end(self) -> None:
         """The answer is complete, or broken off."""
+
+    def take_sources(self, event: TextCited | Completed) -> list[str]:
+        """The sources of a reply as lines, once it is complete."""
+        cited = self._cited
+        self._cited = (*cited, *event.citations) if isinstance(event, TextCited) else ()
+        return source_lines(cited) if isinstance(event, Completed) else []
 
 
 class JsonLinesView(View):
@@ -85,6 +97,11 @@ class TextView(View):
                 self.pause()
                 self._terminal.answer(event.text)
                 self._last = event.text[-1:] or self._last
+            case TextCited() | Completed():
+                if lines := self.take_sources(event):
+                    self._end_line()
+                for line in lines:
+                    self._terminal.note(line)
             case ThinkingDelta() if event.text and not self._terminal.quiet:
                 self._terminal.write_error(("" if self._thinking else "thinking: ") + event.text, "dim")
                 self._thinking = True
@@ -131,8 +148,10 @@ def sum_up(client: ChatClient, since: int, **further: object) -> dict[str, objec
     results = {result.call_id: result for message in new for result in message.tool_results}
     calls = [_sum_up_call(call, results.get(call.id)) for message in new for call in message.tool_calls]
     is_chain = isinstance(client.engine, FallbackEngine)
+    cited = last.citations if last is not None else ()
     return {
         "text": last.text if last is not None else "",
+        **({"citations": msgspec.to_builtins(cited)} if cited else {}),
         "model": f"{last.provider}:{last.model}" if is_chain and last is not None else client.model,
         "conversation": client.id if client.history else None,
         "stop_reason": last.stop_reason.value if last is not None and last.stop_reason is not None else None,
