@@ -18,20 +18,10 @@ from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
 
-from dragoman.conversation import (
-    Completed,
-    Event,
-    TextCited,
-    TextDelta,
-    TextEnded,
-    ThinkingDelta,
-    ToolCall,
-    ToolFinished,
-    ToolStarted,
-)
+from dragoman.conversation import Event, TextDelta, TextEnded, ThinkingDelta, ToolCall, ToolFinished, ToolStarted
 
 from .output import View, format_result
-from .terminal import Terminal, escape_controls, shorten, to_line
+from .terminal import Terminal, escape_controls, shorten
 
 _RATE: Final = 8
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
@@ -71,6 +61,10 @@ class Screen(View):
         self._thought = ""
         self._running.clear()
 
+    def cite(self, sources: list[str]) -> None:
+        for line in sources:
+            self._terminal.note(line)
+
     def show(self, event: Event) -> None:
         self._waiting = "waiting"  # no longer for the first sign of life
         match event:
@@ -79,10 +73,6 @@ class Screen(View):
             case TextEnded():
                 self._finish_text()
                 self.wait()
-            case TextCited() | Completed():
-                if lines := self.take_sources(event):
-                    self._finish_text()
-                    self._err.print(Text("\n".join(map(to_line, lines)), "dim"))
             case ThinkingDelta():
                 self._thought = (self._thought + event.text)[-60:]
             case ToolStarted():

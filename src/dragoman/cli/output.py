@@ -9,11 +9,8 @@ import msgspec
 
 from dragoman.chat import ChatClient
 from dragoman.conversation import (
-    Citation,
-    Completed,
     Event,
     Message,
-    TextCited,
     TextDelta,
     TextStarted,
     ThinkingDelta,
@@ -23,7 +20,6 @@ from dragoman.conversation import (
     ToolResult,
     ToolStarted,
     Usage,
-    source_lines,
 )
 from dragoman.engines import FallbackEngine
 from dragoman.errors import ToolError
@@ -37,8 +33,6 @@ T = TypeVar("T")
 class View:
     """Shows a turn while it happens. This one shows nothing."""
 
-    _cited: tuple[Citation, ...] = ()
-
     def wait(self) -> None:
         """The model has been asked, and nothing has been heard yet."""
 
@@ -51,11 +45,8 @@ class View:
     def end(self) -> None:
         """The answer is complete, or broken off."""
 
-    def take_sources(self, event: TextCited | Completed) -> list[str]:
-        """The sources of a reply as lines, once it is complete."""
-        cited = self._cited
-        self._cited = (*cited, *event.citations) if isinstance(event, TextCited) else ()
-        return source_lines(cited) if isinstance(event, Completed) else []
+    def cite(self, sources: list[str]) -> None:
+        """Where the answer comes from."""
 
 
 class JsonLinesView(View):
@@ -89,6 +80,11 @@ class TextView(View):
         self.pause()
         self._end_line()
 
+    def cite(self, sources: list[str]) -> None:
+        self.end()
+        for line in sources:
+            self._terminal.note(line)
+
     def show(self, event: Event) -> None:
         match event:
             case TextStarted():  # texts of several steps do not run into each other
@@ -97,11 +93,6 @@ class TextView(View):
                 self.pause()
                 self._terminal.answer(event.text)
                 self._last = event.text[-1:] or self._last
-            case TextCited() | Completed():
-                if lines := self.take_sources(event):
-                    self._end_line()
-                for line in lines:
-                    self._terminal.note(line)
             case ThinkingDelta() if event.text and not self._terminal.quiet:
                 self._terminal.write_error(("" if self._thinking else "thinking: ") + event.text, "dim")
                 self._thinking = True
@@ -148,10 +139,10 @@ def sum_up(client: ChatClient, since: int, **further: object) -> dict[str, objec
     results = {result.call_id: result for message in new for result in message.tool_results}
     calls = [_sum_up_call(call, results.get(call.id)) for message in new for call in message.tool_calls]
     is_chain = isinstance(client.engine, FallbackEngine)
-    cited = last.citations if last is not None else ()
+    cited = {"citations": msgspec.to_builtins(last.citations)} if last is not None and last.citations else {}
     return {
         "text": last.text if last is not None else "",
-        **({"citations": msgspec.to_builtins(cited)} if cited else {}),
+        **cited,
         "model": f"{last.provider}:{last.model}" if is_chain and last is not None else client.model,
         "conversation": client.id if client.history else None,
         "stop_reason": last.stop_reason.value if last is not None and last.stop_reason is not None else None,

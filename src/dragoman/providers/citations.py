@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, Literal, TypeAlias
 
@@ -59,9 +59,9 @@ def _number(*values: object) -> int | None:
     return next((value for value in values if type(value) is int and 0 <= value < _LARGEST), None)
 
 
-def _place(unit: _Unit | None, first: object, last: object) -> tuple[_Unit, int, int] | None:
+def _place(unit: _Unit, first: object, last: object) -> tuple[_Unit, int, int] | None:
     begin, end = _number(first), _number(last)
-    return None if unit is None or begin is None or end is None else (unit, begin, end)
+    return None if begin is None or end is None else (unit, begin, end)
 
 
 def _told(found: Citation) -> bool:
@@ -69,69 +69,58 @@ def _told(found: Citation) -> bool:
     return (found.url, found.title, found.document, found.quote) != (None, None, None, None)
 
 
-# --- one text at a time: Anthropic, Bedrock, OpenAI's responses -------------------------------------------------------
+# --- one text at a time: Anthropic, Bedrock, OpenAI -------------------------------------------------------------------
+
+
+def read_citations(raw: Raw, read: Callable[[dict[str, object]], Citation]) -> tuple[Citation, ...]:
+    """The citations in a list of a dialect's own, each read by one of the functions below."""
+    return tuple([found for found in map(read, as_objects(value_of(raw))) if _told(found)])
+
 
 _UNITS: Final[dict[_Unit, str]] = {"char": "char_index", "page": "page_number", "block": "block_index"}
 
 
-def read_claude(raw: Raw) -> tuple[Citation, ...]:
-    """The `citations` of a text block of Anthropic's; each kind of location has members of its own."""
-    found: list[Citation] = []
-    for one in as_objects(value_of(raw)):
-        places = [_place(unit, one.get(f"start_{name}"), one.get(f"end_{name}")) for unit, name in _UNITS.items()]
-        citation = Citation(
-            url=_text(one.get("url"), one.get("source")),
-            title=_text(one.get("title"), one.get("document_title")),
-            document=_text(one.get("file_id")) or _number(one.get("document_index"), one.get("search_result_index")),
-            quote=_text(one.get("cited_text")),
-            place=next((place for place in places if place is not None), None),
-        )
-        found += [citation] if _told(citation) else []
-    return tuple(found)
+def of_claude(one: dict[str, object]) -> Citation:
+    """Of the `citations` of a text block of Anthropic's; each kind of location has members of its own."""
+    places = [_place(unit, one.get(f"start_{name}"), one.get(f"end_{name}")) for unit, name in _UNITS.items()]
+    return Citation(
+        url=_text(one.get("url"), one.get("source")),
+        title=_text(one.get("title"), one.get("document_title")),
+        document=_text(one.get("file_id")) or _number(one.get("document_index"), one.get("search_result_index")),
+        quote=_text(one.get("cited_text")),
+        place=next(filter(None, places), None),
+    )
 
 
-_LOCATIONS: Final[dict[str, _Unit]] = {
-    "documentChar": "char",
-    "documentPage": "page",
-    "documentChunk": "block",
-    "searchResultLocation": "block",
-}
+_LOCATIONS: Final[dict[str, _Unit]] = {"documentChar": "char", "documentPage": "page"}
+"""What is counted; in other locations, parts of a document."""
 
 
-def read_bedrock(raw: Raw) -> tuple[Citation, ...]:
-    """The `citations` of a text of Bedrock's."""
-    found: list[Citation] = []
-    for one in as_objects(value_of(raw)):
-        location = as_object(one.get("location"))
-        kind = next(iter(location), "")
-        where = as_object(location.get(kind))
-        quotes = [_text(part.get("text")) or "" for part in as_objects(one.get("sourceContent"))]
-        citation = Citation(
-            url=_text(where.get("url"), one.get("source")),
-            title=_text(one.get("title")),
-            document=_number(where.get("documentIndex"), where.get("searchResultIndex")),
-            quote="".join(quotes) or None,
-            place=_place(_LOCATIONS.get(kind), where.get("start"), where.get("end")),
-        )
-        found += [citation] if _told(citation) else []
-    return tuple(found)
+def of_bedrock(one: dict[str, object]) -> Citation:
+    """Of the `citations` of a text of Bedrock's."""
+    location = as_object(one.get("location"))
+    where = next(iter(as_objects([*location.values()])), dict[str, object]())
+    return Citation(
+        url=_text(where.get("url"), one.get("source")),
+        title=_text(one.get("title")),
+        document=_number(where.get("documentIndex"), where.get("searchResultIndex")),
+        quote="".join([_text(part.get("text")) or "" for part in as_objects(one.get("sourceContent"))]) or None,
+        place=_place(_LOCATIONS.get(next(iter(location), ""), "block"), where.get("start"), where.get("end")),
+    )
 
 
-def read_annotations(raw: Raw) -> Iterator[Citation]:
-    """The `annotations` of a text of OpenAI's; those of the chat API have an object inside."""
-    for given in as_objects(value_of(raw)):
-        kind = given.get("type")
-        one = given | (as_object(given.get(kind)) if isinstance(kind, str) else {})
-        citation = Citation(
-            url=_text(one.get("url")),
-            title=_text(one.get("title"), one.get("filename")),
-            document=_text(one.get("file_id")),
-            quote=_text(one.get("content")),
-            start=_number(one.get("start_index")),
-            end=_number(one.get("end_index")),
-        )
-        if citation.url or citation.document:
-            yield citation
+def of_openai(given: dict[str, object]) -> Citation:
+    """Of the `annotations` of a text of OpenAI's."""
+    kind = given.get("type")
+    one = given | (as_object(given.get(kind)) if isinstance(kind, str) else {})  # the chat API puts an object inside
+    return Citation(
+        url=_text(one.get("url")),
+        title=_text(one.get("title"), one.get("filename")),
+        document=_text(one.get("file_id")),
+        quote=_text(one.get("content")),
+        start=_number(one.get("start_index")),
+        end=_number(one.get("end_index")),
+    )
 
 
 # --- all texts of a reply ---------------------------------------------------------------------------------------------
@@ -190,19 +179,25 @@ def _source(chunk: dict[str, object]) -> Citation:
     )
 
 
+_DRIFT: Final = 200
+"""How far from its offsets a segment is looked for: some count signs that are not in the text."""
+
+
 def _segment(
     segment: dict[str, object], text: str, bounds: Sequence[int], starts: Mapping[int, int]
 ) -> tuple[int | None, int | None]:
     """The characters of a segment. Its offsets are documented as those of its part, and mostly are those of all text;
     the words, which it repeats, tell."""
-    words, part = segment.get("text"), _number(segment.get("partIndex")) or 0
-    for base in (0, starts.get(part, 0)) if isinstance(words, str) else (starts.get(part, 0),):
+    words, part = _text(segment.get("text")), _number(segment.get("partIndex")) or 0
+    for base in (0, starts.get(part, 0)) if words else (starts.get(part, 0),):
         start, end = _characters(segment, bounds[base], bounds)
         if start is None or end is None:
             continue
-        if not isinstance(words, str) or (end - start == len(words) and text[start:end] == words):
+        if words is None or (end - start == len(words) and text[start:end] == words):
             return start, end
-    return None, None
+    near = bisect_left(bounds, _number(segment.get("startIndex")) or 0)
+    found = text.find(words, max(0, near - _DRIFT), near + len(words) + _DRIFT) if words else -1
+    return (found, found + len(words or "")) if found >= 0 else (None, None)
 
 
 def _characters(said: dict[str, object], base: int, bounds: Sequence[int]) -> tuple[int | None, int | None]:

@@ -33,7 +33,7 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
 )
-from dragoman.providers.citations import read_claude
+from dragoman.providers.citations import of_claude, read_citations
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_in
 from dragoman.providers.history import UNREADABLE
@@ -180,7 +180,7 @@ class _Block:
             del fields["citations"]  # a stream opens every text so where documents may be cited
         native = Native(READER, fields) if fields else None
         if self.kind == "text":
-            if "citations" in fields and (cited := read_claude(fields["citations"])):
+            if "citations" in fields and (cited := read_citations(fields["citations"], of_claude)):
                 events.append(TextCited(self.index, "", cited))
             events.append(TextEnded(self.index, "", native))
         elif self.kind == "tool_use":

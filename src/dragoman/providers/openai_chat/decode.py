@@ -32,7 +32,7 @@ from dragoman.conversation import (
     UsageReported,
 )
 from dragoman.errors import ProviderError
-from dragoman.providers.citations import cite, read_annotations, read_sources
+from dragoman.providers.citations import cite, of_openai, read_citations, read_sources
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_in, failure
 from dragoman.providers.wire import (
@@ -448,7 +448,7 @@ class ReplyDecoder(DecoderBase):
         annotations = self._of_message.get("annotations")
         citations, results = self._of_reply.get("citations"), self._of_reply.get("search_results")
         if annotations is not None:
-            events += cite(self._texts, read_annotations(annotations))
+            events += cite(self._texts, read_citations(annotations, of_openai))
         elif citations is not None or results is not None:
             events += cite(self._texts, read_sources(citations, results, self._texts))
 
