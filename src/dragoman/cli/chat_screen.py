@@ -61,6 +61,10 @@ class Screen(View):
         self._thought = ""
         self._running.clear()
 
+    def cite(self, sources: list[str]) -> None:
+        for line in sources:
+            self._terminal.note(line)
+
     def show(self, event: Event) -> None:
         self._waiting = "waiting"  # no longer for the first sign of life
         match event:

@@ -45,6 +45,9 @@ class View:
     def end(self) -> None:
         """The answer is complete, or broken off."""
 
+    def cite(self, sources: list[str]) -> None:
+        """Where the answer comes from."""
+
 
 class JsonLinesView(View):
     """Each event as JSON, one a line."""
@@ -76,6 +79,11 @@ class TextView(View):
     def end(self) -> None:
         self.pause()
         self._end_line()
+
+    def cite(self, sources: list[str]) -> None:
+        self.end()
+        for line in sources:
+            self._terminal.note(line)
 
     def show(self, event: Event) -> None:
         match event:
@@ -131,8 +139,10 @@ def sum_up(client: ChatClient, since: int, **further: object) -> dict[str, objec
     results = {result.call_id: result for message in new for result in message.tool_results}
     calls = [_sum_up_call(call, results.get(call.id)) for message in new for call in message.tool_calls]
     is_chain = isinstance(client.engine, FallbackEngine)
+    cited = {"citations": msgspec.to_builtins(last.citations)} if last is not None and last.citations else {}
     return {
         "text": last.text if last is not None else "",
+        **cited,
         "model": f"{last.provider}:{last.model}" if is_chain and last is not None else client.model,
         "conversation": client.id if client.history else None,
         "stop_reason": last.stop_reason.value if last is not None and last.stop_reason is not None else None,

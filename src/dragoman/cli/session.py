@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from dragoman.chat import ChatClient, ChatOptions, LoadedConfig, Prompt, new
-from dragoman.conversation import Conversation, ToolCall
+from dragoman.conversation import Conversation, ToolCall, source_lines
 from dragoman.errors import ConfigurationError, StepLimitError, StoreError, ToolError
 from dragoman.stores import ConversationStore
 from dragoman.toolkit import PermissionChecker, skills_prompt
@@ -186,7 +186,7 @@ class Session(ExitStack):
                 finally:
                     view.pause()
                 if not stream.result.pending:
-                    return
+                    return view.cite(source_lines(stream.result.citations))
                 steps += stream.result.spent.steps
                 if steps >= most:
                     message = f"max iterations ({most}) reached"

@@ -5,6 +5,7 @@ Frozen, compared by value, and without any I/O: see docs/ARCHITECTURE.md for the
 
 from .blocks import (
     Block as Block,
+    Citation as Citation,
     Json as Json,
     Media as Media,
     MediaKind as MediaKind,
@@ -14,6 +15,8 @@ from .blocks import (
     Thinking as Thinking,
     ToolCall as ToolCall,
     ToolResult as ToolResult,
+    source_lines as source_lines,
+    sources_of as sources_of,
 )
 from .conversation import Conversation as Conversation, Repaired as Repaired
 from .events import (
@@ -24,6 +27,7 @@ from .events import (
     ReplyEvent as ReplyEvent,
     ReplyStarted as ReplyStarted,
     RunEnded as RunEnded,
+    TextCited as TextCited,
     TextDelta as TextDelta,
     TextEnded as TextEnded,
     TextStarted as TextStarted,

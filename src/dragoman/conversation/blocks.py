@@ -5,6 +5,7 @@ Nothing here opens a file or a connection: a file is read when its media are add
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
@@ -19,11 +20,46 @@ if TYPE_CHECKING:
     from pathlib import PurePath
 
 
+class Citation(Value, frozen=True, kw_only=True):
+    """Where a text of a model, or a part of it, comes from, as far as the provider says. Never sent to a model."""
+
+    url: str | None = None
+    title: str | None = None
+    document: int | str | None = None
+    """A file or document that the model was given: its id or name, or which one it is, counted from 0."""
+    quote: str | None = None
+    """What the source says."""
+    start: int | None = None
+    end: int | None = None
+    """The part that it backs, as in `text[start:end]`; None: the whole text."""
+    place: tuple[Literal["char", "page", "block"], int, int] | None = None
+    """Where in the source: what is counted, from which, to which; as the provider counts."""
+
+
+def sources_of(citations: Iterable[Citation]) -> list[tuple[str, str]]:
+    """Each source once, for people: what it is called, and its link, which is empty where there is none to follow."""
+    found: dict[tuple[object, ...], tuple[str, str]] = {}
+    for one in citations:
+        link = one.url if one.url and one.url.lower().startswith(("https://", "http://")) else ""
+        number = "" if one.document is None else f"document {one.document}"
+        name = " ".join((one.title or one.url or number).split())
+        if name:
+            found.setdefault((link or one.document, "" if link else name), (name, link))
+    return [*found.values()]
+
+
+def source_lines(citations: Iterable[Citation]) -> list[str]:
+    """The sources as numbered lines of text."""
+    shown = [name if link in ("", name) else f"{name} {link}" for name, link in sources_of(citations)]
+    return [f"{number}. {line}" for number, line in enumerate(shown, 1)]
+
+
 class Text(Value, frozen=True, tag="text", tag_field="type"):
     """Plain text, the model's or the user's."""
 
     text: str
     native: Native | None = None
+    citations: tuple[Citation, ...] = ()
 
 
 class Thinking(Value, frozen=True, tag="thinking", tag_field="type"):

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from .blocks import Media, Opaque, ToolCall, ToolResult
+from .blocks import Citation, Media, Opaque, ToolCall, ToolResult
 from .message import StopReason, Usage
 from .values import Native
 
@@ -56,6 +56,12 @@ class TextEnded(_Part, frozen=True):
     """A text is complete."""
 
     native: Native | None = None
+
+
+class TextCited(_Part, frozen=True):
+    """Sources of a text, in addition to those before. They may come while it grows, or behind its end."""
+
+    citations: tuple[Citation, ...]
 
 
 class ThinkingStarted(_Part, frozen=True, gc=False):
@@ -153,6 +159,7 @@ ReplyEvent: TypeAlias = (
     | TextStarted
     | TextDelta
     | TextEnded
+    | TextCited
     | ThinkingStarted
     | ThinkingDelta
     | ThinkingEnded

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dragoman.errors import ConversationError, ProtocolError
 
-from .blocks import Block, Text, Thinking, ToolCall, ToolResult
+from .blocks import Block, Citation, Text, Thinking, ToolCall, ToolResult
 from .events import (
     BlockReceived,
     Completed,
@@ -23,6 +23,7 @@ from .events import (
     ReplyEvent,
     ReplyStarted,
     RunEnded,
+    TextCited,
     TextDelta,
     TextEnded,
     TextStarted,
@@ -57,13 +58,14 @@ class _Part(Struct, eq=False):
     start: _PartStart
     pieces: list[str] = []
     end: _PartEnd | None = None
+    citations: tuple[Citation, ...] = ()
 
     def block(self) -> Block:
         text = "".join(self.pieces)
         start, end = self.start, self.end
         native = end.native if end is not None else None
         if isinstance(start, TextStarted):
-            return Text(text, native=native)
+            return Text(text, native, self.citations)
         if isinstance(start, ToolCallStarted):
             return ToolCall(start.id, start.name, text, partial=end is None, native=native)
         if isinstance(end, ThinkingEnded):
@@ -143,6 +145,12 @@ class Fold(Struct, eq=False):
     def _end_part(self, event: _PartEnd) -> None:
         self._open_part(event.index, _START_OF[type(event)]).end = event
 
+    def _cite(self, event: TextCited) -> None:
+        part = self._parts.get(event.index)
+        if type(part) is not _Part or type(part.start) is not TextStarted or self._ended is not None:
+            raise _contradiction(f"part {event.index} has sources but is no text of the reply")
+        part.citations += event.citations
+
     def _take_block(self, event: BlockReceived) -> None:
         if event.index in self._parts or self._ended is not None:
             raise self._not_new(event.index)
@@ -174,6 +182,7 @@ class Fold(Struct, eq=False):
         TextStarted: _start_part,
         TextDelta: _grow_text,
         TextEnded: _end_part,
+        TextCited: _cite,
         ThinkingStarted: _start_part,
         ThinkingDelta: _grow_thinking,
         ThinkingEnded: _end_part,
@@ -222,6 +231,8 @@ def _part(index: int, block: Block, piece: int | None) -> Iterator[ReplyEvent]:
             yield TextStarted(index, "")
             for text in _pieces(block.text, piece):
                 yield TextDelta(index, "", text)
+            if block.citations:
+                yield TextCited(index, "", block.citations)
             yield TextEnded(index, "", block.native)
         case Thinking():
             yield ThinkingStarted(index, "", block.provider)

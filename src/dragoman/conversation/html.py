@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
-from .blocks import Block, Json, Media, Opaque, Text, Thinking, ToolCall, ToolResult
+from .blocks import Block, Json, Media, Opaque, Text, Thinking, ToolCall, ToolResult, sources_of
 from .message import Message
 
 _WHO: Final = {"user": "You", "assistant": "Model", "tool": "Tools"}
@@ -19,11 +19,13 @@ _SHOWN_IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _LONGEST: Final = 20_000
 """Characters of one text that a notebook keeps."""
 _MOST_MESSAGES: Final = 200
+_MOST_SOURCES: Final = 100
 _SIGNS: Final = "\u202a-\u202e\u2066-\u2069\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\U000e0000-\U000e007f"
 _HIDDEN: Final = re.compile(f"[{_SIGNS}]")
 _UNSEEN: Final = re.compile(f"[{_SIGNS}\u200b-\u200f\u2060-\u2064\u061c\u00ad\ufeff]")
 _BOX: Final = "margin:.4em 0;padding:.5em .75em;border-radius:.5em;border:1px solid rgba(128,128,128,.35)"
 _PRE: Final = "margin:.25em 0;white-space:pre-wrap;overflow-wrap:anywhere;unicode-bidi:isolate;font-family:inherit"
+_LIST: Final = "margin:.25em 0;padding-left:1.5em;font-size:.9em;overflow-wrap:anywhere"
 _CODE: Final = "margin:.25em 0;white-space:pre-wrap;overflow-wrap:anywhere;font-family:monospace;font-size:.9em"
 
 
@@ -63,8 +65,20 @@ def message_to_html(message: Message) -> str:
         facts.append("interrupted")
     head = " · ".join([harmless(fact) for fact in facts if fact])
     tint = ";background:rgba(15,118,110,.1)" if message.role == "user" else ""
-    body = "".join(map(_block, message.blocks))
+    body = "".join(map(_block, message.blocks)) + _sources(message)
     return f'<div style="{_BOX}{tint}"><small>{head}</small>{body}</div>'
+
+
+def _sources(message: Message) -> str:
+    """A numbered list. A link says where it leads, whatever it is called."""
+    shown: list[str] = []
+    for name, link in sources_of(message.citations)[:_MOST_SOURCES]:
+        host = link.partition("//")[2].partition("/")[0]
+        leads = f" <small>{_exact(host)}</small>" if host and host not in name else ""
+        address = escape(_UNSEEN.sub("", link))
+        opened = f'<a href="{address}" rel="noopener noreferrer" target="_blank">' if link else ""
+        shown.append(f"<li>{opened}{_exact(name)}{'</a>' if link else ''}{leads}</li>")
+    return f'<ol style="{_LIST}">{"".join(shown)}</ol>' if shown else ""
 
 
 def _pre(text: str) -> str:

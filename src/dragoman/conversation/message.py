@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Final, Literal, TypeAlias
 
-from .blocks import Block, Text, Thinking, ToolCall, ToolResult
+from .blocks import Block, Citation, Text, Thinking, ToolCall, ToolResult
 from .values import Native, Value
 
 
@@ -176,6 +176,11 @@ class Message(Value, frozen=True, dict=True, gc=True):
     def text(self) -> str:
         """All text blocks, joined."""
         return "".join([block.text for block in self.blocks if isinstance(block, Text)])
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """Where the texts come from, in order; a span is one of the text block that has the citation."""
+        return tuple([one for block in self.blocks if isinstance(block, Text) for one in block.citations])
 
     @property
     def thinking(self) -> str:

@@ -45,7 +45,7 @@ from .credential import Credential, MadeKey
 from .keys import without_keys
 
 if TYPE_CHECKING:
-    from dragoman.providers import AnswerReader, CacheUse, Prompt
+    from dragoman.providers import AnswerReader, CacheUse, Prompt, SafetyRating, TokenLogprob
     from dragoman.transport import RateLimits
 
     from .http import Connection
@@ -88,6 +88,21 @@ class Reply(Struct, frozen=True, kw_only=True):
     def cost(self) -> float | None:
         """What the reply cost, in US dollars; None if that is not known."""
         return cost_of(self.message)
+
+    @property
+    def logprobs(self) -> tuple[TokenLogprob, ...]:
+        """How likely each token was; none where `ModelOptions.logprobs` did not ask for them."""
+        return dragoman.providers.logprobs_of(self.message)  # loaded when somebody asks, as the next two
+
+    @property
+    def safety(self) -> tuple[SafetyRating, ...]:
+        """What the provider's filters found in the prompt and the answer, where it says so."""
+        return dragoman.providers.safety_of(self.message)
+
+    @property
+    def choices(self) -> tuple[Message, ...]:
+        """All answers, where `ModelOptions.choices` asked for several; the first is the message itself."""
+        return dragoman.providers.choices_of(self.message)
 
     @property
     def rate_limits(self) -> RateLimits | None:

@@ -24,6 +24,7 @@ from dragoman.conversation import (
     BROKEN_OFF,
     Account,
     Attempt,
+    Citation,
     Conversation,
     Event,
     Failed,
@@ -120,6 +121,11 @@ class RunResult(Struct, frozen=True):
     def text(self) -> str:
         """The model's latest answer."""
         return self.conversation.text
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """Where the latest answer comes from, as far as the provider says."""
+        return self.replies[-1].message.citations if self.replies else ()
 
     @property
     def usage(self) -> Usage:

@@ -39,6 +39,7 @@ TOP_P: Final = "gen_ai.request.top_p"
 TOP_K: Final = "gen_ai.request.top_k"
 STOP_SEQUENCES: Final = "gen_ai.request.stop_sequences"
 SEED: Final = "gen_ai.request.seed"
+CHOICES: Final = "gen_ai.request.choice.count"
 REASONING_LEVEL: Final = "gen_ai.request.reasoning.level"  # from the new repository
 
 RESPONSE_MODEL: Final = "gen_ai.response.model"

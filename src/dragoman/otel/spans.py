@@ -308,6 +308,7 @@ class _ModelCall(_Operation[Reply]):
             (names.TOP_P, options.top_p),
             (names.TOP_K, options.top_k),
             (names.SEED, options.seed),
+            (names.CHOICES, options.choices),
             (names.STOP_SEQUENCES, options.stop or None),
             (names.REASONING_LEVEL, None if options.reasoning is None else options.reasoning.effort),
             (names.OUTPUT_TYPE, None if options.response_format is None else "json"),

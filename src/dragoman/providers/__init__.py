@@ -8,6 +8,8 @@
     history.py     … and with messages
     wire.py        what all decoders do alike: streams of events, JSON that is kept unread
     failures.py    refusals as typed errors
+    citations.py   where an answer comes from
+    details.py     what a reply says besides: likelihoods, filters, further answers
     structured.py  replies of a given schema, whatever the model offers
     schema/        JSON Schemas in the style of each provider
     preflight.py   what a provider would say to some tools

@@ -31,6 +31,13 @@ from .counting import (
     estimated_tokens as estimated_tokens,
     length_of_block as length_of_block,
 )
+from .details import (
+    SafetyRating as SafetyRating,
+    TokenLogprob as TokenLogprob,
+    choices_of as choices_of,
+    logprobs_of as logprobs_of,
+    safety_of as safety_of,
+)
 from .failures import failure as failure, read_refusal as read_refusal
 from .gemini.encode import path_on_vertex as path_on_vertex
 from .history import keeper_of as keeper_of

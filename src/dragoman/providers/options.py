@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman._checks import CheckedMeta
+from dragoman._checks import CheckedMeta, Count, Positive
 from dragoman.conversation import ToolChoice
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -56,6 +56,10 @@ class ModelOptions(
     cache: bool | Literal["1h"] = False
     """Mark the prompt (system prompt, tools, history) for the provider's cache, where marks are needed; "1h": to be
     kept for an hour, at a higher price, instead of the usual few minutes."""
+    logprobs: Count | None = None
+    """How likely each token of the answer was, and so many alternatives to it (0: none); `reply.logprobs` has them."""
+    choices: Positive | None = None
+    """How many answers are wanted. The first one is the reply, `reply.choices` has all, and all are paid for."""
     user: str | None = None
     """An opaque id of the end user, for the provider's abuse detection."""
     server_tools: tuple[Raw, ...] = ()

@@ -27,7 +27,7 @@ _CLAUDE: Final = BASE.with_changes(
     structured_schema="json_schema",
     reasoning="adaptive",
     efforts=words("low medium high xhigh max"),
-    unsupported=words("seed stop temperature top_k top_p user"),
+    unsupported=words("seed stop temperature top_k top_p user logprobs choices"),
     default_max_tokens=None,
 )
 
@@ -41,7 +41,7 @@ _LOCAL: Final = Profile(
     parallel_tool_calls=False,
     strict_tools=True,
     reasoning_replayed=False,
-    unsupported=words("user"),
+    unsupported=words("user logprobs choices"),
     default_max_tokens=2048,  # a small model may not find an end by itself
     context_window=8192,
 )

@@ -30,8 +30,8 @@ _DEFAULTS: Final = ModelOptions()
 # Not sent to the model as parameters of their own.
 _NOT_PARAMETERS: Final = frozenset(["adapt", "extra_body", "extra_headers", "server_tools", "tool_choice", "cache"])
 
-# What models that sample in a way of their own do anyway, and so may be told.
-_NEUTRAL: Final = {"temperature": 1, "top_p": 1}
+# What models do anyway that sample in a way of their own or give one answer, and so may be told.
+_NEUTRAL: Final = {"temperature": 1, "top_p": 1, "choices": 1}
 
 EFFORTS: Final[tuple[Effort, ...]] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """From less to more."""
@@ -266,11 +266,12 @@ def choose_effort(call: Call, effort: Effort, adaptations: list[Adaptation]) -> 
 def check_sampling(
     call: Call, options: ModelOptions, effort: Effort | None, adaptations: list[Adaptation]
 ) -> list[str]:
-    """Options to leave out because the model reasons: some take temperature and top_p only while they do not."""
+    """Options to leave out because the model reasons: some take temperature and its kin only while they do not."""
     reasons = {"reasons_on_request": effort not in (None, "none"), "reasons_unless_told": effort != "none"}
     if not any(reasons[quirk] for quirk in reasons.keys() & call.profile.quirks):
         return []
     left_out = [name for name in ("temperature", "top_p") if getattr(options, name) not in (None, 1)]
+    left_out += ["logprobs"] if options.logprobs is not None else []
     for name in left_out:
         hint = "Leave it out, or say reasoning=Reasoning(effort='none')."
         refuse_or_adapt(call, adaptations, name, "this model takes it only without reasoning", hint)

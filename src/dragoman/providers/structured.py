@@ -23,6 +23,7 @@ from dragoman.conversation import (
     ReplyEvent,
     StopReason,
     Text,
+    TextCited,
     TextDelta,
     TextEnded,
     TextStarted,
@@ -243,6 +244,9 @@ class _AnswerDecoder(Struct, eq=False):
                 return self._grow(event.index, event.id, event.text)
             case TextEnded() if event.index in self.open:
                 return [*self._end(event.index, event.id), event]
+            case TextCited() if self.reader.fenced or self.reader.wrapped:  # its spans are those of the whole text
+                bare = [msgspec.structs.replace(one, start=None, end=None) for one in event.citations]
+                return [TextCited(event.index, event.id, tuple(bare))]
             case ToolCallStarted():
                 return self._start(event)
             case ToolCallDelta() | ToolCallEnded() if event.index in self.repeated:

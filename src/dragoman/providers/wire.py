@@ -182,6 +182,16 @@ def as_object(value: object) -> dict[str, object]:
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
+def as_items(value: object) -> list[object]:
+    """A decoded array; an empty one if it is something else."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def as_objects(value: object) -> list[dict[str, object]]:
+    """The objects in a decoded array, without empty ones."""
+    return [each for each in map(as_object, as_items(value)) if each]
+
+
 def first_count(*values: object) -> int | None:
     for value in values:
         if type(value) is int:

@@ -8,7 +8,7 @@ from typing import Final
 
 from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, parsed_arguments, sign
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, pages, parsed_arguments, sign
 from .exchange import Part
 from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
 
@@ -196,7 +196,8 @@ def _content(block: Part, *, streamed: bool = False) -> JsonObject:
     """The content block; with `streamed`, as it starts, before its deltas."""
     match block:
         case Text():
-            return {"type": "text", "text": "" if streamed else block.text}
+            cited: JsonObject = {} if streamed or not block.citations else {"citations": _cited(block)}
+            return {"type": "text", "text": "" if streamed else block.text, **cited}
         case Thinking() if block.redacted:
             return {"type": "redacted_thinking", "data": block.encrypted}
         case Thinking():
@@ -208,10 +209,17 @@ def _content(block: Part, *, streamed: bool = False) -> JsonObject:
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
 
 
+def _cited(block: Text) -> list[JsonObject]:
+    """A block is cited as a whole."""
+    kind: JsonObject = {"type": "web_search_result_location", "encrypted_index": "sim"}
+    return [{**kind, "url": page.url, "title": page.title, "cited_text": page.quote or ""} for page, *_ in pages(block)]
+
+
 def _deltas(block: Part, answer: Answer) -> list[JsonObject]:
     match block:
         case Text():
-            return [{"type": "text_delta", "text": piece} for piece in answer.pieces(block.text)]
+            pieces: list[JsonObject] = [{"type": "text_delta", "text": piece} for piece in answer.pieces(block.text)]
+            return [*pieces, *({"type": "citations_delta", "citation": page} for page in _cited(block))]
         case Thinking() if block.redacted:
             return []
         case Thinking():
@@ -222,8 +230,8 @@ def _deltas(block: Part, answer: Answer) -> list[JsonObject]:
             return [*thoughts, {"type": "signature_delta", "signature": block.signature or sign(block.text)}]
         case ToolCall():
             # The first delta is always empty; a call without arguments has no other.
-            pieces = ["", *answer.pieces(block.arguments)]
-            return [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+            arguments = ["", *answer.pieces(block.arguments)]
+            return [{"type": "input_json_delta", "partial_json": piece} for piece in arguments]
 
 
 ANTHROPIC: Final = _Anthropic()

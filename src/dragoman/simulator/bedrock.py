@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from dragoman.conversation import Json, ResultPart, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, parsed_arguments, sign
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, pages, parsed_arguments, sign
 from .exchange import Part
 from .reading import JsonObject, Transcript, members, objects, string
 
@@ -217,6 +217,8 @@ def _usage(usage: Usage) -> JsonObject:
 
 def _content(block: Part) -> JsonObject:
     match block:
+        case Text() if block.citations:
+            return {"citationsContent": {"content": [{"text": block.text}], "citations": _cited(block)}}
         case Text():
             return {"text": block.text}
         case Thinking() if block.redacted:
@@ -229,6 +231,17 @@ def _content(block: Part) -> JsonObject:
             return {"toolUse": {"toolUseId": block.id, "name": block.name, "input": parsed_arguments(block, problem)}}
 
 
+def _cited(block: Text) -> list[JsonObject]:
+    return [
+        {
+            "title": page.title or "",
+            "sourceContent": [{"text": page.quote or ""}],
+            "location": {"web": {"url": page.url}},
+        }
+        for page, *_ in pages(block)
+    ]
+
+
 def _redacted(block: Thinking) -> str:
     return b64encode((block.encrypted or "").encode()).decode()
 
@@ -236,7 +249,8 @@ def _redacted(block: Thinking) -> str:
 def _deltas(block: Part, answer: Answer) -> list[JsonObject]:
     match block:
         case Text():
-            return [{"text": piece} for piece in answer.pieces(block.text) or [""]]
+            said: list[JsonObject] = [{"text": piece} for piece in answer.pieces(block.text) or [""]]
+            return [*said, *({"citation": page} for page in _cited(block))]
         case Thinking() if block.redacted:
             return [{"reasoningContent": {"redactedContent": _redacted(block)}}]
         case Thinking():

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.conversation import StopReason, ToolCall, Usage
+from dragoman.conversation import Citation, StopReason, Text, ToolCall, Usage
 from dragoman.errors import ToolValidationError
 
 from .exchange import DialectName, Part, Request
@@ -62,6 +62,10 @@ class Answer(Struct, frozen=True, kw_only=True):
     def id(self, prefix: str) -> str:
         """An id of this reply: the same in every run."""
         return f"{prefix}sim{self.request.number:06d}"
+
+    @property
+    def texts(self) -> list[Text]:
+        return [block for block in self.blocks if isinstance(block, Text)]
 
     def pieces(self, text: str) -> list[str]:
         """The text in pieces of one event each; an empty text has none."""
@@ -143,6 +147,26 @@ def parsed_arguments(call: ToolCall, problem: str) -> JsonObject:
 def several(choice: JsonObject, count: object) -> list[JsonObject]:
     """As many choices as were asked for; all say the same."""
     return [{"index": index} | choice for index in range(max(count, 1) if isinstance(count, int) else 1)]
+
+
+def pages(*texts: Text) -> list[tuple[Citation, int, int]]:
+    """The web pages that a script lets texts cite, and which characters of all texts together each of them backs."""
+    found: list[tuple[Citation, int, int]] = []
+    base = 0
+    for text in texts:
+        for page in text.citations:
+            if not page.url:
+                raise ScriptError("The simulator cites web pages: give each citation a url.")
+            span = (0, len(text.text)) if page.start is None or page.end is None else (page.start, page.end)
+            found.append((page, base + span[0], base + span[1]))
+        base += len(text.text)
+    return found
+
+
+def likelihoods(pieces: list[str], count: object) -> list[tuple[str, float, list[tuple[str, float]]]]:
+    """How likely each piece was, as a token, and so many alternatives; made up, and the same in every run."""
+    others = [(f"<{number}>", -float(number)) for number in range(2, 2 + (count if isinstance(count, int) else 0))]
+    return [(piece, -0.125 * (1 + len(piece) % 4), others) for piece in pieces]
 
 
 # --- signatures that prove nothing, except that they came back unchanged ---------------------------------------------

@@ -75,7 +75,8 @@ class Reply:
     """One scripted reply. It is written in the dialect of the request, streamed or whole as the request asks.
 
     Content is given in order: strings and blocks. `Thinking.provider` does not matter here, since every dialect writes
-    thinking in its own way.
+    thinking in its own way. `Text.citations` name web pages (url, title, quote, span), which a dialect tells as far as
+    it can. Where a request asks for the likelihood of tokens, it is made up.
 
     usage             None: counts made up from the lengths of request and reply; `Usage()`, which knows nothing: not
                       reported

@@ -15,7 +15,19 @@ from msgspec import Raw
 
 from dragoman.conversation import Json, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, parsed_arguments, several, sign
+from .dialect import (
+    Answer,
+    Dialect,
+    Frame,
+    FrameKind,
+    Refusal,
+    is_spoilt,
+    likelihoods,
+    pages,
+    parsed_arguments,
+    several,
+    sign,
+)
 from .exchange import Part
 from .reading import JsonObject, Transcript, members, objects, string
 
@@ -82,7 +94,9 @@ class _Gemini(Dialect):
             return _response(answer, final=True) | {"promptFeedback": {"blockReason": "SAFETY"}}
         parts = _parts(answer)
         content: JsonObject = {"parts": parts, "role": "model"} if parts else {"role": "model"}
+        said = [piece for part in parts for piece in _pieces(part, answer)]
         candidate: JsonObject = {"content": content, "finishReason": _finish_reason(answer)}
+        candidate |= _grounding(answer) | _likely(answer, said)
         return _candidates(answer, candidate) | _response(answer, final=True)
 
     def frames(self, answer: Answer) -> list[Frame]:
@@ -92,8 +106,9 @@ class _Gemini(Dialect):
         result: list[Frame] = []
         for part in _parts(answer):
             kind: FrameKind = "delta" if "text" in part else "part"
-            result += [_frame(answer, piece, kind) for piece in _pieces(part, answer)]
-        return [*result, _frame(answer, {"text": ""}, "end", {"finishReason": _finish_reason(answer)})]
+            result += [_frame(answer, piece, kind, _likely(answer, [piece])) for piece in _pieces(part, answer)]
+        last = {"finishReason": _finish_reason(answer), **_grounding(answer)}
+        return [*result, _frame(answer, {"text": ""}, "end", last)]
 
     def count(self, tokens: int) -> JsonObject:
         return {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
@@ -157,17 +172,42 @@ _FINISH_REASONS: Final[dict[StopReason, str]] = {
 }
 
 
-_NOTHING: Final[JsonObject] = {}
-
-
 def _is_blocked(answer: Answer) -> bool:
     """A prompt that was not let through has no candidate at all."""
     return answer.stop_reason is StopReason.CONTENT_FILTER and not answer.blocks
 
 
-def _frame(answer: Answer, part: JsonObject, kind: FrameKind, finish: JsonObject = _NOTHING) -> Frame:
-    candidate: JsonObject = {"content": {"parts": [part], "role": "model"}, **finish}
-    return Frame(_candidates(answer, candidate) | _response(answer, final=bool(finish)), kind=kind)
+def _frame(answer: Answer, part: JsonObject, kind: FrameKind, beside: JsonObject) -> Frame:
+    candidate: JsonObject = {"content": {"parts": [part], "role": "model"}, **beside}
+    return Frame(_candidates(answer, candidate) | _response(answer, final=kind == "end"), kind=kind)
+
+
+def _grounding(answer: Answer) -> JsonObject:
+    """The pages that the texts cite; offsets are bytes here."""
+    found, said = pages(*answer.texts), "".join([block.text for block in answer.texts])
+    if not found:
+        return {}
+    supports: list[JsonObject] = []
+    for place, (_, start, end) in enumerate(found):
+        segment = {
+            "startIndex": len(said[:start].encode()),
+            "endIndex": len(said[:end].encode()),
+            "text": said[start:end],
+        }
+        supports.append({"segment": segment, "groundingChunkIndices": [place]})
+    chunks = [{"web": {"uri": page.url, "title": page.title or ""}} for page, *_ in found]
+    return {"groundingMetadata": {"groundingChunks": chunks, "groundingSupports": supports}}
+
+
+def _likely(answer: Answer, parts: list[JsonObject]) -> JsonObject:
+    asked = members(answer.request.body.get("generationConfig"))
+    said = [string(part["text"]) for part in parts if part.get("text") and "thought" not in part]
+    if asked.get("responseLogprobs") is not True or not said:
+        return {}
+    found = likelihoods(said, asked.get("logprobs"))
+    tops = [{"candidates": [{"token": t, "logProbability": p} for t, p in others]} for _, _, others in found]
+    chosen = [{"token": piece, "logProbability": logprob} for piece, logprob, _ in found]
+    return {"logprobsResult": {"chosenCandidates": chosen, "topCandidates": tops}}
 
 
 def _candidates(answer: Answer, candidate: JsonObject) -> JsonObject:

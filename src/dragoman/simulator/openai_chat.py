@@ -12,7 +12,7 @@ from typing import Final
 
 from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, several
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, likelihoods, pages, several
 from .reading import JsonObject, Transcript, members, objects, result_parts, string, text_of
 
 CREATED: Final = 1_767_225_600
@@ -139,7 +139,7 @@ class _OpenAIChat(OpenAIDialect):
             "role": "assistant",
             "content": None if refused or not text else text,
             "refusal": text if refused else None,
-            "annotations": [],
+            "annotations": [{"type": "url_citation", "url_citation": page} for page in annotate(*answer.texts)],
         }
         if thinking:
             message["reasoning_content"] = thinking
@@ -149,7 +149,12 @@ class _OpenAIChat(OpenAIDialect):
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
                 for call in calls
             ]
-        choice: JsonObject = {"message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
+        pieces = [piece for block in answer.texts for piece in answer.pieces(block.text)]
+        choice: JsonObject = {
+            "message": message,
+            "logprobs": _logprobs(answer, pieces),
+            "finish_reason": _finish_reason(answer),
+        }
         completion = _base(answer, "chat.completion") | {"choices": several(choice, answer.request.body.get("n"))}
         if answer.usage is not None:
             completion["usage"] = _usage(answer.usage)
@@ -165,12 +170,14 @@ class _OpenAIChat(OpenAIDialect):
         for block in answer.blocks:
             match block:
                 case Text():
-                    result += [_chunk(answer, {field: piece}) for piece in answer.pieces(block.text)]
+                    result += [_chunk(answer, {field: piece}, said=[piece]) for piece in answer.pieces(block.text)]
                 case Thinking():
                     result += [_chunk(answer, {"reasoning_content": piece}) for piece in answer.pieces(block.text)]
                 case ToolCall():
                     result += _call_chunks(answer, block, index)
                     index += 1
+        cited = [{"type": "url_citation", "url_citation": page} for page in annotate(*answer.texts)]
+        result += [_chunk(answer, {"annotations": cited})] if cited else []
         result.append(_chunk(answer, {}, kind="finish", finish_reason=_finish_reason(answer)))
         if answer.usage is not None and _wants_usage(answer):
             totals: JsonObject = {"choices": [], "usage": _usage(answer.usage)}
@@ -194,9 +201,37 @@ def _base(answer: Answer, kind: str) -> JsonObject:
     }
 
 
-def _chunk(answer: Answer, delta: JsonObject, *, kind: FrameKind = "delta", finish_reason: str | None = None) -> Frame:
+def annotate(*texts: Text) -> list[JsonObject]:
+    """The pages that texts cite, as both dialects of OpenAI say it."""
+    return [
+        {"url": page.url, "title": page.title or "", "start_index": start, "end_index": end}
+        for page, start, end in pages(*texts)
+    ]
+
+
+def tokens(pieces: list[str], count: object) -> list[JsonObject]:
+    """How likely pieces were, as both dialects of OpenAI say it."""
+    return [
+        {"token": piece, "logprob": logprob, "top_logprobs": [{"token": t, "logprob": p} for t, p in others]}
+        for piece, logprob, others in likelihoods(pieces, count)
+    ]
+
+
+def _logprobs(answer: Answer, said: list[str]) -> JsonObject | None:
+    asked = answer.request.body
+    return {"content": tokens(said, asked.get("top_logprobs"))} if said and asked.get("logprobs") is True else None
+
+
+def _chunk(
+    answer: Answer,
+    delta: JsonObject,
+    *,
+    kind: FrameKind = "delta",
+    finish_reason: str | None = None,
+    said: list[str] | None = None,
+) -> Frame:
     usage: JsonObject = {"usage": None} if _wants_usage(answer) else {}
-    choice: JsonObject = {"delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    choice: JsonObject = {"delta": delta, "logprobs": _logprobs(answer, said or []), "finish_reason": finish_reason}
     choices: JsonObject = {"choices": several(choice, answer.request.body.get("n"))}
     return Frame(_base(answer, "chat.completion.chunk") | choices | usage, kind=kind)
 

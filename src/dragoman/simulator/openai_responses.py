@@ -11,7 +11,7 @@ from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 
 from .dialect import Answer, Frame, FrameKind, Refusal, sign
 from .exchange import Part
-from .openai_chat import CREATED, OpenAIDialect, error_object, tool_problems
+from .openai_chat import CREATED, OpenAIDialect, annotate, error_object, tokens, tool_problems
 from .reading import JsonObject, Transcript, items, objects, result_parts, string, text_of
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -207,13 +207,17 @@ def _status(answer: Answer) -> str:
 
 def _message(answer: Answer, block: Text, index: int, part_type: str, field: str) -> _Item:
     base: JsonObject = {"id": f"{answer.id('msg_')}_{index}", "type": "message", "role": "assistant"}
+    pieces, asked = answer.pieces(block.text), answer.request.body
+    likely = "message.output_text.logprobs" in items(asked.get("include"))
+    said = tokens(pieces, asked.get("top_logprobs")) if likely else []
     logprobs: JsonObject = {"logprobs": []} if field == "text" else {}
     rest: JsonObject = {"annotations": [], **logprobs} if field == "text" else {}
     empty: JsonObject = {"type": part_type, **rest, field: ""}
-    part = empty | {field: block.text}
+    cited = [{"type": "url_citation", **page} for page in annotate(block)]
+    part = empty | ({"annotations": cited, "logprobs": said} if field == "text" else {}) | {field: block.text}
     done = base | {"status": _status(answer), "content": [part]}
     place: JsonObject = {"content_index": 0}
-    deltas = [place | {"delta": piece, **logprobs} for piece in answer.pieces(block.text)]
+    deltas = [place | {"delta": piece, **logprobs} for piece in pieces]
     steps: list[_Event] = [
         ("content_part.added", place | {"part": empty}, "other"),
         *((f"{part_type}.delta", delta, "delta") for delta in deltas),

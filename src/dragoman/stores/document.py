@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, TypeAlias
 
-from dragoman.conversation import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from dragoman.conversation import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, source_lines
 
 from .snapshot import Snapshot, snapshot_to_json
 
@@ -48,6 +48,8 @@ def _format_message(message: Message) -> list[str]:
                 parts.append(f"*({block.kind}: {where})*")
             case Opaque():
                 parts.append(f"*(something that only {block.provider} understands)*")
+    if lines := source_lines(message.citations):
+        parts.append("\n".join(["Sources:", "", *lines]))
     if message.interrupted:
         parts.append("*(interrupted)*")
     return parts

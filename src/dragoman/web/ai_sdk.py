@@ -24,6 +24,7 @@ from dragoman.conversation import (
     ReplyStarted,
     StopReason,
     Text,
+    TextCited,
     TextDelta,
     TextEnded,
     TextStarted,
@@ -37,6 +38,7 @@ from dragoman.conversation import (
     ToolCallStarted,
     ToolFinished,
     ToolResult,
+    sources_of,
 )
 from dragoman.errors import ConfigurationError, ToolError
 from dragoman.tools import fingerprint
@@ -183,6 +185,10 @@ class Encoder:
                 return [{"type": "text-start", "id": self._id(happening.index)}]
             case TextEnded():
                 return [{"type": "text-end", "id": self._id(happening.index)}]
+            case TextCited():
+                found = sources_of(happening.citations)
+                parts = [{"type": "source-url", "sourceId": link, "url": link, "title": name} for name, link in found]
+                return [part for part in parts if part["url"]]
             case ThinkingStarted():
                 return [{"type": "reasoning-start", "id": self._id(happening.index)}]
             case ThinkingEnded():

@@ -20,6 +20,7 @@ from dragoman.conversation import (
     ReplyEvent,
     ReplyStarted,
     StopReason,
+    TextCited,
     TextDelta,
     TextEnded,
     TextStarted,
@@ -32,6 +33,7 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
 )
+from dragoman.providers.citations import of_claude, read_citations
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_in
 from dragoman.providers.history import UNREADABLE
@@ -178,6 +180,8 @@ class _Block:
             del fields["citations"]  # a stream opens every text so where documents may be cited
         native = Native(READER, fields) if fields else None
         if self.kind == "text":
+            if "citations" in fields and (cited := read_citations(fields["citations"], of_claude)):
+                events.append(TextCited(self.index, "", cited))
             events.append(TextEnded(self.index, "", native))
         elif self.kind == "tool_use":
             # A call that came whole has its input here. In a stream this is {} and the pieces follow, or none for {}.

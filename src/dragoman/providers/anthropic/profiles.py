@@ -30,8 +30,8 @@ VERTEX: Final = "vertex"
 
 # --- the dialect -----------------------------------------------------------------------------------------------------
 
-_NO_SEED = words("seed")
-_NO_SAMPLING = words("seed temperature top_k top_p")
+_NO_SEED = words("seed logprobs choices")
+_NO_SAMPLING = _NO_SEED | words("temperature top_k top_p")
 
 BASE = Profile(
     provider="anthropic",

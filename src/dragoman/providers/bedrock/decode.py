@@ -22,6 +22,7 @@ from dragoman.conversation import (
     ReplyEvent,
     ReplyStarted,
     StopReason,
+    TextCited,
     TextDelta,
     TextEnded,
     TextStarted,
@@ -34,6 +35,7 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
 )
+from dragoman.providers.citations import of_bedrock, read_citations
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_from
 from dragoman.providers.history import UNREADABLE
@@ -188,6 +190,8 @@ class _Block:
     def end(self, events: list[ReplyEvent]) -> None:
         native = Native(READER, self._fields) if self._fields else None
         if self._kind == "text":
+            if "citations" in self._fields and (cited := read_citations(self._fields["citations"], of_bedrock)):
+                events.append(TextCited(self.index, "", cited))
             events.append(TextEnded(self.index, "", native))
         elif self._kind == "reasoningContent":
             events.append(ThinkingEnded(self.index, "", self._signature, self._encrypted or None, native))

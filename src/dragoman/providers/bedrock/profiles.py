@@ -25,7 +25,7 @@ REASONING_MEMBERS: Final = ("reasoning_effort", "reasoning_config")
 CACHE_POINTS: Final = "cache_points"
 CACHE_TOOLS: Final = "cache_tools"
 
-_NEVER = words("seed user")
+_NEVER = words("seed user logprobs choices")
 
 BASE = Profile(
     provider="bedrock",

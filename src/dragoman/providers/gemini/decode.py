@@ -13,6 +13,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import ClassVar, Final
 
 import msgspec
@@ -40,9 +41,20 @@ from dragoman.conversation import (
     UsageReported,
 )
 from dragoman.errors import ContentFilteredError, ProtocolError
+from dragoman.providers.citations import cite, read_grounding
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_from
-from dragoman.providers.wire import ABSENT, MALFORMED, DecoderBase, merge_pieces, read_elements, read_members, read_text
+from dragoman.providers.wire import (
+    ABSENT,
+    MALFORMED,
+    DecoderBase,
+    elements,
+    is_object,
+    merge_pieces,
+    read_elements,
+    read_members,
+    read_text,
+)
 
 from .history import MADE_UP_ID, READER, SIGNATURE
 
@@ -168,6 +180,7 @@ class _Content(Struct, eq=False):
     """Whether the next part is the first of its chunk."""
     open: bool | None = None
     """The part that can grow: a thought (True), a text (False), or none."""
+    texts: dict[int, list[str]] = {}
     _ids: set[str] = set()
 
     def add_text(self, text: str, thought: bool, events: list[ReplyEvent]) -> None:
@@ -176,6 +189,8 @@ class _Content(Struct, eq=False):
             if self.open is not thought or not self.at_head:
                 self._start(thought, events)
             self.at_head = False
+            if not thought:
+                self.texts.setdefault(self.index, []).append(text)
             events.append((ThinkingDelta if thought else TextDelta)(self.index, "", text))
 
     def add_part(self, raw: Raw, events: list[ReplyEvent]) -> None:
@@ -318,6 +333,8 @@ class ReplyDecoder(DecoderBase):
         self._first_usage: Usage | None = None
         self._kept: dict[str, Raw] = {}
         """Members of chunks and candidates that have no place in our values."""
+        self._others: list[bytes] = []
+        self._logprobs: dict[str, list[Raw]] = {}
 
     @property
     def done(self) -> bool:
@@ -344,10 +361,20 @@ class ReplyDecoder(DecoderBase):
         if content is None or (self._finish_reason is None and not (whole and content.index >= 0)):
             raise self.broken("it broke off without a finish reason")
         content.end(events)
+        grounding, recited = self._kept.get("groundingMetadata"), self._kept.get("citationMetadata")
+        if grounding is not None or recited is not None:
+            events += cite(content.texts, read_grounding(grounding, recited, content.texts))
         self._report_usage(events)
         if self._usage is not ABSENT:
             bytes(self._usage).decode()  # nothing has looked into it yet, and what is kept must be UTF-8
             self._keep("usageMetadata", self._usage)
+        if self._others:
+            self._kept["candidates"] = Raw(b"[" + b",".join(self._others) + b"]")
+            if self.names:  # by which whoever reads them gives tools their own names
+                self._kept["tool_names"] = Raw(_encode(dict(self.names)))
+        if self._logprobs:
+            joined = {part: [*chain(*map(elements, came))] or came[-1] for part, came in self._logprobs.items()}
+            self._kept["logprobsResult"] = Raw(_encode(joined))
         reason = _STOP_REASONS.get(self._finish_reason or "", StopReason.OTHER)
         if content.calls and self._finish_reason in _CALLING:
             reason = StopReason.TOOL_CALLS
@@ -388,14 +415,17 @@ class ReplyDecoder(DecoderBase):
     def _take_candidate(self, raw: Raw, content: _Content, events: list[ReplyEvent]) -> None:
         candidate = _read_given(raw)
         if _read_index(candidate.pop("index", b"0")) != 0:
-            # One reply is one message. Further candidates, which only `extra_body` can ask for, are kept as they came.
-            self._keep("candidates", Raw(b"[" + bytes(raw) + b"]"))
+            self._others.append(bytes(_compact(raw)))  # one reply is one message; the rest is kept as it came
             return
         for part in read_elements(_read_given(candidate.pop("content", b"{}")).get("parts", b"[]")):
             content.add_part(part, events)
         finish = candidate.pop("finishReason", None)
         if finish is not None and (word := _read_string(finish)) != "FINISH_REASON_UNSPECIFIED":
             self._finish_reason = word
+        logprobs = candidate.get("logprobsResult")
+        if is_object(logprobs):  # token by token: what comes is put behind what came
+            for part, tokens in _read_given(candidate.pop("logprobsResult")).items():
+                self._logprobs.setdefault(part, []).append(_compact(tokens))
         for name, member in candidate.items():
             self._keep(name, member)
 

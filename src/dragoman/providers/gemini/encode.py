@@ -181,6 +181,7 @@ _PARAMETERS: Final = {
     "top_k": "topK",
     "stop": "stopSequences",
     "seed": "seed",
+    "choices": "candidateCount",
 }
 
 # From less to more. The numbers are those that Google's own compatibility layer uses for these words.
@@ -201,6 +202,8 @@ def _configure_generation(call: Call, options: ModelOptions, adaptations: list[A
         value: object = getattr(options, option)
         if value is not None and value != ():
             config[call.profile.renamed.get(option, usual)] = value
+    if options.logprobs is not None:
+        config |= {"responseLogprobs": True, **({"logprobs": options.logprobs} if options.logprobs else {})}
     if options.response_format is not None:
         wanted = options.response_format
         schema, _ = convert_reply_schema(call, wanted, adaptations)

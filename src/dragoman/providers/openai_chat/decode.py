@@ -32,6 +32,7 @@ from dragoman.conversation import (
     UsageReported,
 )
 from dragoman.errors import ProviderError
+from dragoman.providers.citations import cite, of_openai, read_citations, read_sources
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_in, failure
 from dragoman.providers.wire import (
@@ -268,6 +269,7 @@ class ReplyDecoder(DecoderBase):
         self._next_index: int = 0
         self._text: int = -1
         """The part that text goes to, and that of a refusal; -1 while none is open."""
+        self._texts: dict[int, list[str]] = {}
         self._refusal: int = -1
         self._refused: bool = False
         # Made when they are needed: they refer back to this, and such a circle is left to the collector.
@@ -437,9 +439,18 @@ class ReplyDecoder(DecoderBase):
         stop = self._stop_reason()
         if self._calls is not None:
             self._calls.end(self._reader, events, cut=stop in _CUT)
+        self._cite(events)
         self._report_usage(events)
         self.ended = True
         events.append(Completed(stop, self._finish_reason or None, self._native()))
+
+    def _cite(self, events: list[ReplyEvent]) -> None:
+        annotations = self._of_message.get("annotations")
+        citations, results = self._of_reply.get("citations"), self._of_reply.get("search_results")
+        if annotations is not None:
+            events += cite(self._texts, read_citations(annotations, of_openai))
+        elif citations is not None or results is not None:
+            events += cite(self._texts, read_sources(citations, results, self._texts))
 
     def break_off(self, events: list[ReplyEvent]) -> None:
         self._report_usage(events)
@@ -476,6 +487,8 @@ class ReplyDecoder(DecoderBase):
                 fields[name] = Raw(join_members(inner))
         if self._other_choices:
             fields["choices"] = Raw(b"[" + b",".join(self._other_choices) + b"]")
+            if self.names:  # by which whoever reads them gives tools their own names
+                fields["tool_names"] = Raw(msgspec.json.encode(dict(self.names)))
         return Native(self._reader, fields) if fields else None
 
     # --- pieces of the message ----------------------------------------------------------------------------------------
@@ -518,8 +531,9 @@ class ReplyDecoder(DecoderBase):
             self._say(string(fields.get("text")), events)
         elif kind == "text":  # with citations or the like: a part of its own, so that both stay together
             index = self._new_part(events)
+            self._texts[index] = [string(fields.get("text"))]
             rest = {name: value.copy() for name, value in fields.items() if name not in ("type", "text")}
-            events += [TextStarted(index, ""), TextDelta(index, "", string(fields.get("text")))]
+            events += [TextStarted(index, ""), TextDelta(index, "", self._texts[index][0])]
             events.append(TextEnded(index, "", Native(self._reader, rest)))
         elif kind == "refusal":
             self._take_refusal("refusal", fields.get("refusal", raw), events, False)
@@ -570,7 +584,9 @@ class ReplyDecoder(DecoderBase):
         if piece:
             if self._text < 0:
                 self._text = self._new_part(events)
+                self._texts[self._text] = []
                 events.append(TextStarted(self._text, ""))
+            self._texts[self._text].append(piece)
             events.append(TextDelta(self._text, "", piece))
 
     def _think(self) -> Thoughts:

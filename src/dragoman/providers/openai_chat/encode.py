@@ -105,6 +105,10 @@ def _write_options(
         value = getattr(options, name)
         if value is not None and name not in left_out:
             found[profile.renamed.get(name, name)] = value
+    if options.logprobs is not None and "logprobs" not in left_out:
+        found |= {"logprobs": True, **({"top_logprobs": options.logprobs} if options.logprobs else {})}
+    if options.choices is not None:
+        found["n"] = options.choices
     if options.stop:
         found["stop"] = list(options.stop)
     found.update(_ask_for_reasoning(effort, options.reasoning or Reasoning(), profile.quirks))

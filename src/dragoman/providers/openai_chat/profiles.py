@@ -50,7 +50,7 @@ _STRICT: Final[dict[str, Any]] = {
     "structured_schema": "openai_strict",
 }
 # https://developers.openai.com/api/docs/guides/reasoning: no sampling parameters; `stop` is refused since o3.
-_FIXED: Final = words("temperature top_p top_k")
+_FIXED: Final = words("temperature top_p top_k logprobs")
 _FIXED_AND_NO_STOP: Final = _FIXED | {"stop"}
 _OPENAI_QUIRKS: Final = words("any_arguments call_id_of_40 plain_history")
 _OPENROUTER_QUIRKS: Final = words("reasoning_object")
@@ -72,7 +72,9 @@ _OPENAI: Final[tuple[ProfileRow, ...]] = (
     row("openai", "gpt-4o* chatgpt-4o* gpt-4.5*", context_window=128_000),
     row("openai", "gpt-4.1*", context_window=1_047_576),
     row("openai", "gpt-audio* gpt-4o*audio*", media=words("audio"), media_urls=_NONE, structured="tool"),
-    row("openai", "gpt-4o*search*", tools=False, unsupported=words("temperature top_p top_k seed stop")),
+    row(
+        "openai", "gpt-4o*search*", tools=False, unsupported=words("temperature top_p top_k seed stop logprobs choices")
+    ),
     # --- models that reason ---
     row(
         "openai",
@@ -134,7 +136,7 @@ _SERVERS: Final[tuple[ProfileRow, ...]] = (
     row(
         "deepseek",
         media=_NONE,
-        unsupported=words("top_k user"),
+        unsupported=words("top_k user choices"),
         single_tool_calls=False,
         tool_choices=words("auto none"),
         structured="prompt",
@@ -150,7 +152,7 @@ _SERVERS: Final[tuple[ProfileRow, ...]] = (
     row(
         "groq",
         renamed=_NEW_MAX_TOKENS,
-        unsupported=words("top_k"),
+        unsupported=words("top_k logprobs choices"),
         tool_limits=ToolLimits(max_tools=128),
         structured="tool",
         reasoning="none",
@@ -178,7 +180,7 @@ _SERVERS: Final[tuple[ProfileRow, ...]] = (
     row("llamacpp", media=words("image audio"), reasoning="none"),
     row("lmstudio", media_urls=_NONE, tool_choices=words("auto none required"), reasoning="none"),
     # Ollama fetches no URLs, and passes over `tool_choice`: https://docs.ollama.com/api/openai-compatibility
-    row("ollama", media_urls=_NONE, unsupported=words("top_k user"), single_tool_calls=False),
+    row("ollama", media_urls=_NONE, unsupported=words("top_k user choices"), single_tool_calls=False),
     row("ollama", tool_choices=words("auto"), efforts=_LOW_TO_HIGH | {"none"}),
     row("vllm", media=words("image audio video"), media_urls=words("image audio video")),
     # --- Mistral: strict about unknown members, about ids, and about who speaks after whom ---
@@ -187,7 +189,7 @@ _SERVERS: Final[tuple[ProfileRow, ...]] = (
         media=words("image document"),
         media_urls=words("image document"),
         renamed={"seed": "random_seed"},
-        unsupported=words("top_k user"),
+        unsupported=words("top_k user logprobs"),
         reasoning="none",
         quirks=words(
             "assistant_after_tool call_id_of_9 document_url no_stream_options plain_history plain_input_audio"
@@ -210,7 +212,7 @@ _SERVERS: Final[tuple[ProfileRow, ...]] = (
     row("xai", "grok-4.3*", reasoning="effort", efforts=_TO_XHIGH),
     row("xai", "grok-4.[4-9]*", reasoning="effort", efforts=_TO_XHIGH - {"none"}),
     # --- Z.ai: https://docs.z.ai/api-reference/llm/chat-completion ---
-    row("zai", media=_NONE, renamed={"user": "user_id"}, unsupported=words("seed top_k")),
+    row("zai", media=_NONE, renamed={"user": "user_id"}, unsupported=words("seed top_k logprobs choices")),
     row("zai", single_tool_calls=False, tool_choices=words("auto"), structured="prompt"),
     row("zai", quirks=words("thinking_switch")),
     row("zai", "glm-4*", quirks=words("bare_thinking_switch")),

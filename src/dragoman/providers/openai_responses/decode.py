@@ -38,6 +38,7 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
 )
+from dragoman.providers.citations import cite, of_openai, read_citations
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_in
 from dragoman.providers.wire import (
@@ -400,6 +401,9 @@ class ReplyDecoder(DecoderBase):
                 del fields["type"]
             else:
                 self._refused = True
+            annotations = fields.get("annotations")
+            if annotations is not None and not is_empty(annotations):
+                events += cite({part.index: [text]}, read_citations(annotations, of_openai), part.id)
             events.append(TextEnded(part.index, part.id, native_of({"item": shell, **fields})))
         # Texts that the finished item does not repeat.
         events += [TextEnded(part.index, part.id, native_of({"item": shell})) for part in item.texts.values()]

@@ -37,6 +37,7 @@ from dragoman.providers.requests import (
 from .history import HistoryWriter
 
 _encode: Final = msgspec.json.encode
+_LOGPROBS: Final = "message.output_text.logprobs"
 
 
 class _Frame(NamedTuple):
@@ -84,10 +85,9 @@ def _make_frame(call: Call) -> _Frame:
     members = {
         **_write_tools(call, options, names, adaptations),
         **_write_options(call, options, adaptations),
-        **_choose_state(call, extra),
         **({"stream": True} if call.stream else {}),
     }
-    for name, value in extra.items():
+    for name, value in (*_choose_state(call, extra).items(), *extra.items()):
         members[name] = _merge(name, members.get(name), value)
     model = members.pop("model", call.model)
     return _Frame(
@@ -112,6 +112,8 @@ def _write_options(call: Call, options: ModelOptions, adaptations: list[Adaptati
         renamed.get("top_p", "top_p"): None if "top_p" in left_out else options.top_p,
         # `user` is the older name of this, kept by other servers.
         renamed.get("user", "safety_identifier"): options.user,
+        "top_logprobs": None if "logprobs" in left_out else options.logprobs or None,
+        "include": None if "logprobs" in left_out or options.logprobs is None else [_LOGPROBS],
         "reasoning": _ask_for_reasoning(call, options.reasoning, adaptations),
         "text": _write_format(call, options.response_format, adaptations),
     }

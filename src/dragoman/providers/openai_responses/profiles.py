@@ -19,8 +19,8 @@ from typing import Any, Final
 from dragoman.providers.profile import Profile, ProfileRow, ToolLimits, row, words
 
 # The API has no such parameters.
-_NEVER: Final = words("seed stop top_k")
-_NO_SAMPLING: Final = _NEVER | {"temperature", "top_p"}
+_NEVER: Final = words("seed stop top_k choices")
+_NO_SAMPLING: Final = _NEVER | {"temperature", "top_p", "logprobs"}
 
 _LOW_TO_HIGH: Final = words("low medium high")
 _LOW_TO_XHIGH: Final = _LOW_TO_HIGH | {"xhigh"}
