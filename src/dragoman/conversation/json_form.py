@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, structs
 
 from dragoman.errors import ConversationError, MalformedDataError, UnsupportedVersionError
 
-from .blocks import Json, Media, Opaque, Text, Thinking, ToolCall, ToolResult
+from .blocks import Json, Media, Opaque, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 from .conversation import Conversation
 from .message import Account, Attempt, Message, Usage
 from .tool_spec import ToolSpec
@@ -40,6 +40,7 @@ _INNER: Final[dict[str, type[Value] | None]] = {
     "account": Account,
     "attempts": Attempt,
     "native": Native,
+    "used": ServerToolUse,
 }
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, parsed_arguments, sign
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, own_words, parsed_arguments, sign
 from .exchange import Part
 from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
 
@@ -206,6 +206,8 @@ def _content(block: Part, *, streamed: bool = False) -> JsonObject:
             problem = "Only a stream can carry broken arguments in the anthropic dialect."
             arguments = {} if streamed else parsed_arguments(block, problem)
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
+        case Opaque():
+            return own_words(block, "anthropic")
 
 
 def _deltas(block: Part, answer: Answer) -> list[JsonObject]:
@@ -224,6 +226,8 @@ def _deltas(block: Part, answer: Answer) -> list[JsonObject]:
             # The first delta is always empty; a call without arguments has no other.
             pieces = ["", *answer.pieces(block.arguments)]
             return [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+        case Opaque():
+            return []
 
 
 ANTHROPIC: Final = _Anthropic()

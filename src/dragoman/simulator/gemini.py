@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.conversation import Json, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import Json, Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, parsed_arguments, several, sign
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, own_words, parsed_arguments, several, sign
 from .exchange import Part
 from .reading import JsonObject, Transcript, members, objects, string
 
@@ -225,6 +225,8 @@ def _part(block: Part) -> JsonObject:
         case ToolCall():
             arguments = parsed_arguments(block, "The gemini dialect cannot carry broken arguments.")
             return {"functionCall": {"id": block.id, "name": block.name, "args": arguments}}
+        case Opaque():
+            return own_words(block, "gemini")
 
 
 def _pieces(part: JsonObject, answer: Answer) -> list[JsonObject]:

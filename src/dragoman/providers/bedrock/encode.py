@@ -90,7 +90,7 @@ def _decide_rules(call: Call) -> Rules:
 @per_terms
 def _make_frame(call: Call, system: bool, has_calls: bool) -> _Frame:
     adaptations: list[Adaptation] = []
-    options, profile, names = effective_options(call, adaptations), call.profile, _decide_rules(call).names
+    options, profile, names = effective_options(call, adaptations, {}), call.profile, _decide_rules(call).names
     tools: list[object] = [*map(Raw, declare_tools(call, names, adaptations, _encode_tool)), *options.server_tools]
     cached = bool(options.cache) and CACHE_POINTS in profile.quirks
     if cached and options.cache == "1h":

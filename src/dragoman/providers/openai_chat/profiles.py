@@ -24,6 +24,8 @@ Quirks that the codec of this dialect understands:
     thinking_switch           thinking has a switch beside its effort
     tools_without_effort      tools are refused together with a reasoning effort
     tools_want_no_effort      … and also without one, unless it is none
+    web_search_options        searches the web, as a member of the request says
+    web_search_tool           has a tool of its own that searches the web
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ _STRICT: Final[dict[str, Any]] = {
 _FIXED: Final = words("temperature top_p top_k")
 _FIXED_AND_NO_STOP: Final = _FIXED | {"stop"}
 _OPENAI_QUIRKS: Final = words("any_arguments call_id_of_40 plain_history")
-_OPENROUTER_QUIRKS: Final = words("reasoning_object")
+_OPENROUTER_QUIRKS: Final = words("reasoning_object web_search_tool")
 
 _OPENAI: Final[tuple[ProfileRow, ...]] = (
     row(
@@ -73,6 +75,7 @@ _OPENAI: Final[tuple[ProfileRow, ...]] = (
     row("openai", "gpt-4.1*", context_window=1_047_576),
     row("openai", "gpt-audio* gpt-4o*audio*", media=words("audio"), media_urls=_NONE, structured="tool"),
     row("openai", "gpt-4o*search*", tools=False, unsupported=words("temperature top_p top_k seed stop")),
+    row("openai", "gpt-4o*search* gpt-5-search*", quirks=_OPENAI_QUIRKS | {"web_search_options"}),
     # --- models that reason ---
     row(
         "openai",
