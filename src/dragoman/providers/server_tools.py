@@ -150,8 +150,8 @@ def as_server_tool(given: object) -> Raw | ServerTool:
 
 def said_of(tool: ServerTool) -> dict[str, object]:
     """The fields that differ from their defaults."""
-    values = {field: getattr(tool, field.name) for field in msgspec.structs.fields(tool)}
-    return {field.name: value for field, value in values.items() if value != field.default}
+    values = [(field, getattr(tool, field.name)) for field in msgspec.structs.fields(tool)]
+    return {field.name: value for field, value in values if value != field.default}
 
 
 class ToolRow(NamedTuple):

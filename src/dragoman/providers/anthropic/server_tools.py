@@ -89,7 +89,7 @@ def use_of(kind: str, fields: Mapping[str, Raw]) -> ServerToolUse | None:
         if kind == "mcp_tool_use":
             asked = bytes(fields.get("input", b"")).decode()
             return ServerToolUse("mcp", "call", id, f"{block.get('server_name')}.{name}", asked)
-        return ServerToolUse(_KINDS.get(name, name), "call", id, name, plain_text(block.get("input")))
+        return ServerToolUse(_KINDS.get(name, name or "tool"), "call", id, name, plain_text(block.get("input")))
     if not kind.endswith("_tool_result"):
         return None
     name, content = kind.removesuffix("_tool_result"), value_of(fields.get("content"))

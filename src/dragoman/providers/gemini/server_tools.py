@@ -67,7 +67,7 @@ def use_of(members: Mapping[str, Raw]) -> ServerToolUse | None:
 
 def _read(name: str, data: Mapping[str, object]) -> ServerToolUse:
     id, tool = str(data.get("id") or ""), str(data.get("toolType") or "")
-    kind = _KINDS.get(tool, tool.lower())
+    kind = _KINDS.get(tool, tool.lower() or "tool")
     if name == "executableCode":
         return ServerToolUse("code_execution", "call", id, input=str(data.get("code") or ""))
     if name == "codeExecutionResult":

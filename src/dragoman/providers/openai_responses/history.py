@@ -309,6 +309,8 @@ class _MessageWriter(MessageWriter):
             self.lose("tool_result", f"{part}; an empty one is sent, and what was said behind it")
             part = {"image_url": _NO_PICTURE}
         shown = {name: part[name] for name in ("image_url", "file_id") if name in part}
+        if block.is_error:  # nobody has said yes to what the service wanted a person to look at
+            item = {name: value for name, value in item.items() if name != "acknowledged_safety_checks"}
         self._add({**item, "output": {"type": "computer_screenshot", **shown}})
         if block.text:
             self.say(_text_part(f"{block.name}: {block.text}"))

@@ -15,7 +15,7 @@ from msgspec import Raw
 from dragoman.conversation import Media, ToolResult
 from dragoman.providers.history import content_of
 from dragoman.providers.server_tools import objects_in, texts_in
-from dragoman.providers.wire import as_object, is_empty, read_members, string, value_of
+from dragoman.providers.wire import as_object, is_empty, string, value_of
 
 # --- from items to calls ----------------------------------------------------------------------------------------------
 
@@ -72,9 +72,9 @@ def call_of(kind: WaitingItem, item: Mapping[str, Raw]) -> tuple[str, str, str]:
 
 def named_by(tools: Iterable[Raw]) -> list[str]:
     """The tools of ours that are told of by these: theirs are the names under which items that wait call them."""
-    read = [read_members(raw) for raw in tools]
-    kinds = [string(tool.get("type")).removesuffix("_use_preview") for tool in read]
-    own = [string(tool.get("name")) for tool, kind in zip(read, kinds, strict=True) if kind == "custom"]
+    read = [as_object(value_of(raw)) for raw in tools]
+    kinds = [str(tool.get("type")).removesuffix("_use_preview") for tool in read]
+    own = [str(tool.get("name")) for tool in read if tool.get("type") == "custom"]
     return own + [kind for kind in kinds if kind in {item.tool for item in WAITING.values()}]
 
 
@@ -86,6 +86,7 @@ def answer_to(item: Mapping[str, Raw]) -> dict[str, object]:
     kind = WAITING[string(item.get("type"))].answer
     if kind == "mcp_approval_response":
         return {"type": kind, "approval_request_id": item["id"]}
+    # The SDK's type of a local shell's output has an `id` instead; the service and the vendor's agents use this.
     answer: dict[str, object] = {"type": kind, "call_id": item.get("call_id") or item.get("id")}
     if kind == "tool_search_output":
         answer |= {"execution": "client", "status": "completed"}
