@@ -407,7 +407,7 @@ def _hosted(call: ToolCall) -> AnyTool:
 
 def _denied(call: ToolCall, reason: str) -> ToolDeniedError:
     if call.hosted:  # it goes to the provider as the reason, and says nothing but that
-        return error_of(call, ToolDeniedError, reason)
+        return error_of(call, ToolDeniedError, reason, hint="")
     return error_of(call, ToolDeniedError, f"the call of {call.name!r} was denied: {reason.rstrip('.')}.")
 
 
