@@ -135,7 +135,7 @@ def _read_response(response: Any) -> Read:
     inside, outside = getattr(usage, "input_tokens_details", None), getattr(usage, "output_tokens_details", None)
     return Read(
         text="".join(texts),
-        calls=[(item.name, json.loads(item.arguments)) for item in items if item.type == "function_call"],
+        calls=[call for item in items if (call := _call_in(item)) is not None],
         finish=(details.reason if details else None) or response.status or "",
         usage=usage
         and (
@@ -147,6 +147,15 @@ def _read_response(response: Any) -> Read:
             usage.total_tokens,
         ),
     )
+
+
+def _call_in(item: Any) -> tuple[str, Any] | None:
+    """What an item asks of the client: a function, or a search among its tools."""
+    if item.type == "function_call":
+        return item.name, json.loads(item.arguments)
+    if item.type == "tool_search_call" and item.execution == "client":
+        return "tool_search", item.arguments
+    return None
 
 
 # --- Gemini -----------------------------------------------------------------------------------------------------------

@@ -33,7 +33,20 @@ from dragoman.conversation import (
     ToolResult,
     ToolSpec,
 )
-from dragoman.providers import PROVIDERS, Encoded, Reasoning, ResponseFormat
+from dragoman.providers import (
+    PROVIDERS,
+    CodeExecution,
+    ComputerUse,
+    Encoded,
+    FileSearch,
+    HostedMcp,
+    ImageGeneration,
+    Location,
+    Reasoning,
+    ResponseFormat,
+    WebFetch,
+    WebSearch,
+)
 from tests.providers.bedrock import wire as bedrock
 from tests.providers.calls import encoded
 from tests.providers.gemini.case import accept
@@ -190,9 +203,20 @@ OWN: dict[str, list[Message]] = {
         ),
     ],
 }
+PLACE = Location(city="Utrecht", country="NL")
+SERVER_TOOLS = (
+    WebSearch(max_uses=3, allowed_domains=("a.example",), location=PLACE),
+    WebFetch(max_uses=1, blocked_domains=("b.example",)),
+    CodeExecution(),
+    FileSearch(stores=("vs_1",), max_results=5),
+    ComputerUse(width=1024, height=768),
+    HostedMcp(name="wiki", url="https://mcp.example", token="t", allowed_tools=("ask",), approval="never"),
+    ImageGeneration(size="1024x1536", quality="low", format="webp"),
+)
 OWN_OPTIONS: dict[str, list[dict[str, Any]]] = {
     "bedrock": [
         {"server_tools": (Raw(b'{"systemTool":{"name":"nova_grounding"}}'),)},
+        {"server_tools": SERVER_TOOLS},
         {
             "extra_body": {
                 "guardrailConfig": {"guardrailIdentifier": "g", "guardrailVersion": "1"},
@@ -203,10 +227,12 @@ OWN_OPTIONS: dict[str, list[dict[str, Any]]] = {
     ],
     "anthropic": [
         {"server_tools": (Raw(b'{"type":"web_search_20250305","name":"web_search"}'),)},
+        {"server_tools": SERVER_TOOLS},
         {"extra_body": {"service_tier": "auto"}},
     ],
     "gemini": [
         {"server_tools": (Raw(b'{"googleSearch":{}}'), Raw(b'{"codeExecution":{}}')), "response_format": FORMAT},
+        {"server_tools": SERVER_TOOLS},
         {"extra_body": {"cachedContent": "cachedContents/1", "labels": {"team": "a"}}},
         {"extra_body": {"generationConfig": {"responseModalities": ["TEXT"], "topP": 0.1}, "serviceTier": "flex"}},
     ],
@@ -216,6 +242,7 @@ OWN_OPTIONS: dict[str, list[dict[str, Any]]] = {
     ],
     "openai_responses": [
         {"server_tools": (Raw(b'{"type":"web_search"}'), Raw(b'{"type":"image_generation"}'))},
+        {"server_tools": SERVER_TOOLS},
         {"extra_body": {"text": {"verbosity": "low"}, "include": ["message.output_text.logprobs"], "store": True}},
     ],
 }

@@ -26,7 +26,7 @@ from dragoman.conversation import (
     tool_spec_to_json,
 )
 from dragoman.errors import ConfigurationError, MalformedDataError, ProviderError, UnsupportedVersionError
-from dragoman.providers import ModelOptions
+from dragoman.providers import ModelOptions, without_secrets
 
 _VERSION: Final = 1
 
@@ -120,7 +120,7 @@ def batch_to_json(batch: Batch) -> bytes:
             model=batch.model,
             base_url=batch.base_url,
             created=batch.created,
-            options=Raw(msgspec.json.encode(msgspec.structs.replace(batch.options, extra_headers={}))),
+            options=Raw(msgspec.json.encode(without_secrets(batch.options))),
             tools=tuple(Raw(tool_spec_to_json(spec)) for spec in batch.tools),
             conversations=tuple(Raw(conversation_to_json(each)) for each in batch.conversations),
         )

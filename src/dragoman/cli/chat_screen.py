@@ -18,9 +18,20 @@ from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
 
-from dragoman.conversation import Event, TextDelta, TextEnded, ThinkingDelta, ToolCall, ToolFinished, ToolStarted
+from dragoman.conversation import (
+    BlockReceived,
+    Event,
+    Opaque,
+    ServerToolUse,
+    TextDelta,
+    TextEnded,
+    ThinkingDelta,
+    ToolCall,
+    ToolFinished,
+    ToolStarted,
+)
 
-from .output import View, format_result
+from .output import View, format_result, format_use
 from .terminal import Terminal, escape_controls, shorten
 
 _RATE: Final = 8
@@ -85,6 +96,11 @@ class Screen(View):
                 self._running.pop(event.result.call_id, None)
                 style = "yellow" if event.result.is_error else "dim"
                 self._err.print(Text(format_result(event.result, self._terminal.width), style))
+                self.wait()
+            case BlockReceived(block=Opaque(used=ServerToolUse() as used)):
+                self._finish_text()
+                style = "yellow" if used.is_error else "dim"
+                self._err.print(Text(format_use(used, self._terminal.width), style))
                 self.wait()
             case _:
                 pass

@@ -9,8 +9,11 @@ import msgspec
 
 from dragoman.chat import ChatClient
 from dragoman.conversation import (
+    BlockReceived,
     Event,
     Message,
+    Opaque,
+    ServerToolUse,
     TextDelta,
     TextStarted,
     ThinkingDelta,
@@ -105,6 +108,9 @@ class TextView(View):
             case ToolFinished():
                 style = "yellow" if event.result.is_error else "dim"
                 self._terminal.note(format_result(event.result, self._terminal.width), style)
+            case BlockReceived(block=Opaque(used=ServerToolUse() as used)):
+                self.pause()
+                self._terminal.note(format_use(used, self._terminal.width), "yellow" if used.is_error else "dim")
             case _:
                 pass
 
@@ -121,6 +127,13 @@ def show_progress(terminal: Terminal, done: int, total: int, text: str) -> None:
     """A bar on the line that is wiped away, and what it says."""
     full = _BAR * done // max(total, 1)
     terminal.show_status(f"[{'#' * full}{'.' * (_BAR - full)}] {text}")
+
+
+def format_use(used: ServerToolUse, width: int) -> str:
+    """What one of the provider's own tools did, in a line."""
+    return (
+        f"{'←' if used.phase == 'result' else '→'} at the provider: {shorten(to_line(str(used)), max(20, width - 22))}"
+    )
 
 
 def format_result(result: ToolResult, width: int) -> str:

@@ -11,6 +11,7 @@ from .blocks import (
     MediaKind as MediaKind,
     Opaque as Opaque,
     ResultPart as ResultPart,
+    ServerToolUse as ServerToolUse,
     Text as Text,
     Thinking as Thinking,
     ToolCall as ToolCall,

@@ -86,6 +86,10 @@ class ToolCall(Value, frozen=True, tag="tool_call", tag_field="type"):
     partial: bool = False
     """The reply broke off before the arguments were complete; such a call is never run."""
     native: Native | None = None
+    hosted: bool = False
+    """The provider runs it itself, once it is approved: no tool of ours has a part in it."""
+    asks: str = ""
+    """Why the provider wants it approved first; empty: it does not."""
 
     @property
     def parsed(self) -> dict[str, object]:
@@ -253,11 +257,39 @@ class ToolResult(Value, frozen=True, tag="tool_result", tag_field="type"):
         return self.text
 
 
+class ServerToolUse(Value, frozen=True):
+    """What one of the provider's own tools did, as far as it can be read; the block's raw JSON says all of it."""
+
+    kind: str
+    """`web_search`, `web_fetch`, `code_execution`, `file_search`, `image_generation`, `tool_search`, `mcp`, or the
+    provider's own word."""
+    phase: Literal["call", "result", "both"]
+    """Some providers tell of a call and its result in two blocks, with the same id."""
+    id: str = ""
+    name: str = ""
+    """The provider's name of the tool; of MCP, the server and its tool: `server.tool`."""
+    input: str = ""
+    """What was asked: queries (one a line), code, an address, or arguments as JSON."""
+    output: str = ""
+    """What came: what code printed, the text of a tool, titles or passages that were found; or why it failed."""
+    sources: tuple[str, ...] = ()
+    """Where it was found: addresses, or names of files."""
+    is_error: bool = False
+
+    def __str__(self) -> str:
+        """In one line: which tool, and what was asked; or else what came."""
+        said = (self.input or self.output or ", ".join(self.sources)).strip()
+        more = f": {said.partition(chr(10))[0]}" if said else ""
+        return f"{self.name or self.kind}{' failed' if self.is_error else ''}{more}"
+
+
 class Opaque(Value, frozen=True, tag="opaque", tag_field="type"):
     """A block that only its provider understands, kept as raw JSON and sent back to that provider."""
 
     provider: str
     raw: Raw
+    used: ServerToolUse | None = None
+    """What it says, where it is the work of one of the provider's own tools."""
 
     @property
     def value(self) -> object:

@@ -100,6 +100,9 @@ class ToolCallEnded(_Part, frozen=True):
     """The call is complete."""
 
     native: Native | None = None
+    hosted: bool = False
+    asks: str = ""
+    """This and `hosted` are the call's own."""
 
 
 class BlockReceived(_Part, frozen=True):

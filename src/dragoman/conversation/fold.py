@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Final, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.errors import ConversationError, ProtocolError
 
@@ -67,7 +67,10 @@ class _Part(Struct, eq=False):
         if isinstance(start, TextStarted):
             return Text(text, native, self.citations)
         if isinstance(start, ToolCallStarted):
-            return ToolCall(start.id, start.name, text, partial=end is None, native=native)
+            call = ToolCall(start.id, start.name, text, partial=end is None, native=native)
+            if isinstance(end, ToolCallEnded) and (end.hosted or end.asks):  # few are
+                return structs.replace(call, hosted=end.hosted, asks=end.asks)
+            return call
         if isinstance(end, ThinkingEnded):
             return Thinking(text, start.provider, end.signature, end.encrypted, native)
         return Thinking(text, start.provider)
@@ -244,7 +247,7 @@ def _part(index: int, block: Block, piece: int | None) -> Iterator[ReplyEvent]:
             for text in _pieces(block.arguments, piece):
                 yield ToolCallDelta(index, block.id, text)
             if not block.partial:
-                yield ToolCallEnded(index, block.id, block.native)
+                yield ToolCallEnded(index, block.id, block.native, block.hosted, block.asks)
         case ToolResult():
             message = f"A result (of call {block.call_id!r}) cannot be part of a model's reply."
             raise ConversationError(message, hint="Put results into a message of their own: Message.tool([...]).")

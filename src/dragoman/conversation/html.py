@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
-from .blocks import Block, Json, Media, Opaque, Text, Thinking, ToolCall, ToolResult, sources_of
+from .blocks import Block, Json, Media, Opaque, ServerToolUse, Text, Thinking, ToolCall, ToolResult, sources_of
 from .message import Message
 
 _WHO: Final = {"user": "You", "assistant": "Model", "tool": "Tools"}
@@ -98,8 +98,16 @@ def _block(block: Block) -> str:
             return _result(block)
         case Media():
             return _media(block)
+        case Opaque() if block.used is not None:
+            return _used(block.used)
         case Opaque():
             return f"<p><i>something that only {harmless(block.provider)} understands</i></p>"
+
+
+def _used(used: ServerToolUse) -> str:
+    said = [part for part in (used.input, used.output, "\n".join(used.sources)) if part]
+    body = "".join([f'<pre style="{_CODE}">{_exact(part)}</pre>' for part in said])
+    return f"<details><summary><b>At the provider</b> · {_exact(str(used))}</summary>{body}</details>"
 
 
 def _result(result: ToolResult) -> str:

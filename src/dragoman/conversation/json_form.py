@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, structs
 
 from dragoman.errors import ConversationError, MalformedDataError, UnsupportedVersionError
 
-from .blocks import Citation, Json, Media, Opaque, Text, Thinking, ToolCall, ToolResult
+from .blocks import Citation, Json, Media, Opaque, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 from .conversation import Conversation
 from .message import Account, Attempt, Message, Usage
 from .tool_spec import ToolSpec
@@ -41,6 +41,7 @@ _INNER: Final[dict[str, type[Value] | None]] = {
     "attempts": Attempt,
     "native": Native,
     "citations": Citation,
+    "used": ServerToolUse,
 }
 
 

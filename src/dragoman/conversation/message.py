@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Final, Literal, TypeAlias
 
-from .blocks import Block, Citation, Text, Thinking, ToolCall, ToolResult
+from .blocks import Block, Citation, Opaque, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 from .values import Native, Value
 
 
@@ -196,6 +196,11 @@ class Message(Value, frozen=True, dict=True, gc=True):
     def tool_results(self) -> tuple[ToolResult, ...]:
         """The results in this message, in order."""
         return tuple([block for block in self.blocks if isinstance(block, ToolResult)])
+
+    @property
+    def server_tool_uses(self) -> tuple[ServerToolUse, ...]:
+        """What the provider's own tools did, in order."""
+        return tuple([block.used for block in self.blocks if isinstance(block, Opaque) and block.used is not None])
 
     def _repr_html_(self) -> str:
         """How a notebook shows it."""

@@ -46,6 +46,7 @@ from .options import (
     ModelOptions as ModelOptions,
     Reasoning as Reasoning,
     ResponseFormat as ResponseFormat,
+    without_secrets as without_secrets,
 )
 from .preflight import check as check
 from .prices import (
@@ -78,4 +79,15 @@ from .requests import (
     refuse_or_adapt as refuse_or_adapt,
 )
 from .schema import restored as restored
+from .server_tools import (
+    CodeExecution as CodeExecution,
+    ComputerUse as ComputerUse,
+    FileSearch as FileSearch,
+    HostedMcp as HostedMcp,
+    ImageGeneration as ImageGeneration,
+    Location as Location,
+    ServerTool as ServerTool,
+    WebFetch as WebFetch,
+    WebSearch as WebSearch,
+)
 from .structured import AnswerReader as AnswerReader, answer_text as answer_text, prepare as prepare

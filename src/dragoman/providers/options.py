@@ -15,6 +15,8 @@ from msgspec import Raw, Struct
 from dragoman._checks import CheckedMeta, Count, Positive
 from dragoman.conversation import ToolChoice
 
+from .server_tools import AnyServerTool, HostedMcp, as_server_tool
+
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
@@ -62,8 +64,8 @@ class ModelOptions(
     """How many answers are wanted. The first one is the reply, `reply.choices` has all, and all are paid for."""
     user: str | None = None
     """An opaque id of the end user, for the provider's abuse detection."""
-    server_tools: tuple[Raw, ...] = ()
-    """Tools that the provider runs itself, in its own JSON; passed through as they are."""
+    server_tools: tuple[AnyServerTool, ...] = ()
+    """Tools that the provider runs itself: values such as WebSearch(), or its own JSON, passed through as it is."""
     extra_body: Mapping[str, object] = {}
     """Further members of the request's JSON body, in the provider's own words; they win over ours."""
     extra_headers: Mapping[str, str] = {}
@@ -72,6 +74,9 @@ class ModelOptions(
 
     def __post_init__(self) -> None:
         """Take a copy of what its owner could change later, also deep inside: options are a value like any other."""
+        if self.server_tools:
+            tools = tuple([as_server_tool(each) for each in self.server_tools])
+            msgspec.structs.force_setattr(self, "server_tools", tools)
         if self.extra_body:
             from copy import deepcopy  # few programs need it
 
@@ -85,6 +90,15 @@ class ModelOptions(
 
     def __repr__(self) -> str:
         return f"ModelOptions({', '.join([f'{name}={value!r}' for name, value in self.__rich_repr__()])})"
+
+
+def without_secrets(options: ModelOptions) -> ModelOptions:
+    """The options as they may be written down: no headers, and no tokens of MCP servers."""
+    tools = [
+        msgspec.structs.replace(tool, token=None) if isinstance(tool, HostedMcp) else tool
+        for tool in options.server_tools
+    ]
+    return msgspec.structs.replace(options, extra_headers={}, server_tools=tuple(tools))
 
 
 _PLAIN: Final = ModelOptions()

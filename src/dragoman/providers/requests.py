@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from dragoman.conversation import OneTool, ToolExample, ToolSpec
 from dragoman.errors import ConfigurationError
@@ -24,6 +24,7 @@ from .codec import Adaptation, Call, remembered
 from .options import Effort, ModelOptions, ResponseFormat
 from .profile import Profile, ToolLimits
 from .schema import convert, excesses_together
+from .server_tools import ServerTool, ToolRows, said_of
 
 _T = TypeVar("_T")
 _DEFAULTS: Final = ModelOptions()
@@ -45,8 +46,11 @@ def refuse_or_adapt(call: Call, adaptations: list[Adaptation], what: str, why: s
     adaptations.append(Adaptation(what, why))
 
 
-def effective_options(call: Call, adaptations: list[Adaptation]) -> ModelOptions:
-    """The options without what the profile says the model does not take; each one refused or reported."""
+def effective_options(call: Call, adaptations: list[Adaptation], rows: ToolRows | None = None) -> ModelOptions:
+    """The options without what the profile says the model does not take; each one refused or reported.
+
+    With rows, the provider's own tools are written by them: only raw JSON is left.
+    """
     options, profile = call.options, call.profile
     changes: dict[str, object] = {}
     for name in sorted(profile.unsupported):  # in the same order in every process
@@ -67,11 +71,50 @@ def effective_options(call: Call, adaptations: list[Adaptation]) -> ModelOptions
         hint = f"Use one of: {', '.join(sorted(profile.tool_choices))}."
         refuse_or_adapt(call, adaptations, f"tool_choice={wanted!r}", "this model does not support it", hint)
         changes["tool_choice"] = "auto"
+    if options.server_tools and rows is not None:
+        written = [_write_server_tool(call, tool, rows, adaptations) for tool in options.server_tools]
+        changes["server_tools"] = tuple([tool for tool in written if tool is not None])
     if options.cache == "1h" and not takes_cache_marks(profile):
         adaptations.append(Adaptation('cache="1h"', "the provider decides itself for how long it keeps a prompt"))
     if options.max_tokens is None and profile.default_max_tokens is not None:
         changes["max_tokens"] = profile.default_max_tokens
     return msgspec.structs.replace(options, **changes) if changes else options
+
+
+def _write_server_tool(call: Call, tool: Raw | ServerTool, rows: ToolRows, adaptations: list[Adaptation]) -> Raw | None:
+    """One of the provider's own tools in its words; what it lacks of it is refused or reported."""
+    if isinstance(tool, Raw):
+        return tool
+    name, row = type(tool).__name__, rows.get(type(tool))
+    if row is None:
+        hint = "Use a provider that has it, or a tool of your own."
+        refuse_or_adapt(call, adaptations, name, "there is no such tool over this API", hint)
+        return None
+    members: object = row.members
+    for field, value in said_of(tool).items():
+        if field in row.fields:
+            members = merge_members(members, _nest(row.fields[field], value))
+        elif field not in row.taken and f"{field}={value}" not in row.taken:
+            why = "its own tool of this kind has no such setting"
+            refuse_or_adapt(call, adaptations, f"{field} of {name}", why, f"Leave {field} out.")
+    return Raw(msgspec.json.encode(merge_members(members, row.rest(tool)) if row.rest is not None else members))
+
+
+def _nest(path: str, value: object) -> object:
+    for step in reversed(path.split(".")):
+        value = {step: value}
+    return value
+
+
+def raw_tools(options: ModelOptions) -> tuple[Raw, ...]:
+    """The provider's own tools, once `effective_options` has written them."""
+    return cast("tuple[Raw, ...]", options.server_tools)
+
+
+def tools_beside(call: Call, named: Iterable[str]) -> Call:
+    """The call without the tools of ours that are told by the provider's own of the same name: one stands for both."""
+    told = set(named)
+    return msgspec.structs.replace(call, tools=tuple([tool for tool in call.tools if tool.name not in told]))
 
 
 def takes_cache_marks(profile: Profile) -> bool:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, cast
 
 import msgspec
 
-from dragoman.conversation import StopReason, ToolCall, Usage
+from dragoman.conversation import Opaque, StopReason, ToolCall, Usage
 from dragoman.errors import ConfigurationError
 
 from . import embeddings
@@ -302,6 +302,9 @@ def _decide(request: Request, reply: Reply) -> Answer:
     blocks = list(reply.blocks)
     calls, said = False, ""
     for index, block in enumerate(blocks):
+        if isinstance(block, Opaque):
+            said += bytes(block.raw).decode()
+            continue
         if not isinstance(block, ToolCall):
             said += block.text
             continue

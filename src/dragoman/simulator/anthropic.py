@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, pages, parsed_arguments, sign
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, own_words, pages, parsed_arguments, sign
 from .exchange import Part
 from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
 
@@ -207,6 +207,8 @@ def _content(block: Part, *, streamed: bool = False) -> JsonObject:
             problem = "Only a stream can carry broken arguments in the anthropic dialect."
             arguments = {} if streamed else parsed_arguments(block, problem)
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
+        case Opaque():
+            return own_words(block, "anthropic")
 
 
 def _cited(block: Text) -> list[JsonObject]:
@@ -230,8 +232,10 @@ def _deltas(block: Part, answer: Answer) -> list[JsonObject]:
             return [*thoughts, {"type": "signature_delta", "signature": block.signature or sign(block.text)}]
         case ToolCall():
             # The first delta is always empty; a call without arguments has no other.
-            arguments = ["", *answer.pieces(block.arguments)]
-            return [{"type": "input_json_delta", "partial_json": piece} for piece in arguments]
+            pieces = ["", *answer.pieces(block.arguments)]
+            return [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+        case Opaque():
+            return []
 
 
 ANTHROPIC: Final = _Anthropic()

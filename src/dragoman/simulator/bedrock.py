@@ -13,9 +13,21 @@ from zlib import crc32
 import msgspec
 from msgspec import Raw
 
-from dragoman.conversation import Json, ResultPart, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import Json, Opaque, ResultPart, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, pages, parsed_arguments, sign
+from .dialect import (
+    Answer,
+    Dialect,
+    Frame,
+    FrameKind,
+    Refusal,
+    ScriptError,
+    is_spoilt,
+    own_words,
+    pages,
+    parsed_arguments,
+    sign,
+)
 from .exchange import Part
 from .reading import JsonObject, Transcript, members, objects, string
 
@@ -229,6 +241,8 @@ def _content(block: Part) -> JsonObject:
         case ToolCall():
             problem = "Only a stream can carry broken arguments in the bedrock dialect."
             return {"toolUse": {"toolUseId": block.id, "name": block.name, "input": parsed_arguments(block, problem)}}
+        case Opaque():
+            return own_words(block, "bedrock")
 
 
 def _cited(block: Text) -> list[JsonObject]:
@@ -260,6 +274,8 @@ def _deltas(block: Part, answer: Answer) -> list[JsonObject]:
             return [{"reasoningContent": piece} for piece in pieces]
         case ToolCall():
             return [{"toolUse": {"input": piece}} for piece in answer.pieces(block.arguments)]
+        case Opaque():
+            raise ScriptError("A stream of the bedrock dialect has no place for a block that only it understands.")
 
 
 BEDROCK: Final = _Bedrock()

@@ -13,11 +13,11 @@ from typing import ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.conversation import Citation, StopReason, Text, ToolCall, Usage
+from dragoman.conversation import Citation, Opaque, StopReason, Text, ToolCall, Usage
 from dragoman.errors import ToolValidationError
 
 from .exchange import DialectName, Part, Request
-from .reading import JsonObject, Transcript
+from .reading import JsonObject, Transcript, members
 
 FrameKind: TypeAlias = Literal["start", "part", "delta", "other", "finish", "end"]
 """start: the reply begins; part: a part of it begins; finish: says why it ended; end: the very last mark."""
@@ -142,6 +142,14 @@ def parsed_arguments(call: ToolCall, problem: str) -> JsonObject:
     except ToolValidationError as error:
         message = f"{error.message} {problem}"
         raise ScriptError(message) from None
+
+
+def own_words(block: Opaque, dialect: DialectName) -> JsonObject:
+    """What stands in a scripted block that only one dialect understands. Raises ScriptError if it is another one."""
+    if block.provider != dialect:
+        message = f"A block of {block.provider!r} cannot be sent in the {dialect} dialect."
+        raise ScriptError(message)
+    return members(block.value)
 
 
 def several(choice: JsonObject, count: object) -> list[JsonObject]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from dragoman.conversation import StopReason, Text, Thinking, ToolCall, ToolResult, Usage
+from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 from dragoman.providers import Dialect as DialectName
 
 if TYPE_CHECKING:  # a fault changes how a reply is sent, so the two name each other's types
@@ -67,8 +67,8 @@ _NOT_A_REPLY = {
 }
 
 
-Part: TypeAlias = Text | Thinking | ToolCall
-"""What a model says."""
+Part: TypeAlias = Text | Thinking | ToolCall | Opaque
+"""What a model says. `Opaque` is a block, part or item in the words of the request's own dialect, sent as it is."""
 
 
 class Reply:
@@ -101,7 +101,7 @@ class Reply:
         blocks = tuple(Text(part) if isinstance(part, str) else part for part in content)
         for block in blocks:
             if not isinstance(block, Part):  # pyright: ignore[reportUnnecessaryIsInstance]
-                message = f"a reply is made of Text, Thinking and ToolCall blocks, not {type(block).__name__}"
+                message = f"a reply is made of Text, Thinking, ToolCall and Opaque blocks, not {type(block).__name__}"
                 raise ValueError(message)
         if delta < 0:
             message = "delta is a number of characters, or 0"

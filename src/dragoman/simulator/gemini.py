@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.conversation import Json, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import Json, Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
 from .dialect import (
     Answer,
@@ -23,6 +23,7 @@ from .dialect import (
     Refusal,
     is_spoilt,
     likelihoods,
+    own_words,
     pages,
     parsed_arguments,
     several,
@@ -265,6 +266,8 @@ def _part(block: Part) -> JsonObject:
         case ToolCall():
             arguments = parsed_arguments(block, "The gemini dialect cannot carry broken arguments.")
             return {"functionCall": {"id": block.id, "name": block.name, "args": arguments}}
+        case Opaque():
+            return own_words(block, "gemini")
 
 
 def _pieces(part: JsonObject, answer: Answer) -> list[JsonObject]:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, likelihoods, pages, several
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, ScriptError, likelihoods, pages, several
 from .reading import JsonObject, Transcript, members, objects, result_parts, string, text_of
 
 CREATED: Final = 1_767_225_600
@@ -143,6 +143,8 @@ class _OpenAIChat(OpenAIDialect):
         }
         if thinking:
             message["reasoning_content"] = thinking
+        if any(isinstance(block, Opaque) for block in answer.blocks):
+            raise _no_place()
         calls = [block for block in answer.blocks if isinstance(block, ToolCall)]
         if calls:
             message["tool_calls"] = [
@@ -176,6 +178,8 @@ class _OpenAIChat(OpenAIDialect):
                 case ToolCall():
                     result += _call_chunks(answer, block, index)
                     index += 1
+                case Opaque():
+                    raise _no_place()
         cited = [{"type": "url_citation", "url_citation": page} for page in annotate(*answer.texts)]
         result += [_chunk(answer, {"annotations": cited})] if cited else []
         result.append(_chunk(answer, {}, kind="finish", finish_reason=_finish_reason(answer)))
@@ -188,6 +192,10 @@ class _OpenAIChat(OpenAIDialect):
         """A chunk of another kind, without a choice."""
         novelty: JsonObject = {"choices": [], "payload": {"new": True}}
         return Frame(_base(answer, "chat.completion.simulated") | novelty)
+
+
+def _no_place() -> ScriptError:
+    return ScriptError("The openai_chat dialect has no place for a block that only one dialect understands.")
 
 
 def _base(answer: Answer, kind: str) -> JsonObject:

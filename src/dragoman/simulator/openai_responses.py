@@ -7,16 +7,34 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Frame, FrameKind, Refusal, sign
+from .dialect import Answer, Frame, FrameKind, Refusal, own_words, sign
 from .exchange import Part
 from .openai_chat import CREATED, OpenAIDialect, annotate, error_object, tokens, tool_problems
-from .reading import JsonObject, Transcript, items, objects, result_parts, string, text_of
+from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
-_OF_THE_MODEL: Final = ("function_call", "reasoning")
+_ANSWERS: Final = {
+    **{f"{name}_call_output": f"{name}_call" for name in ("function", "custom_tool", "local_shell", "shell")},
+    **{f"{name}_call_output": f"{name}_call" for name in ("apply_patch", "computer")},
+    "tool_search_output": "tool_search_call",
+    "mcp_approval_response": "mcp_approval_request",
+}
+"""By the type of an item that answers: the type of that which waits."""
+_OF_THE_SERVICE: Final = ("web_search_call", "file_search_call", "code_interpreter_call", "mcp_call", "mcp_list_tools")
+_OF_THE_MODEL: Final = ("reasoning", *_ANSWERS.values(), *_OF_THE_SERVICE)
+
+
+def _id_of(item: JsonObject) -> object:
+    return item.get("call_id") or item.get("approval_request_id") or item.get("id")
+
+
+def _is_answered_by_service(item: JsonObject) -> bool:
+    """Whether the service runs the tool of an item that else waits for the client."""
+    place = members(item.get("environment")).get("type")
+    return item.get("execution") == "server" or place not in {None, "local"}
 
 
 def _input(body: JsonObject) -> list[JsonObject]:
@@ -35,7 +53,7 @@ def _problems_of_reasoning(entries: list[JsonObject]) -> Iterator[Refusal]:
         if "role" in following:
             own = following["role"] == "assistant"
         else:
-            own = following.get("type") not in {None, "function_call_output"}
+            own = following.get("type") not in {None, *_ANSWERS}
         if item.get("type") == "reasoning" and not own:
             text = f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item."
             yield Refusal(400, text, None, "input")
@@ -73,10 +91,13 @@ class _OpenAIResponses(OpenAIDialect):
             kind, role = item.get("type"), item.get("role")
             if kind in _OF_THE_MODEL or role == "assistant":
                 found.add_reply()
-            if kind == "function_call":
-                found.add_call(item.get("call_id"), item.get("name"))
-            elif kind == "function_call_output":
-                found.add_result(item.get("call_id"), result_parts(item.get("output")))
+            if _is_answered_by_service(item):
+                continue
+            if kind in _ANSWERS.values():
+                found.add_call(_id_of(item), item.get("name") or kind)
+            elif kind in _ANSWERS:
+                plain = isinstance(item.get("output"), str) or kind == "function_call_output"
+                found.add_result(_id_of(item), result_parts(item.get("output") if plain else [item]))
             elif role in {"system", "developer"}:
                 found.add_system(text_of(item.get("content")))
             elif role == "user":
@@ -199,6 +220,9 @@ def _item(answer: Answer, block: Part, index: int) -> _Item:
             return _reasoning(answer, block, index)
         case ToolCall():
             return _call(answer, block, index)
+        case Opaque():
+            item = own_words(block, "openai_responses")
+            return _Item(item, item, [])
 
 
 def _status(answer: Answer) -> str:

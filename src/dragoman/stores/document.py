@@ -46,6 +46,8 @@ def _format_message(message: Message) -> list[str]:
             case Media():
                 where = block.name or block.url or block.path or f"{len(block.data or b''):,} bytes"
                 parts.append(f"*({block.kind}: {where})*")
+            case Opaque() if block.used is not None:
+                parts += ["*At the provider:*", _fence(str(block.used))]
             case Opaque():
                 parts.append(f"*(something that only {block.provider} understands)*")
     if lines := source_lines(message.citations):

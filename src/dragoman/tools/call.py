@@ -35,7 +35,7 @@ from dragoman.errors import (
 )
 
 from .arguments.problems import InvalidArguments
-from .definition import AnyTool
+from .definition import AnyTool, Tool
 from .registry import ToolSet, not_found
 from .run import (
     Allow,
@@ -143,10 +143,13 @@ class CallExecution:
                 return conclude(self._call, cast("ToolResult", stop.value))
             self._layers.append(layer)
             if changed is not None:  # whatever it asks for, it is this call of the model that waits for an answer
-                self._asked = msgspec.structs.replace(changed, id=self._call.id)
+                own = self._call
+                self._asked = msgspec.structs.replace(changed, id=own.id, hosted=own.hosted, asks=own.asks)
         return None
 
     def _find(self) -> AnyTool:
+        if self._call.hosted:
+            return _hosted(self._call)
         name, tools, allowed = self._asked.name, self._tools.by_name, self._settings.config.allowed_tools
         if name in tools and (allowed is None or name in allowed):
             return tools[name]
@@ -170,12 +173,14 @@ class CallExecution:
             return None
         needed = tool.options.requires_approval
         try:
-            asks = needed(call) if callable(needed) else needed
+            asks: object = needed(call) if callable(needed) else needed
         except Exception as error:
             raise _check_failed(call, error) from error
+        # Where the provider wants a yes, a permission check may give it; a person does where there is none.
+        asks = asks or (call.asks and self._settings.permission is None)
         if approval is not None or (not isinstance(decision, Ask) and not asks):
             return None
-        reason = decision.reason if isinstance(decision, Ask) else ""
+        reason = (decision.reason if isinstance(decision, Ask) else "") or call.asks
         return PendingApproval(call=call, reason=reason or f"{call.name} needs approval")
 
     async def _decide(self, tool: AnyTool, runner: Runner) -> Decision:
@@ -391,7 +396,18 @@ def error_of(call: ToolCall, kind: type[E], message: str, **more: Any) -> E:
     return kind(message, tool_name=call.name, call_id=call.id, **more)
 
 
+def _hosted(call: ToolCall) -> AnyTool:
+    """Stands for a tool that the provider runs itself: all that is done here is to approve it."""
+
+    def approve(**_: object) -> str:
+        return "approved"
+
+    return Tool.from_schema(approve, {"type": "object"}, name=call.name)
+
+
 def _denied(call: ToolCall, reason: str) -> ToolDeniedError:
+    if call.hosted:  # it goes to the provider as the reason, and says nothing but that
+        return error_of(call, ToolDeniedError, reason, hint="")
     return error_of(call, ToolDeniedError, f"the call of {call.name!r} was denied: {reason.rstrip('.')}.")
 
 

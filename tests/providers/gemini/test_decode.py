@@ -16,6 +16,7 @@ from dragoman.conversation import (
     Native,
     Opaque,
     ReplyEvent,
+    ServerToolUse,
     StopReason,
     Text,
     Thinking,
@@ -75,6 +76,7 @@ def kept(message: Message) -> dict[str, Any]:
 
 SIGNED = native(thoughtSignature=SIG)
 CODE = {"executableCode": {"language": "PYTHON", "code": "print(1)", "id": "1"}, "thoughtSignature": SIG}
+RUN = ServerToolUse("code_execution", "call", "1", input="print(1)")
 FILM = {"mimeType": "video/mp4", "fileUri": "gs://bucket/film"}
 
 # The parts of each chunk, and the blocks that they become.
@@ -161,7 +163,10 @@ PARTS: dict[str, tuple[list[list[Any]], list[Block]]] = {
             Media(kind="image", mime_type="image/png", data=bytes(3)),
         ],
     ),
-    "code of the provider's own tools": ([["a"], [CODE], ["b"]], [Text("a"), opaque(**CODE), Text("b")]),
+    "code of the provider's own tools": (
+        [["a"], [CODE], ["b"]],
+        [Text("a"), Opaque("gemini", opaque(**CODE).raw, RUN), Text("b")],
+    ),
     "what is new": ([[{"somethingNew": {"a": [1, {"b": None}]}}]], [opaque(somethingNew={"a": [1, {"b": None}]})]),
 }
 

@@ -15,6 +15,7 @@ from dragoman.conversation import (
     Opaque,
     ReplyEvent,
     ReplyStarted,
+    ServerToolUse,
     StopReason,
     Text,
     TextDelta,
@@ -185,7 +186,8 @@ def test_pictures_become_media() -> None:
 def test_pictures_that_are_none(result: str | None) -> None:
     item = {"id": "ig_1", "type": "image_generation_call", "status": "failed", "result": result}
     (block,) = whole(response(item)).blocks
-    assert block == Opaque(READER, Raw(json.dumps(item).encode()))
+    used = ServerToolUse("image_generation", "both", "ig_1", is_error=True)
+    assert block == Opaque(READER, Raw(json.dumps(item).encode()), used)
 
 
 @pytest.mark.parametrize(

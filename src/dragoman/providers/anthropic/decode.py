@@ -40,6 +40,7 @@ from dragoman.providers.history import UNREADABLE
 from dragoman.providers.wire import DecoderBase, is_json, read_elements, read_members, read_number, read_text
 
 from .history import READER
+from .server_tools import use_of
 
 _KEPT_EVENTS: Final = 100
 """How many events of unknown types a reply may keep."""
@@ -197,7 +198,8 @@ class _Block:
             if whole := "".join(self.pieces):
                 fields["input"] = Raw(whole.encode() if is_json(whole) else _encode({UNREADABLE: whole}))
             id = read_text(fields["id"]) if bytes(fields.get("id", b"")).startswith(b'"') else None
-            events.append(BlockReceived(self.index, id or "", Opaque(READER, Raw(_encode(fields)))))
+            used = use_of(self.kind, fields)
+            events.append(BlockReceived(self.index, id or "", Opaque(READER, Raw(_encode(fields)), used)))
 
 
 # --- the reply --------------------------------------------------------------------------------------------------------

@@ -25,12 +25,15 @@ from dragoman.providers.requests import (
     declare_tools,
     effective_options,
     enforced_schema,
+    raw_tools,
     refuse_or_adapt,
+    tools_beside,
 )
 from dragoman.providers.wire import as_object, read_members, read_text, value_of
 
 from .history import READER, History, Rules, write_history, write_marked_history
-from .profiles import VERTEX
+from .profiles import OLD_COMPUTER, VERTEX
+from .server_tools import OLD_ROWS, ROWS, list_servers
 from .thinking import Thinking, ask_for_thinking, check_sampling
 
 _PATH: Final = "/v1/messages"
@@ -108,9 +111,10 @@ def _decide_terms(call: Call) -> _Terms:
 
 def _make_frame(call: Call, names: ToolNames, system: bool, thinks: bool) -> _Frame:
     adaptations: list[Adaptation] = []
-    options = effective_options(call, adaptations)
+    options = effective_options(call, adaptations, OLD_ROWS if OLD_COMPUTER in call.profile.quirks else ROWS)
     thinking = ask_for_thinking(call, options, adaptations, replayed=thinks)
-    tools = declare_tools(call, names, adaptations, _encode_tool)
+    named = [str(as_object(value_of(raw)).get("name")) for raw in raw_tools(options)]
+    tools = declare_tools(tools_beside(call, named) if named else call, names, adaptations, _encode_tool)
     mark = cache_mark(call.profile, options)
     marks = _choose_marks(options, system=system, tools=bool(tools))
     if "tools" in marks:
@@ -120,6 +124,8 @@ def _make_frame(call: Call, names: ToolNames, system: bool, thinks: bool) -> _Fr
     body: dict[str, object] = {**named, "max_tokens": thinking.max_tokens}
     if tools or options.server_tools:
         body["tools"] = [*map(Raw, tools), *options.server_tools]
+    if servers := list_servers(call.options.server_tools):
+        body["mcp_servers"] = servers
     body |= _choose_parameters(call, options, thinking, names, adaptations)
     body |= options.extra_body
     return _Frame(
@@ -143,7 +149,7 @@ def _vertex_path(call: Call) -> str:
 
 def _choose_marks(options: ModelOptions, *, system: bool, tools: bool) -> list[str]:
     """What is marked for the cache: a request may hold four marks, and the caller's own tools may hold some already."""
-    taken = sum([b'"cache_control"' in bytes(raw) for raw in options.server_tools])
+    taken = sum([b'"cache_control"' in bytes(raw) for raw in raw_tools(options)])
     taken += "cache_control" in options.extra_body
     wanted = ["turn", *(["system"] if system else []), *(["tools"] if tools else []), "turn"]
     return wanted[: max(_MOST_MARKS - taken, 0)] if options.cache else []
@@ -254,7 +260,7 @@ def _headers(options: ModelOptions, thinking: Thinking) -> dict[str, str]:
     """The API's version, all beta values that this request needs, each once, and the caller's own headers."""
     given = {name.lower(): value for name, value in options.extra_headers.items()}
     betas = [_BETA_OF_BINDING] if thinking.config is not None and "block_binding" in thinking.config else []
-    kinds = [str(as_object(value_of(raw)).get("type")) for raw in options.server_tools]
+    kinds = [str(as_object(value_of(raw)).get("type")) for raw in raw_tools(options)]
     betas += [_BETA_OF_TOOL[kind] for kind in kinds if kind in _BETA_OF_TOOL]
     betas += [_BETA_OF_MEMBER[name] for name in options.extra_body if name in _BETA_OF_MEMBER]
     betas += [beta.strip() for beta in given.pop("anthropic-beta", "").split(",") if beta.strip()]

@@ -25,6 +25,8 @@ BUDGETS_TOO: Final = "budgets_too"
 """Takes a budget of thinking tokens as well, beside adaptive thinking."""
 ONE_SAMPLER: Final = "one_sampler"
 """Takes temperature or top_p, not both."""
+OLD_COMPUTER: Final = "old_computer"
+"""Knows the computer tool of January 2025, not that of November."""
 VERTEX: Final = "vertex"
 """Is asked through Vertex AI: the path names the model, and the body the version of the API."""
 
@@ -100,12 +102,12 @@ ROWS: tuple[ProfileRow, ...] = (
         efforts=words(),
         unsupported=_NO_SEED,
         tool_choices=_ANY_CHOICE,
-        quirks=frozenset([ONE_SAMPLER]),
+        quirks=frozenset([ONE_SAMPLER, OLD_COMPUTER]),
         context_window=_SMALL,
         max_output=64_000,
     ),
     # The one model that takes an effort beside a budget.
-    _row("claude-opus-4-5*", efforts=words("low medium high")),
+    _row("claude-opus-4-5*", efforts=words("low medium high"), quirks=frozenset([ONE_SAMPLER])),
     _row(
         "claude-opus-4-0* claude-opus-4-20* claude-sonnet-4-0* claude-sonnet-4-20* claude-4-* claude-3*",
         strict_tools=False,
@@ -114,7 +116,7 @@ ROWS: tuple[ProfileRow, ...] = (
         efforts=words(),
         unsupported=_NO_SEED,
         tool_choices=_ANY_CHOICE,
-        quirks=words(),
+        quirks=frozenset([OLD_COMPUTER]),
         context_window=_SMALL,
         max_output=64_000,
     ),

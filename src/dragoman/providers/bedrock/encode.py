@@ -30,6 +30,7 @@ from dragoman.providers.requests import (
     name_reply_schema,
     refuse_or_adapt,
 )
+from dragoman.providers.server_tools import ToolRow, ToolRows, WebSearch
 
 from .history import CACHE_POINT, Rules, thinker_of, write_history, write_marked_history
 from .profiles import CACHE_POINTS, CACHE_TOOLS, CLAUDE, NOVA, REASONING_MEMBERS
@@ -81,6 +82,9 @@ def encode_call(call: Call) -> Encoded:
     )
 
 
+_TOOLS_OF_NOVA: Final[ToolRows] = {WebSearch: ToolRow({"systemTool": {"name": "nova_grounding"}})}
+
+
 @per_terms
 def _decide_rules(call: Call) -> Rules:
     names = ToolNames([spec.name for spec in call.tools], call.profile.tool_limits)
@@ -90,7 +94,8 @@ def _decide_rules(call: Call) -> Rules:
 @per_terms
 def _make_frame(call: Call, system: bool, has_calls: bool) -> _Frame:
     adaptations: list[Adaptation] = []
-    options, profile, names = effective_options(call, adaptations), call.profile, _decide_rules(call).names
+    profile, names = call.profile, _decide_rules(call).names
+    options = effective_options(call, adaptations, _TOOLS_OF_NOVA if NOVA in profile.quirks else {})
     tools: list[object] = [*map(Raw, declare_tools(call, names, adaptations, _encode_tool)), *options.server_tools]
     cached = bool(options.cache) and CACHE_POINTS in profile.quirks
     if cached and options.cache == "1h":

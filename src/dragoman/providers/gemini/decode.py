@@ -27,6 +27,7 @@ from dragoman.conversation import (
     Opaque,
     ReplyEvent,
     ReplyStarted,
+    ServerToolUse,
     StopReason,
     TextDelta,
     TextEnded,
@@ -57,6 +58,7 @@ from dragoman.providers.wire import (
 )
 
 from .history import MADE_UP_ID, READER, SIGNATURE
+from .server_tools import use_of
 
 _encode = msgspec.json.encode
 _read_string = msgspec.json.Decoder(str).decode
@@ -201,7 +203,7 @@ class _Content(Struct, eq=False):
         data = members.pop(kind, None)
         if data is None and not members.keys() <= _ABOUT_DATA:
             # The provider's own tools (executableCode, codeExecutionResult, toolCall, toolResponse), and what is new.
-            self._keep(raw, events)
+            self._keep(raw, events, use_of(members))
         else:
             self._HANDLERS[kind](self, raw, data, members, events)
 
@@ -224,9 +226,9 @@ class _Content(Struct, eq=False):
         self.index += 1
         return self.index
 
-    def _keep(self, raw: Raw, events: list[ReplyEvent]) -> None:
+    def _keep(self, raw: Raw, events: list[ReplyEvent], used: ServerToolUse | None = None) -> None:
         index = self._next_index(events)
-        events.append(BlockReceived(index, "", Opaque(READER, _compact(raw))))
+        events.append(BlockReceived(index, "", Opaque(READER, _compact(raw), used)))
 
     # --- one handler for each kind of data that we know: it gets the raw part, its data and its other members ---
 

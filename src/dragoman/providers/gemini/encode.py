@@ -29,6 +29,7 @@ from dragoman.providers.requests import (
 )
 
 from .history import READER, Rules, write_history
+from .server_tools import ROWS, ROWS_OF_VERTEX
 
 _SAFE_MODEL = re.compile(r"[A-Za-z0-9._@:/~-]+")
 # Names that say where they are themselves. On Vertex AI a model is named with its publisher, and mostly its project.
@@ -87,9 +88,10 @@ def encode_call(call: Call) -> Encoded:
 @per_terms
 def _make_frame(call: Call, system: bool) -> _Frame:
     adaptations: list[Adaptation] = []
-    options = _separate_features(call, effective_options(call, adaptations), adaptations)
-    names = ToolNames([tool.name for tool in call.tools], call.profile.tool_limits)
     vertex = "vertex" in call.profile.quirks or _VERTEX.fullmatch(call.model) is not None
+    own_tools = ROWS_OF_VERTEX if vertex else ROWS
+    options = _separate_features(call, effective_options(call, adaptations, own_tools), adaptations)
+    names = ToolNames([tool.name for tool in call.tools], call.profile.tool_limits)
     rules = Rules.of(call.profile, names, vertex=vertex)
     takes_system = system and call.profile.system_role != "user"
     if system and not takes_system:

@@ -16,6 +16,7 @@ from dragoman.conversation import OneTool
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
+from dragoman.providers.profile import Profile
 from dragoman.providers.requests import (
     ToldTool,
     ToolNames,
@@ -26,9 +27,11 @@ from dragoman.providers.requests import (
     declare_tools,
     effective_options,
     name_reply_schema,
+    raw_tools,
     refuse_or_adapt,
 )
-from dragoman.providers.wire import join_members
+from dragoman.providers.server_tools import ToolRow, ToolRows, WebSearch
+from dragoman.providers.wire import join_members, read_members
 
 from .history import HistoryWriter
 
@@ -65,11 +68,15 @@ def encode_call(call: Call) -> Encoded:
 @per_terms
 def _make_frame(call: Call) -> _Frame:
     adaptations: list[Adaptation] = []
-    options, profile = effective_options(call, adaptations), call.profile
+    profile = call.profile
+    options = effective_options(call, adaptations, _choose_rows(profile))
     names = ToolNames([spec.name for spec in call.tools], profile.tool_limits)
     mark = cache_mark(profile, options)
-    tools = _write_tools(call, names, adaptations, mark)
+    searches = [read_members(raw) for raw in raw_tools(options) if bytes(raw).startswith(_SEARCHES)]
+    tools = _write_tools(call, options, names, adaptations, mark)
     members = _write_options(call, options, names, adaptations, tools=bool(tools))
+    for search in searches:
+        members |= search
     body = {"messages": b"", **({"tools": b"[" + b",".join(tools) + b"]"} if tools else {})}
     body.update({name: _encode(value) for name, value in (members | dict(options.extra_body)).items()})
     model = join_members({"model": body.pop("model", _encode(call.model))})[:-1]
@@ -124,11 +131,46 @@ def _write_options(
 # --- tools and schemas ------------------------------------------------------------------------------------------------
 
 
-def _write_tools(call: Call, names: ToolNames, adaptations: list[Adaptation], mark: bytes) -> list[bytes]:
+# OpenAI's models for searching are told by a member of the request, OpenRouter's by a tool.
+_SEARCHES: Final = b'{"web_search_options":'
+_SEARCH_TOOL: Final[ToolRows] = {
+    WebSearch: ToolRow(
+        {"type": "openrouter:web_search"},
+        {
+            "max_uses": "parameters.max_uses",
+            "allowed_domains": "parameters.allowed_domains",
+            "blocked_domains": "parameters.excluded_domains",
+            "location": "parameters.user_location",
+        },
+    )
+}
+
+
+def _place(search: WebSearch) -> dict[str, object]:
+    if search.location is None:
+        return {}
+    inner = {name: value for name, value in msgspec.structs.asdict(search.location).items() if value is not None}
+    return {"web_search_options": {"user_location": {"type": "approximate", "approximate": inner}}}
+
+
+_SEARCH_OPTIONS: Final[ToolRows] = {
+    WebSearch: ToolRow({"web_search_options": {}}, rest=_place, taken=("location",)),
+}
+
+
+def _choose_rows(profile: Profile) -> ToolRows:
+    if "web_search_options" in profile.quirks:
+        return _SEARCH_OPTIONS
+    return _SEARCH_TOOL if "web_search_tool" in profile.quirks else {}
+
+
+def _write_tools(
+    call: Call, options: ModelOptions, names: ToolNames, adaptations: list[Adaptation], mark: bytes
+) -> list[bytes]:
     found = declare_tools(call, names, adaptations, _write_tool)
     if found and mark:
         found[-1] = found[-1][:-1] + b"," + mark + b"}"
-    return found + [bytes(raw) for raw in call.options.server_tools]
+    return found + [bytes(raw) for raw in raw_tools(options) if not bytes(raw).startswith(_SEARCHES)]
 
 
 def _write_tool(tool: ToldTool) -> bytes:

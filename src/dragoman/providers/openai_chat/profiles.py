@@ -24,6 +24,8 @@ Quirks that the codec of this dialect understands:
     thinking_switch           thinking has a switch beside its effort
     tools_without_effort      tools are refused together with a reasoning effort
     tools_want_no_effort      … and also without one, unless it is none
+    web_search_options        searches the web, as a member of the request says
+    web_search_tool           has a tool of its own that searches the web
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ _STRICT: Final[dict[str, Any]] = {
 _FIXED: Final = words("temperature top_p top_k logprobs")
 _FIXED_AND_NO_STOP: Final = _FIXED | {"stop"}
 _OPENAI_QUIRKS: Final = words("any_arguments call_id_of_40 plain_history")
-_OPENROUTER_QUIRKS: Final = words("reasoning_object")
+_OPENROUTER_QUIRKS: Final = words("reasoning_object web_search_tool")
 
 _OPENAI: Final[tuple[ProfileRow, ...]] = (
     row(
@@ -75,6 +77,7 @@ _OPENAI: Final[tuple[ProfileRow, ...]] = (
     row(
         "openai", "gpt-4o*search*", tools=False, unsupported=words("temperature top_p top_k seed stop logprobs choices")
     ),
+    row("openai", "gpt-4o*search* gpt-5-search*", quirks=_OPENAI_QUIRKS | {"web_search_options"}),
     # --- models that reason ---
     row(
         "openai",

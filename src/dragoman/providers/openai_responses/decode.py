@@ -58,6 +58,8 @@ from dragoman.providers.wire import (
 )
 
 from .history import READER, native_of
+from .server_tools import use_of
+from .waiting import WaitingItem, call_of, waiting_item
 
 _encode: Final = msgspec.json.encode
 _CUT_SHORT: Final = frozenset(["incomplete", "failed", "cancelled"])
@@ -278,8 +280,10 @@ class ReplyDecoder(DecoderBase):
             self._finish_reasoning(item, item.part, members, events)
         elif item.part is not None and kind == "function_call":
             self._finish_call(item.part, members, events)
+        elif item.part is not None and (waits := waiting_item(members)) is not None:
+            self._finish_waiting(waits, item.part, members, raw, events)
         elif item.part is not None:
-            block = _picture_of(members) or Opaque(READER, raw.copy())
+            block = _picture_of(members) or Opaque(READER, raw.copy(), use_of(members))
             events.append(BlockReceived(item.part.index, item.id, block))
 
     def _find(self, index: int | None, item_id: str | None) -> _Item | None:
@@ -314,6 +318,10 @@ class ReplyDecoder(DecoderBase):
                 raise self.broken("the reply is complete, but the arguments of a call are not")
             return
         members = read_members(item.added)
+        if waiting_item(members) is not None:  # nobody knows whether what was added is all of it
+            if complete:
+                raise self.broken(f"the reply is complete, but an item of type {item.kind!r} is not")
+            return
         for name in ("status", "encrypted_content"):  # of the beginning: no longer true, or not yet all of it
             members.pop(name, None)
         self._finish(item, Raw(_encode(members)), events)
@@ -485,6 +493,19 @@ class ReplyDecoder(DecoderBase):
         self._called = True
         kept = {k: v for k, v in members.items() if k not in {"type", "call_id", "name", "arguments"}}
         events.append(ToolCallEnded(part.index, part.id, native_of(kept)))
+
+    def _finish_waiting(
+        self, waits: WaitingItem, part: _Part, members: dict[str, Raw], raw: Raw, events: list[ReplyEvent]
+    ) -> None:
+        """An item that the client must answer: a call, which goes back as the item that it was."""
+        name, arguments, asks = call_of(waits, members)
+        self._start_call(part, {**members, "name": Raw(_encode(name))}, events)
+        events.append(ToolCallDelta(part.index, part.id, arguments))
+        if string(members.get("status")) == "incomplete":
+            return
+        self._called = True
+        hosted = waits.answer == "mcp_approval_response"
+        events.append(ToolCallEnded(part.index, part.id, native_of({"item": raw}), hosted, asks))
 
     _HANDLERS: ClassVar[dict[str, Callable[[ReplyDecoder, Event, list[ReplyEvent]], None]]] = {
         "response.output_text.delta": _grow_text,

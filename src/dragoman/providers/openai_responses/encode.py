@@ -31,10 +31,14 @@ from dragoman.providers.requests import (
     effective_options,
     effort_of_budget,
     name_reply_schema,
+    raw_tools,
     refuse_or_adapt,
+    tools_beside,
 )
 
 from .history import HistoryWriter
+from .server_tools import ROWS
+from .waiting import named_by
 
 _encode: Final = msgspec.json.encode
 _LOGPROBS: Final = "message.output_text.logprobs"
@@ -76,7 +80,7 @@ def encode_call(call: Call) -> Encoded:
 @per_terms
 def _make_frame(call: Call) -> _Frame:
     adaptations: list[Adaptation] = []
-    options = effective_options(call, adaptations)
+    options = effective_options(call, adaptations, ROWS)
     names = ToolNames([tool.name for tool in call.tools], call.profile.tool_limits)
     extra = call.options.extra_body
     if held := [name for name in ("previous_response_id", "conversation") if extra.get(name)]:
@@ -126,8 +130,9 @@ def _write_options(call: Call, options: ModelOptions, adaptations: list[Adaptati
 def _write_tools(
     call: Call, options: ModelOptions, names: ToolNames, adaptations: list[Adaptation]
 ) -> dict[str, object]:
-    written = declare_tools(call, names, adaptations, _write_tool)
-    written += options.server_tools
+    own = raw_tools(options)
+    written = declare_tools(tools_beside(call, named_by(own)) if own else call, names, adaptations, _write_tool)
+    written += own
     if not written:
         return {}
     members: dict[str, object] = {"tools": written}

@@ -40,6 +40,8 @@ from dragoman.providers.profile import Profile
 from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import elements, read_members, string
 
+from .waiting import ANSWERS, answer_to
+
 READER: Final = "openai_responses"
 """The reader of everything that only this API understands."""
 
@@ -47,6 +49,11 @@ _encode: Final = msgspec.json.encode
 
 _LEGAL_ID: Final = re.compile(r".{1,64}", re.DOTALL)
 _ALONE: Final = "the reasoning before it was left out, and the service expects both or none"
+
+_NO_PICTURE: Final = (
+    "data:image/png;base64,"
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
 
 _Part = dict[str, object]
 """A content part or an item, ready to be written."""
@@ -58,12 +65,13 @@ class _Wire(NamedTuple):
     items: bytes
     """The items, with commas between them; empty where nothing is left of the message."""
     losses: tuple[tuple[int, str, str], ...] = ()
-    callers: Mapping[str, Raw] = {}
-    """By call id: what ran the call, where it was a program of the model's; its result must say so again."""
+    answers: Mapping[str, _Part] = {}
+    """By call id: what a result must say, where that is more than the id: the type of an item that answers no function,
+    or what ran the call, where that was a program of the model's."""
 
 
 class _Written(Written, frozen=True, kw_only=True):
-    callers: Mapping[str, Raw] = {}
+    answers: Mapping[str, _Part] = {}
 
 
 _NOTHING: Final = _Written()
@@ -88,16 +96,16 @@ class HistoryWriter:
     def _write_further(self, written: _Written, messages: tuple[Message, ...]) -> _Written:
         items: list[bytes] = []
         losses: list[Loss] = []
-        callers = written.callers
+        answers = written.answers
         for at, message in enumerate(messages, written.count):
             memory = memory_of(message)
-            depends = bool(callers) and message.role == "tool"  # on the message before it
+            depends = bool(answers) and message.role == "tool"  # on the message before it
             wire: _Wire | None = None if depends else memory.get(self._key)
             if wire is None:
-                wire = self._write_message(message, callers)
+                wire = self._write_message(message, answers)
                 if not depends:
                     memory[self._key] = wire
-            callers = wire.callers
+            answers = wire.answers
             if wire.items:
                 items.append(wire.items)
             if wire.losses:
@@ -106,16 +114,16 @@ class HistoryWriter:
             count=written.count + len(messages),
             pieces=(*written.pieces, *items),
             losses=(*written.losses, *losses),
-            callers=callers,
+            answers=answers,
         )
 
-    def _write_message(self, message: Message, callers: Mapping[str, Raw]) -> _Wire:
+    def _write_message(self, message: Message, answers: Mapping[str, _Part]) -> _Wire:
         block = message.blocks[0] if len(message.blocks) == 1 else None
         if message.role == "user" and type(block) is Text and block.native is None:  # as most are
             return _Wire(b'{"role":"user","content":%b}' % _encode(block.text))
         # Other services speak this dialect too, but cannot read what this one encrypted or stored.
         own = message.provider is None or message.provider == self._profile.provider
-        writer = _MessageWriter(self._profile, self._names, READER, message.role, own=own, callers=callers)
+        writer = _MessageWriter(self._profile, self._names, READER, message.role, own=own, answers=answers)
         writer.stateless = self._stateless
         if message.role == "assistant" and type(block) is Text:
             writer.write_text(block)
@@ -135,9 +143,9 @@ class _MessageWriter(MessageWriter):
     stateless: bool = True
     own: bool = True
     """Whether this service wrote it."""
-    callers: Mapping[str, Raw] = {}
+    answers: Mapping[str, _Part] = {}
     items: list[tuple[int, _Part | bytes]] = field(default_factory=list)
-    found_callers: dict[str, Raw] = field(default_factory=dict)
+    found_answers: dict[str, _Part] = field(default_factory=dict)
     unreasoned: bool = False
     """Whether the reasoning of what follows was left out: then what follows must not be named by its id."""
     content: list[_Part] | None = None
@@ -150,7 +158,7 @@ class _MessageWriter(MessageWriter):
             self.index, _ = items.pop()
             self.lose("thinking", "nothing follows it, and the API takes reasoning only before what it led to")
         joined = b",".join([item if isinstance(item, bytes) else _encode(item) for _, item in items])
-        return _Wire(joined, tuple(sorted(self.losses)), self.found_callers)
+        return _Wire(joined, tuple(sorted(self.losses)), self.found_answers)
 
     def native(self, native: Native | None) -> Mapping[str, Raw]:
         return native.fields if self.own and native is not None and native.provider == READER else {}
@@ -262,15 +270,53 @@ class _MessageWriter(MessageWriter):
 
     def write_call(self, block: ToolCall) -> None:
         fields = dict(self.native(block.native))
+        if "item" in fields:  # no function of ours was called, but something that the service has a type for
+            self._write_waiting(block.id, bytes(fields["item"]))
+            return
         if self.unreasoned:
             fields.pop("id", None)
         if "caller" in fields:
-            self.found_callers[block.id] = fields["caller"]
+            self.found_answers[block.id] = {"caller": fields["caller"]}
         name, call_id = self.names.wire(block.name), self._call_id(block.id)
         item = {"type": "function_call", "call_id": call_id, "name": name, "arguments": block.arguments or "{}"}
         self._add({**item, **fields})
 
+    def _write_waiting(self, call_id: str, raw: bytes) -> None:
+        item = read_members(raw)
+        self.found_answers[call_id] = answer_to(item)
+        if self.unreasoned and string(item.get("type")) != "mcp_approval_request":  # whose id is its answer's
+            del item["id"]
+            raw = _encode(item)
+        self._add(raw)
+
     def write_result(self, block: ToolResult) -> None:
+        item = self.answers.get(block.call_id, {})
+        if "type" not in item:
+            item = {"type": "function_call_output", "call_id": self._call_id(block.call_id), **item}
+        write = ANSWERS.get(str(item["type"]))
+        if write is not None:
+            self._add(write(item, block))
+        elif item["type"] == "computer_call_output":
+            self._write_screen(item, block)
+        else:
+            self._add({**item, "output": self._output_of(block)})
+
+    def _write_screen(self, item: _Part, block: ToolResult) -> None:
+        """A picture of the screen: the only answer that the API takes from a computer. Why there is none is said."""
+        pictures = [part for part in block.content if isinstance(part, Media) and part.kind == "image"]
+        part = self._media_part(pictures[-1], frozenset(["image"])) if pictures else "the computer gave no picture"
+        if isinstance(part, str):
+            self.lose("tool_result", f"{part}; an empty one is sent, and what was said behind it")
+            part = {"image_url": _NO_PICTURE}
+        shown = {name: part[name] for name in ("image_url", "file_id") if name in part}
+        if block.is_error:  # nobody has said yes to what the service wanted a person to look at
+            item = {name: value for name, value in item.items() if name != "acknowledged_safety_checks"}
+        self._add({**item, "output": {"type": "computer_screenshot", **shown}})
+        if block.text:
+            self.say(_text_part(f"{block.name}: {block.text}"))
+
+    def _output_of(self, block: ToolResult) -> object:
+        """What a function gave: a text, or parts if there are media among them."""
         parts: list[_Part] = []
         for piece in content_of(block, error_said=True):
             part = self._media_part(piece, self.profile.tool_result_media) if isinstance(piece, Media) else piece.text
@@ -279,11 +325,7 @@ class _MessageWriter(MessageWriter):
                 part = f"[{piece.mime_type} left out: {part}]"
             parts.append(_text_part(part) if isinstance(part, str) else part)
         plain = all(part["type"] == "input_text" for part in parts)
-        output = "\n".join([str(part["text"]) for part in parts]) if plain else parts
-        item: _Part = {"type": "function_call_output", "call_id": self._call_id(block.call_id), "output": output}
-        if block.call_id in self.callers:
-            item["caller"] = self.callers[block.call_id]
-        self._add(item)
+        return "\n".join([str(part["text"]) for part in parts]) if plain else parts
 
     def _call_id(self, call_id: str) -> str:
         """Ids of other providers may be longer than this API takes."""

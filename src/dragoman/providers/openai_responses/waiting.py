@@ -1,0 +1,150 @@
+"""Items of a reply that wait for the client: the calls that they become, and the items that answer them.
+
+Owns: the table of such items. A call goes back as the item that it was, and its result as the item that answers it;
+the shapes are those of the API's own types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.conversation import Media, ToolResult
+from dragoman.providers.history import content_of
+from dragoman.providers.server_tools import objects_in, texts_in
+from dragoman.providers.wire import as_object, is_empty, string, value_of
+
+# --- from items to calls ----------------------------------------------------------------------------------------------
+
+
+class WaitingItem(NamedTuple):
+    """An item that the service cannot go on without: which tool of ours it calls, with what, and what answers it."""
+
+    tool: str
+    """Empty: the item names it."""
+    arguments: str
+    """The member that holds them."""
+    answer: str
+    """The type of the item that answers it."""
+
+
+WAITING: Final[Mapping[str, WaitingItem]] = {
+    "custom_tool_call": WaitingItem("", "input", "custom_tool_call_output"),
+    "local_shell_call": WaitingItem("local_shell", "action", "local_shell_call_output"),
+    "shell_call": WaitingItem("shell", "action", "shell_call_output"),
+    "apply_patch_call": WaitingItem("apply_patch", "operation", "apply_patch_call_output"),
+    "computer_call": WaitingItem("computer", "actions", "computer_call_output"),
+    "tool_search_call": WaitingItem("tool_search", "arguments", "tool_search_output"),
+    "mcp_approval_request": WaitingItem("", "arguments", "mcp_approval_response"),
+}
+
+
+def waiting_item(item: Mapping[str, Raw]) -> WaitingItem | None:
+    """How an item is answered; None if it is none that waits, or the service answers it itself."""
+    found = WAITING.get(string(item.get("type")))
+    if found is None or found.tool not in {"shell", "tool_search"}:
+        return found
+    if found.tool == "tool_search":
+        return found if string(item.get("execution")) == "client" else None
+    place = as_object(value_of(item.get("environment"))).get("type")
+    return found if place in {None, "local"} else None
+
+
+def call_of(kind: WaitingItem, item: Mapping[str, Raw]) -> tuple[str, str, str]:
+    """The name of the tool that is called, its arguments as JSON text, and what a person must approve first."""
+    name = kind.tool or string(item.get("name"))
+    if kind.answer == "mcp_approval_response":
+        server = string(item.get("server_label"))
+        return f"{server}.{name}", string(item.get("arguments")), f"{server} is to run {name} at the provider"
+    said: object = item.get(kind.arguments, Raw(b"{}"))
+    if kind.arguments == "input":
+        said = {"input": item.get("input", "")}
+    elif kind.arguments == "actions":  # models before GPT-5.4 ask for one at a time
+        several = "actions" in item and not is_empty(item["actions"])
+        said = {"actions": said if several else [item.get("action", Raw(b"{}"))]}
+    checks = value_of(item.get("pending_safety_checks"))
+    reasons = texts_in(checks, "message") or texts_in(checks, "code") or texts_in(checks, "id")
+    return name, msgspec.json.encode(said).decode(), "; ".join(reasons)
+
+
+def named_by(tools: Iterable[Raw]) -> list[str]:
+    """The tools of ours that are told of by these: theirs are the names under which items that wait call them."""
+    read = [as_object(value_of(raw)) for raw in tools]
+    kinds = [str(tool.get("type")).removesuffix("_use_preview") for tool in read]
+    own = [str(tool.get("name")) for tool in read if tool.get("type") == "custom"]
+    return own + [kind for kind in kinds if kind in {item.tool for item in WAITING.values()}]
+
+
+# --- from results to answers ------------------------------------------------------------------------------------------
+
+
+def answer_to(item: Mapping[str, Raw]) -> dict[str, object]:
+    """What the answer to an item says, whatever came of the call."""
+    kind = WAITING[string(item.get("type"))].answer
+    if kind == "mcp_approval_response":
+        return {"type": kind, "approval_request_id": item["id"]}
+    # The SDK's type of a local shell's output has an `id` instead; the service and the vendor's agents use this.
+    answer: dict[str, object] = {"type": kind, "call_id": item.get("call_id") or item.get("id")}
+    if kind == "tool_search_output":
+        answer |= {"execution": "client", "status": "completed"}
+    if "caller" in item and not is_empty(item["caller"]):
+        answer["caller"] = item["caller"]
+    if longest := as_object(value_of(item.get("action"))).get("max_output_length"):
+        answer["max_output_length"] = longest
+    if checks := value_of(item.get("pending_safety_checks")):
+        answer["acknowledged_safety_checks"] = checks
+    return answer
+
+
+def _text_of(result: ToolResult) -> str:
+    return "\n".join([part.text for part in content_of(result, error_said=True) if not isinstance(part, Media)])
+
+
+def _objects_in(result: ToolResult) -> list[dict[str, object]]:
+    """The objects that a tool gave as JSON, one or a list of them; none if it gave something else."""
+    value = result.value if not result.is_error else None
+    return objects_in(value) or objects_in([value])
+
+
+def _answer_shell(answer: dict[str, object], result: ToolResult) -> dict[str, object]:
+    """What was printed: a text, or `stdout`, `stderr` and `exit_code` (or `outcome`) of each command."""
+    outputs: list[dict[str, object]] = []
+    for given in _objects_in(result):
+        code = given.get("exit_code", 0)
+        streams = {name: given.get(name, "") for name in ("stdout", "stderr")}
+        outputs.append({**streams, "outcome": given.get("outcome", {"type": "exit", "exit_code": code})})
+    if not outputs:
+        ended = {"type": "exit", "exit_code": int(result.is_error)}
+        outcome = {"type": "timeout"} if result.error_type == "timeout" else ended
+        stream, other = ("stderr", "stdout") if result.is_error else ("stdout", "stderr")
+        outputs.append({stream: result.text, other: "", "outcome": outcome})
+    return {**answer, "output": outputs}
+
+
+def _answer_patch(answer: dict[str, object], result: ToolResult) -> dict[str, object]:
+    return {**answer, "status": "failed" if result.is_error else "completed", "output": result.text}
+
+
+def _answer_search(answer: dict[str, object], result: ToolResult) -> dict[str, object]:
+    """The tools that were found, in the API's own words: a list of them, or an object that has one."""
+    found = _objects_in(result)
+    inner = found[0].get("tools") if len(found) == 1 and "tools" in found[0] else None
+    return {**answer, "tools": inner if isinstance(inner, list) else found}
+
+
+def _answer_approval(answer: dict[str, object], result: ToolResult) -> dict[str, object]:
+    reason = {"reason": result.text} if result.is_error and result.text else {}
+    return {**answer, "approve": not result.is_error, **reason}
+
+
+ANSWERS: Final[Mapping[str, Callable[[dict[str, object], ToolResult], dict[str, object]]]] = {
+    "local_shell_call_output": lambda answer, result: {**answer, "output": _text_of(result)},
+    "shell_call_output": _answer_shell,
+    "apply_patch_call_output": _answer_patch,
+    "tool_search_output": _answer_search,
+    "mcp_approval_response": _answer_approval,
+}
+"""How a result becomes the answer of each type; those of functions and of a computer are history.py's."""

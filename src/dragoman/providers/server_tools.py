@@ -1,0 +1,196 @@
+"""The providers' own tools as values: asked for in one vocabulary, and read in one.
+
+Owns: what can be said of each tool, and what all dialects do alike with them. The words of a provider are a table of
+its dialect's own (`server_tools.py` there); requests.py refuses what is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman._checks import CheckedMeta, Positive, reason_of
+from dragoman.errors import ConfigurationError
+
+# --- what is asked for ------------------------------------------------------------------------------------------------
+
+_TAG: Final = "server_tool"
+
+
+def _snake(name: str) -> str:
+    return "".join([f"_{letter.lower()}" if letter.isupper() else letter for letter in name]).lstrip("_")
+
+
+class _Tool(
+    Struct,
+    metaclass=CheckedMeta,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    tag=_snake,
+    tag_field=_TAG,
+):
+    pass
+
+
+class Location(
+    Struct,
+    metaclass=CheckedMeta,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    tag="approximate",
+    tag_field="type",
+):
+    """Where the user is, roughly."""
+
+    city: str | None = None
+    region: str | None = None
+    country: str | None = None
+    """Two letters: `NL`."""
+    timezone: str | None = None
+    """`Europe/Amsterdam`."""
+
+
+class WebSearch(_Tool, frozen=True):
+    """The provider searches the web."""
+
+    max_uses: Positive | None = None
+    allowed_domains: tuple[str, ...] = ()
+    blocked_domains: tuple[str, ...] = ()
+    location: Location | None = None
+
+
+class WebFetch(_Tool, frozen=True):
+    """The provider reads pages whose addresses are in the conversation."""
+
+    max_uses: Positive | None = None
+    allowed_domains: tuple[str, ...] = ()
+    blocked_domains: tuple[str, ...] = ()
+
+
+class CodeExecution(_Tool, frozen=True):
+    """The model writes code, and the provider runs it in a sandbox."""
+
+
+class FileSearch(_Tool, frozen=True):
+    """The provider searches files that it keeps."""
+
+    stores: tuple[str, ...]
+    """The provider's names of the stores that are searched."""
+    max_results: Positive | None = None
+
+
+class ComputerUse(_Tool, frozen=True):
+    """The model uses a computer of yours; a tool of yours carries out what it asks for (`computer`)."""
+
+    width: Positive | None = None
+    """Of the screen, in pixels."""
+    height: Positive | None = None
+
+
+class HostedMcp(_Tool, frozen=True):
+    """The provider calls the tools of an MCP server."""
+
+    name: str
+    url: str
+    token: str | None = None
+    allowed_tools: tuple[str, ...] = ()
+    """Empty: all that the server has."""
+    approval: Literal["always", "never"] | None = None
+    """Whether each call waits for your approval; None: as the provider does by default."""
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        """Without the token."""
+        return [(each, "…" if each == "token" else value) for each, value in said_of(self).items()]
+
+    def __repr__(self) -> str:
+        return f"HostedMcp({', '.join([f'{name}={value!r}' for name, value in self.__rich_repr__()])})"
+
+
+class ImageGeneration(_Tool, frozen=True):
+    """The provider makes pictures."""
+
+    size: str | None = None
+    """`1024x1536`."""
+    quality: str | None = None
+    """`low`, `medium` or `high`."""
+    format: str | None = None
+    """`png`, `jpeg` or `webp`."""
+
+
+ServerTool: TypeAlias = WebSearch | WebFetch | CodeExecution | FileSearch | ComputerUse | HostedMcp | ImageGeneration
+"""A tool that the provider has, and runs itself."""
+
+if TYPE_CHECKING:
+    AnyServerTool: TypeAlias = Raw | ServerTool
+else:  # msgspec cannot tell the two apart; `as_server_tool` does
+    AnyServerTool = Any
+
+
+def as_server_tool(given: object) -> Raw | ServerTool:
+    """What stands in a list of server tools: a value, raw JSON, or an object that is the JSON of one of the two."""
+    if isinstance(given, Raw | ServerTool):
+        return given
+    if not isinstance(given, Mapping):
+        message = f"server_tools of ModelOptions takes no {type(given).__name__}."
+        raise ConfigurationError(message, hint="Say WebSearch(), or the provider's own JSON: msgspec.Raw(b'{…}').")
+    if _TAG not in given:
+        return Raw(msgspec.json.encode(given))
+    try:
+        return msgspec.convert(given, cast("type[ServerTool]", ServerTool))
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"A server tool does not fit: {reason_of(error)}.") from None
+
+
+def said_of(tool: ServerTool) -> dict[str, object]:
+    """The fields that differ from their defaults."""
+    values = [(field, getattr(tool, field.name)) for field in msgspec.structs.fields(tool)]
+    return {field.name: value for field, value in values if value != field.default}
+
+
+class ToolRow(NamedTuple):
+    """How a provider is told of one of its tools."""
+
+    members: Mapping[str, object]
+    """What is always said."""
+    fields: Mapping[str, str] = {}
+    """The member that a field becomes, `outer.inner` where it is deeper."""
+    rest: Callable[[Any], Mapping[str, object]] | None = None
+    """Members that are made of the tool in another way."""
+    taken: tuple[str, ...] = ()
+    """Fields that need no member, with any value (`url`) or with one (`approval=never`)."""
+
+
+ToolRows: TypeAlias = Mapping[type[ServerTool], ToolRow]
+
+
+# --- what is read -----------------------------------------------------------------------------------------------------
+
+
+def plain_text(value: object) -> str:
+    """Arguments as a person would say them: the one text that there is, several a line each, else JSON."""
+    if isinstance(value, dict) and len(cast("dict[str, object]", value)) == 1:
+        (value,) = cast("dict[str, object]", value).values()
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value)):
+        return "\n".join(cast("list[str]", value))
+    return msgspec.json.encode(value).decode() if value else ""
+
+
+def objects_in(values: object) -> list[dict[str, object]]:
+    """The objects in a list; none if it is something else."""
+    several = cast("list[object]", values) if isinstance(values, list) else []
+    return [cast("dict[str, object]", each) for each in several if isinstance(each, dict)]
+
+
+def texts_in(values: object, member: str) -> tuple[str, ...]:
+    """This member of each object of a list, where it is a text."""
+    found = [each.get(member) for each in objects_in(values)]
+    return tuple([each for each in found if isinstance(each, str) and each])
