@@ -36,8 +36,8 @@ BASE: Final = Profile(
     provider="openai-compatible",
     dialect="openai_chat",
     reasoning="effort",  # without a list of efforts: whatever is asked for is sent
-    # Many servers refuse a schema for the reply beside tools (Cerebras, Groq, Mistral), or hold the model to it from its
-    # first word on, so that it never calls one (llama.cpp, Ollama, vLLM).
+    # Many servers refuse a schema for the reply beside tools (Groq), or hold the model to it from its first word on, so
+    # that it never calls one (llama.cpp, Ollama, vLLM).
     native_beside_tools=False,
 )
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
+
+from dragoman.errors import ToolDefinitionError
 
 from .problems import Path, deeper_than
 from .reader import DEEPEST
@@ -84,9 +87,11 @@ class PartialReader:
     """Reads the beginnings of a JSON text as far as they fit a schema."""
 
     def __init__(self, schema: Mapping[str, object]) -> None:
-        from .json_schema import compile_schema  # it loads the schema library
+        from .json_schema import Checker, compile_schema  # it loads the schema library
 
-        self._checker = compile_schema(_relax(dict(schema)))
+        self._checker: Checker | None = None
+        with suppress(ToolDefinitionError):  # a pattern that only Python understands, say: all that comes counts
+            self._checker = compile_schema(_relax(dict(schema)))
 
     def read(self, text: str, *, ended: bool = False) -> object | UnsetType:
         """What there is and fits: members and items that do not are left out. UNSET if that is nothing."""
@@ -94,7 +99,7 @@ class PartialReader:
         if value is UNSET or deeper_than(DEEPEST, value):
             return UNSET
         for _ in range(_ROUNDS):
-            if self._checker.fits(value):
+            if self._checker is None or self._checker.fits(value):
                 return value
             # From the end, so that places before it stay what they are.
             for path in sorted({problem.path for problem in self._checker.problems(value)}, key=_order, reverse=True):
