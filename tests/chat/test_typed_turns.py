@@ -194,6 +194,15 @@ def test_an_empty_reply_is_no_answer(start: Start) -> None:
     assert talk.client.conversation.is_valid
 
 
+def test_a_reply_that_broke_off_is_no_answer(start: Start) -> None:
+    cut = Message(
+        role="assistant", blocks=(ToolCall("c2", "weather", '{"city": "Lyon"}'),), stop_reason=StopReason.INTERRUPTED
+    )
+    talk = start([LOOKS, cut, GOOD])
+    assert turn(talk, answer=Place).answer == LYON
+    assert talk.client.conversation.is_valid
+
+
 def test_all_limits_of_the_run_hold(start: Start) -> None:
     talk = start([LOOKS, WRONG, GOOD], limits=Limits(steps=2))
     with pytest.raises(StepLimitError) as caught:

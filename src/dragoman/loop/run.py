@@ -398,7 +398,8 @@ class LoopRun:
         context = RunContext(deps=self._settings.deps, conversation=self.conversation, model=io.engine.name)
         told = await judge(message, context, io)
         if told is not None:
-            self.conversation, self._correction = self.conversation.plus(told), told
+            # A reply that broke off may have calls that nobody can answer.
+            self.conversation, self._correction = self.conversation.repaired().conversation.plus(told), told
         return told is not None
 
     def _check_cost_is_known(self, io: LoopIO) -> None:
