@@ -114,6 +114,16 @@ def test_the_model_uses_its_tools_and_ends_with_a_value(model: str, asking: str,
         assert isinstance(seen[-1], RunEnded)
 
 
+@pytest.mark.parametrize(
+    ("model", "made_up"), [(MODELS["gemini"], ["Place"]), (DIALECTS["gemini"], []), (MODELS["openai_chat"], [])]
+)
+def test_the_profile_says_what_goes_together_with_tools(model: str, made_up: list[str]) -> None:
+    with Simulator(script([_answer(GOOD, wrapped=False)])) as simulator:
+        with Stage(simulator, model, "plain-whole").client([weather]) as talk:
+            assert turn(talk, answer=Place).answer == LYON
+        assert [name for name in simulator.requests[0].tools if name != "weather"] == made_up
+
+
 # --- the judge --------------------------------------------------------------------------------------------------------
 
 
