@@ -322,6 +322,7 @@ class InvalidAnswerError(DragomanError):
     next_step = "See error.text; ask again, loosen the type, or use a model that keeps to schemas."
     text: str = ""
     problems: tuple[str, ...] = ()
+    conversation: Conversation | None = None
 
 
 class LimitReachedError(DragomanError):

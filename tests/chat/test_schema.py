@@ -84,6 +84,39 @@ def test_an_answer_of_each_kind(target: Any, text: str, value: object) -> None:
     assert "changed" not in generate_schema(target)
 
 
+class Open(msgspec.Struct):
+    x: int = 0
+
+
+class Animal(pydantic.BaseModel):
+    legs: int = 4
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "value"),
+    [
+        (Line | Address, '{"street": "Rue A"}', {"street": "Rue A"}),
+        (Open | Line, '{"what": "pen", "price": 2}', Line("pen", 2.0)),  # though the first one would take anything
+        (Animal | Person, '{"name": "Ada", "age": 36}', Person(name="Ada", age=36)),
+        (Animal | Open | None, '{"x": 1}', Open(1)),
+        (Animal | Open | None, "null", None),
+        (Animal | Open, "{}", Animal()),  # where all fit alike, the first
+        (list[Animal | Line], '[{"what": "pen", "price": 2}, {"legs": 6}]', [Line("pen", 2.0), Animal(legs=6)]),
+    ],
+    ids=str,
+)
+def test_of_alternatives_the_nearest_that_fits(target: Any, text: str, value: object) -> None:
+    assert answer_type(target).decode(text) == value
+
+
+def test_an_alternative_that_was_meant_and_does_not_fit_is_not_taken_for_another() -> None:
+    with pytest.raises(InvalidAnswerError) as caught:
+        answer_type(Person | Animal).decode('{"name": "Ada", "age": "young"}')
+    assert caught.value.problems == (
+        'age: expected a valid integer, unable to parse string as an integer, got string "young"',
+    )
+
+
 def test_names() -> None:
     assert answer_type(Invoice).name == "Invoice"
     assert answer_type(list[int]).name == "answer"

@@ -147,7 +147,6 @@ def test_its_name_is_its_own() -> None:
 CHOICES: list[tuple[tuple[ToolSpec, ...], dict[str, Any], dict[str, Any], Any, tuple[str, ...]]] = [
     ((), {}, {}, OneTool("answer"), ("answer",)),
     ((WEATHER,), {}, {}, "required", ("weather", "answer")),
-    ((WEATHER,), {"tool_choice": "required"}, {}, "required", ("weather", "answer")),
     ((WEATHER,), {"tool_choice": "none"}, {}, OneTool("answer"), ("weather", "answer")),
     ((WEATHER,), {"tool_choice": OneTool("weather")}, {}, OneTool("weather"), ("weather", "answer")),
     # Models that cannot be forced, or not while they think.
@@ -168,6 +167,27 @@ def test_the_choice_of_tools(tools: Any, options: Any, changes: Any, choice: Any
     assert (call.conversation.system is None) == forced
     if not forced:
         assert "calling the tool 'answer'" in str(call.conversation.system)
+
+
+def test_a_caller_who_requires_a_call_means_one_of_his_tools() -> None:
+    call, reader = prepare(call_of("tool", WEATHER, tool_choice="required"))
+    assert (call.tools, call.options.tool_choice, call.options.response_format, reader) == (
+        (WEATHER,),
+        "required",
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(("how", "way"), [("tools", "tool"), ("server_tools", "prompt"), ("nothing", "native")])
+def test_where_the_native_feature_does_not_go_together_with_tools(how: str, way: str) -> None:
+    tools = (WEATHER,) if how == "tools" else ()
+    own = {"server_tools": (Raw(b'{"google_search":{}}'),)} if how == "server_tools" else {}
+    call = call_of("native", *tools, changes={"native_beside_tools": False}, **own)
+    prepared, reader = prepare(call)
+    readers = {"tool": AnswerReader(tool="answer"), "prompt": AnswerReader(fenced=True), "native": None}
+    assert reader == readers[way]
+    assert (prepared.options.response_format is None) == (way != "native")
 
 
 THOUGHT: list[ReplyEvent] = [ThinkingStarted(0, "", "test"), ThinkingDelta(0, "", "hm"), ThinkingEnded(0, "")]
@@ -265,6 +285,25 @@ def test_it_is_taken_out_again(said: str, answer: str) -> None:
     assert read(by_tool, [*START, *call_events(0, "answer", *said), *CALLED]).text == answer
     _, natively = of_list("native")
     assert read(natively, [*START, *text_events(0, *said), *ENDED]).text == answer
+
+
+INSIDE = '[{"a": "}\\"]"}, 12, [], "\\\\"]'
+
+
+@pytest.mark.parametrize("value", [INSIDE, '"a \\" b"', "-1.5e3", "null", '{"answer": {"answer": 1}}'])
+@pytest.mark.parametrize("behind", ["}", " \n}", ', "why": "I } think"}', "} Is that all?", ""])
+def test_it_is_passed_on_while_it_comes(value: str, behind: str) -> None:
+    _, reader = of_list("native")
+    said = f' {{ "answer" :\n{value}{behind}'
+    events = [event for event in reader.events(text_events(0, *said)) if isinstance(event, TextDelta)]
+    assert "".join(event.text for event in events) == value
+    assert len(events) == len(value)  # sign by sign, not in the end
+
+
+def test_what_stands_in_a_fence_is_passed_on_while_it_comes() -> None:
+    for said, pieces in (('```json\n{"a": 1}\n```', 7), ('{"a": 1}', 8), ("Words.", 6)):
+        events = AnswerReader(fenced=True).events(text_events(0, *said))
+        assert len([event for event in events if isinstance(event, TextDelta)]) == pieces
 
 
 @pytest.mark.parametrize("cut", ["!", "x"])

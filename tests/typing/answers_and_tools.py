@@ -8,7 +8,8 @@ from typing import Any, TypedDict, assert_type
 import msgspec
 import pydantic
 
-from dragoman import AsyncChatClient, ChatClient, Message, RunResult, Tool, tool
+from dragoman import AsyncChatClient, ChatClient, Message, RunContext, RunResult, Tool, tool
+from dragoman.chat import AnswerType, AsyncTypedStream, TypedResult, TypedStream, answer_type
 from dragoman.stores import Snapshot
 
 
@@ -46,6 +47,14 @@ weather(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 weather("Lyon", day=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
+def is_paid(invoice: Invoice) -> Invoice:
+    return invoice
+
+
+async def is_ours(run: RunContext[set[float]], invoice: Invoice) -> Invoice | None:
+    return invoice if invoice.total in run.deps else None
+
+
 def plain(client: ChatClient, snapshot: Snapshot) -> None:
     assert_type(client.ask("?", Invoice), Invoice)
     assert_type(client.ask("?", Row), Row)
@@ -56,6 +65,13 @@ def plain(client: ChatClient, snapshot: Snapshot) -> None:
     assert_type(client.ask("?", {"type": "object"}), Any)
     assert_type(client.chat("Hello"), RunResult)
     assert_type(client.stream_chat("Hello", print), RunResult)
+    assert_type(client.chat("Hello", answer=Invoice), TypedResult[Invoice])
+    assert_type(client.chat("Hello", answer=list[Invoice]).answer, list[Invoice])
+    assert_type(client.chat(answer=Invoice | Point).answer, Any)
+    assert_type(client.stream_chat("Hello", print, answer=Invoice).answer, Invoice)
+    assert_type(client.stream_chat("Hello", answer=Row), TypedStream[Row])
+    assert_type(answer_type(Invoice, check=is_paid), AnswerType[Invoice])
+    assert_type(client.chat("Hello", answer=answer_type(Invoice, check=[is_paid, is_ours])).answer, Invoice)
     assert_type(client.history, tuple[Message, ...])
     client.restore(snapshot)
     repr(client.ask("?", Invoice).totle)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
@@ -66,6 +82,9 @@ async def on_a_loop(client: AsyncChatClient) -> None:
     assert_type(await client.ask("?", list[int]), list[int])
     assert_type(await client.chat("Hello"), RunResult)
     assert_type(await client.stream_chat("Hello", print), RunResult)
+    assert_type((await client.chat("Hello", answer=Invoice)).answer, Invoice)
+    assert_type((await client.stream_chat("Hello", print, answer=Invoice)).answer, Invoice)
+    assert_type(client.stream_chat("Hello", answer=Invoice), AsyncTypedStream[Invoice])
     assert_type(await delete("x"), bool)
     async with client.stream_chat("Hello") as stream:
         async for _ in stream:

@@ -307,3 +307,15 @@ def test_somebody_else_may_go_on_with_the_conversation() -> None:
             other.chat("two")
         post(server, "/chat", said("three"))
         assert store.latest(conversation_id("a")).conversation.text == "You said: one | two | three"
+
+
+def test_a_growing_answer_is_left_out_where_a_protocol_has_no_place_for_it() -> None:
+    from dragoman.conversation import AnswerGrown
+    from dragoman.web import ag_ui, ai_sdk
+    from dragoman.web.views import PageEncoder
+
+    grown = AnswerGrown({"city": "Ly"})
+    assert list(ai_sdk.Encoder(None).encode(grown)) == []
+    assert list(ag_ui.Encoder("thread", "run").encode(grown)) == []
+    (written,) = PageEncoder().encode(grown)
+    assert b'{"type":"answer_grown","value":{"city":"Ly"}}' in written

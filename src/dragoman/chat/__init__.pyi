@@ -1,4 +1,10 @@
-from .answers import AnswerType as AnswerType, answer_type as answer_type, generate_schema as generate_schema
+from .answers import (
+    AnswerType as AnswerType,
+    Check as Check,
+    TypedResult as TypedResult,
+    answer_type as answer_type,
+    generate_schema as generate_schema,
+)
 from .client import (
     AsyncChatClient as AsyncChatClient,
     AsyncChatStream as AsyncChatStream,
@@ -24,6 +30,7 @@ from .credentials import (
     store_key as store_key,
 )
 from .factory import new as new, new_async as new_async
+from .growing import AsyncTypedStream as AsyncTypedStream, TypedStream as TypedStream
 from .options import (
     ChatOptions as ChatOptions,
     Prompt as Prompt,

@@ -1,6 +1,6 @@
 """Answers of a given type: the JSON Schema that is asked for, reading what comes back, and asking until it fits.
 
-Owns: generate_schema; AnswerType, which is both halves for one type or one JSON Schema; Question.
+Owns: generate_schema; AnswerType, which is both halves for one type or one JSON Schema; AnswerJudge.
 Must not know: how a provider is asked (dragoman.providers.structured). An answer that is no object is put into one
 there, where a provider wants it, and taken out again before it gets here.
 """
@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 from msgspec import Raw
 
 import dragoman.tools
-from dragoman.conversation import Conversation, Message, StopReason
+from dragoman.conversation import Conversation, Event, Message, StopReason
 from dragoman.errors import (
     ConfigurationError,
     InvalidAnswerError,
-    LimitReachedError,
-    StoppedError,
     ToolDefinitionError,
 )
-from dragoman.loop import Cancelled, LimitReached, RunResult
-from dragoman.providers import ModelOptions, Profile, ResponseFormat, answer_text, restored
+from dragoman.loop import LoopIO, LoopSettings, RunContext, RunResult
+from dragoman.providers import Profile, ResponseFormat, answer_text, restored
 from dragoman.tools import (
     DEEPEST,
     TOO_DEEP,
@@ -39,6 +37,8 @@ from dragoman.tools import (
     parse_text,
     schema_of_type,
 )
+
+from .growing import grow
 
 T = TypeVar("T")
 
@@ -63,10 +63,21 @@ def generate_schema(target: object) -> dict[str, object]:
 class AnswerType(Generic[T]):
     """What an answer must be, and how it is read. Make one with `answer_type`."""
 
-    def __init__(self, response_format: ResponseFormat | None, decode: Callable[[str], T]) -> None:
+    def __init__(
+        self,
+        response_format: ResponseFormat | None,
+        decode: Callable[[str], T],
+        checks: tuple[Callable[[RunContext[Any], T], object], ...] = (),
+    ) -> None:
         self.response_format: ResponseFormat | None = response_format
         """What the model is asked for (ModelOptions.response_format); None for plain text."""
+        self.checks: tuple[Callable[[RunContext[Any], T], object], ...] = checks
+        """What a value that fits is put before, one after the other."""
         self._decode: Callable[[str], T] = decode
+
+    def checked_by(self, *checks: Check[T]) -> AnswerType[T]:
+        """The same, put before these checks too."""
+        return AnswerType(self.response_format, self._decode, (*self.checks, *map(_with_context, checks)))
 
     @property
     def name(self) -> str:
@@ -111,14 +122,39 @@ class AnswerType(Generic[T]):
         return f"<AnswerType {self.name}>"
 
 
+Check: TypeAlias = (
+    Callable[[T], T | Awaitable[T | None] | None] | Callable[[RunContext[Any], T], T | Awaitable[T | None] | None]
+)
+"""Looks at an answer that fits, with the RunContext before it or without, plain or async.
+
+It gives the value back, or another one in its place (nothing: the same), or raises ValueError with a reason that the
+model reads. Any other error ends the run.
+"""
+
+Checks: TypeAlias = Check[T] | Sequence[Check[T]]
+
+
 @overload
-def answer_type(target: type[T], *, name: str | None = None, description: str = "") -> AnswerType[T]: ...
+def answer_type(
+    target: type[T] | AnswerType[T], *, name: str | None = None, description: str = "", check: Checks[T] = ()
+) -> AnswerType[T]: ...
 @overload
-def answer_type(target: AnswerType[T], *, name: str | None = None, description: str = "") -> AnswerType[T]: ...
-@overload
-def answer_type(target: object, *, name: str | None = None, description: str = "") -> AnswerType[Any]: ...
-def answer_type(target: object, *, name: str | None = None, description: str = "") -> AnswerType[Any]:
-    """What an answer of a Python type, or of a raw JSON Schema, is asked for with and read by; `str` is plain text."""
+def answer_type(
+    target: object, *, name: str | None = None, description: str = "", check: Checks[Any] = ()
+) -> AnswerType[Any]: ...
+def answer_type(
+    target: object, *, name: str | None = None, description: str = "", check: Checks[Any] = ()
+) -> AnswerType[Any]:
+    """What an answer of a Python type, or of a raw JSON Schema, is asked for with and read by; `str` is plain text.
+
+    `check` is a function, or several, that an answer which fits must pass; see `Check`.
+    """
+    made = _make_type(target, name, description)
+    checks = tuple(cast("Sequence[Check[Any]]", check)) if isinstance(check, Sequence) else (check,)
+    return made.checked_by(*checks) if checks else made
+
+
+def _make_type(target: object, name: str | None, description: str) -> AnswerType[Any]:
     if isinstance(target, AnswerType):
         return cast("AnswerType[Any]", target)
     if target is str:
@@ -191,6 +227,21 @@ def _find_json(text: str) -> str | None:
     return None
 
 
+def _with_context(check: Callable[..., object]) -> Callable[[RunContext[Any], Any], object]:
+    """A check that takes the RunContext, whether this one does or not."""
+    from inspect import Parameter, signature  # slow to load, and needed only for checks
+
+    if not callable(check):
+        raise ConfigurationError(f"{check!r} is no check of an answer.", hint="Give a function of the value.")
+    try:
+        found = signature(check).parameters.values()
+    except (TypeError, ValueError):  # some built-in functions do not tell their parameters
+        found = ()
+    by_place = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [each for each in found if each.default is Parameter.empty and each.kind in by_place]
+    return check if len(needed) > 1 else lambda _context, value: check(value)
+
+
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
@@ -223,58 +274,80 @@ _WHY_NOT: Final = {
 """Endings after which asking the same again would bring the same, and what to do instead."""
 
 
-class Question:
-    """A question under way: how its turns are made, and what is done with an answer that does not fit."""
+class TypedResult(RunResult, Generic[T], frozen=True):
+    """What came of a run that was asked for an answer of a type."""
 
-    def __init__(
-        self,
-        wanted: AnswerType[Any],
-        profile: Profile,
-        conversation: Conversation,
-        tools: ToolExecutor,
-        retries: int,
-    ) -> None:
-        self._wanted: AnswerType[Any] = wanted
+    given: T | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def answer(self) -> T:
+        """The answer. ConfigurationError if the run has not come to one: it waits for a person, or was stopped."""
+        if self.given is msgspec.UNSET:
+            message = "There is no answer: the turn ended before the model gave one."
+            hint = "See result.ending; go on with chat(approvals=…, answer=…)."
+            raise ConfigurationError(message, hint=hint)
+        return cast("T", self.given)
+
+
+class AnswerJudge(Generic[T]):
+    """The judge of one turn: reads the answer, has it checked, and says what is wrong with it, as often as allowed."""
+
+    def __init__(self, wanted: AnswerType[T], retries: int) -> None:
+        self.wanted: AnswerType[T] = wanted
         self._left: int = retries
-        self._hopeless: str | None = None
-        self._prompted: bool = profile.structured == "prompt"
-        # The answer is asked for without tools. A provider that wants to know the tools of the history is told of them,
-        # and that none may be called.
-        told = profile.needs_tools_of_history and any(each.role == "tool" for each in conversation.messages)
-        self._choice: Literal["none", "auto"] = "none" if told else "auto"
-        self.executor: ToolExecutor = dragoman.tools.ToolExecutor(tools.tools if told else (), permission=_no_tools)
+        self._value: T | msgspec.UnsetType = msgspec.UNSET
 
-    def options(self, options: ModelOptions) -> ModelOptions:
-        """What the model is asked for; the schema belongs to this question alone."""
-        return msgspec.structs.replace(
-            options,
-            tool_choice=self._choice,
-            parallel_tool_calls=None,
-            response_format=self._wanted.response_format,
-        )
+    def settings(self, settings: LoopSettings) -> LoopSettings:
+        """The settings of a turn with this judge; its schema belongs to this turn alone."""
+        options = msgspec.structs.replace(settings.options, response_format=self.wanted.response_format)
+        return msgspec.structs.replace(settings, options=options, judge=self)
 
-    def read(self, result: RunResult) -> object:
-        """The value of the answer. Raises InvalidAnswerError if it does not fit."""
-        if isinstance(result.ending, Cancelled):
-            raise StoppedError("The question was cancelled.")
-        if isinstance(result.ending, LimitReached):
-            raise LimitReachedError(str(result.ending), conversation=result.conversation, limit=result.ending.limit)
-        message = result.replies[-1].message
+    def grow(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+        """The events of the turn, and one whenever more of the answer is there."""
+        return grow(events, self.wanted)
+
+    async def __call__(self, message: Message, context: RunContext[Any], io: LoopIO) -> Message | None:
         try:
-            return self._wanted.read(message, prompted=self._prompted)
+            value = self.wanted.read(message, prompted=_is_only_asked(io.engine.profile))
+            self._value = await self._check(value, message, context, io)
         except InvalidAnswerError as error:
             error.text = error.text or message.text
-            self._hopeless = _WHY_NOT.get(message.stop_reason or StopReason.END)
-            raise
+            hopeless = _WHY_NOT.get(message.stop_reason or StopReason.END)
+            error.hint = hopeless or error.hint
+            if self._left <= 0 or hopeless is not None:
+                raise
+            self._left -= 1
+            problems = "\n".join([f"- {problem}" for problem in error.problems or (error.message,)])
+            return Message.user(_AGAIN.format(problems=problems))
+        return None
 
-    def correct(self, error: InvalidAnswerError) -> str:
-        """What the model is told of an answer that does not fit; raises the error if it is not asked again."""
-        if self._hopeless is not None:
-            error.hint = self._hopeless
-        if self._left <= 0 or self._hopeless is not None:
-            raise error
-        self._left -= 1
-        return _AGAIN.format(problems="\n".join([f"- {problem}" for problem in error.problems or (error.message,)]))
+    async def _check(self, value: T, message: Message, context: RunContext[Any], io: LoopIO) -> T:
+        for check in self.wanted.checks:
+            try:
+                said = check(context, value)
+                if isinstance(said, Awaitable):
+                    said = await io.wait_for(cast("Awaitable[Any]", said))
+            except ValueError as error:
+                reason = str(error) or type(error).__name__
+                text = answer_text(message)
+                raise InvalidAnswerError(f"The answer was refused: {reason}", text=text, problems=(reason,)) from error
+            value = value if said is None else cast("T", said)
+        return value
+
+    def result(self, result: RunResult) -> TypedResult[T]:
+        """The result with the answer."""
+        return TypedResult(result.conversation, result.ending, result.replies, result.spent, self._value)
+
+
+def _is_only_asked(profile: Profile) -> bool:
+    """Whether a model may answer with words around the JSON, since it is not held to a schema in every request."""
+    return profile.structured != "native" or not profile.native_beside_tools
+
+
+def without_tools(profile: Profile, conversation: Conversation, tools: ToolExecutor) -> ToolExecutor:
+    """What stands in for the tools of a question. A provider that wants those of the history is told of them."""
+    told = profile.needs_tools_of_history and any(each.role == "tool" for each in conversation.messages)
+    return dragoman.tools.ToolExecutor(tools.tools if told else (), permission=_no_tools)
 
 
 def _no_tools(*_: object) -> Deny:

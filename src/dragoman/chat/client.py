@@ -15,12 +15,13 @@ from dragoman.tools import AnyTools, Approval
 from dragoman.transport import Transport
 
 from .core import ChatCore
-from .options import ChatOptions, Prompt, QuestionOptions, TurnOptions, check_store, drop_engine_options, find_engine
+from .options import CallOptions, ChatOptions, Prompt, TurnOptions, check_store, drop_engine_options, find_engine
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, ConversationStore, Snapshot
 
-    from .answers import AnswerType
+    from .answers import AnswerType, TypedResult
+    from .growing import AsyncTypedStream, TypedStream
 
 T = TypeVar("T")
 
@@ -58,13 +59,24 @@ class ChatClient(ChatCore[Engine]):
 
     # --- talking ---
 
-    def chat(self, prompt: Prompt | None = None, **given: Unpack[TurnOptions]) -> RunResult:
+    @overload
+    def chat(
+        self, prompt: Prompt | None = None, *, answer: type[T] | AnswerType[T], **given: Unpack[TurnOptions]
+    ) -> TypedResult[T]: ...
+    @overload
+    def chat(self, prompt: Prompt | None = None, *, answer: None = None, **given: Unpack[TurnOptions]) -> RunResult: ...
+    @overload
+    def chat(
+        self, prompt: Prompt | None = None, *, answer: object, **given: Unpack[TurnOptions]
+    ) -> TypedResult[Any]: ...
+    def chat(self, prompt: Prompt | None = None, *, answer: object = None, **given: Unpack[TurnOptions]) -> RunResult:
         """Say something, let the model use its tools, and get its answer; `str()` of the result is the text.
 
         Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
-        What is given here holds for this turn alone.
+        What is given here holds for this turn alone. With `answer`, a type as in `ask`, the turn ends with a value of
+        that type: `result.answer`.
         """
-        return step(self._chat(prompt, given))
+        return step(self._chat(prompt, given, answer))
 
     def resume(self, *approvals: Approval) -> RunResult:
         """Go on from where the conversation stands, with these answers about pending calls."""
@@ -72,19 +84,54 @@ class ChatClient(ChatCore[Engine]):
 
     @overload
     def stream_chat(
-        self, prompt: Prompt | None = None, callback: None = None, **given: Unpack[TurnOptions]
+        self,
+        prompt: Prompt | None = None,
+        callback: None = None,
+        *,
+        answer: type[T] | AnswerType[T],
+        **given: Unpack[TurnOptions],
+    ) -> TypedStream[T]: ...
+    @overload
+    def stream_chat(
+        self, prompt: Prompt | None = None, callback: None = None, *, answer: None = None, **given: Unpack[TurnOptions]
     ) -> ChatStream: ...
     @overload
-    def stream_chat(self, prompt: Prompt | None, callback: OnEvent, **given: Unpack[TurnOptions]) -> RunResult: ...
     def stream_chat(
-        self, prompt: Prompt | None = None, callback: OnEvent | None = None, **given: Unpack[TurnOptions]
+        self, prompt: Prompt | None = None, callback: None = None, *, answer: object, **given: Unpack[TurnOptions]
+    ) -> TypedStream[Any]: ...
+    @overload
+    def stream_chat(
+        self, prompt: Prompt | None, callback: OnEvent, *, answer: type[T] | AnswerType[T], **given: Unpack[TurnOptions]
+    ) -> TypedResult[T]: ...
+    @overload
+    def stream_chat(
+        self, prompt: Prompt | None, callback: OnEvent, *, answer: None = None, **given: Unpack[TurnOptions]
+    ) -> RunResult: ...
+    @overload
+    def stream_chat(
+        self, prompt: Prompt | None, callback: OnEvent, *, answer: object, **given: Unpack[TurnOptions]
+    ) -> TypedResult[Any]: ...
+    def stream_chat(
+        self,
+        prompt: Prompt | None = None,
+        callback: OnEvent | None = None,
+        *,
+        answer: object = None,
+        **given: Unpack[TurnOptions],
     ) -> ChatStream | RunResult:
         """`chat`, with everything that happens as it happens: iterate the stream in a `with` block.
 
         With a callback, that is told of each event and may stop the turn, and the result is returned.
         """
         begun: list[LoopRun] = []
-        stream = ChatStream(begun, self._turn(prompt, given, begun, streamed=True))
+        judge = None if answer is None else self._make_judge(answer, given)
+        events = self._turn(prompt, given, begun, streamed=True, judge=judge)
+        if judge is None:
+            stream = ChatStream(begun, events)
+        else:
+            from .growing import TypedStream  # with all that knows types
+
+            stream = TypedStream(begun, events, judge)
         if callback is None:
             return stream
         with stream:
@@ -94,10 +141,10 @@ class ChatClient(ChatCore[Engine]):
         return stream.result
 
     @overload
-    def ask(self, question: Prompt, answer: type[T] | AnswerType[T], **given: Unpack[QuestionOptions]) -> T: ...
+    def ask(self, question: Prompt, answer: type[T] | AnswerType[T], **given: Unpack[CallOptions]) -> T: ...
     @overload
-    def ask(self, question: Prompt, answer: object = None, **given: Unpack[QuestionOptions]) -> Any: ...
-    def ask(self, question: Prompt, answer: object = None, **given: Unpack[QuestionOptions]) -> object:
+    def ask(self, question: Prompt, answer: object = None, **given: Unpack[CallOptions]) -> Any: ...
+    def ask(self, question: Prompt, answer: object = None, **given: Unpack[CallOptions]) -> object:
         """Ask for an answer of a type: a dataclass, TypedDict, Struct, pydantic model, list, number … or a JSON Schema.
 
         No tools are used, and the schema holds for this question alone. The answer joins the history. One that does not
@@ -173,13 +220,28 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
 
     # --- talking ---
 
-    async def chat(self, prompt: Prompt | None = None, **given: Unpack[TurnOptions]) -> RunResult:
+    @overload
+    async def chat(
+        self, prompt: Prompt | None = None, *, answer: type[T] | AnswerType[T], **given: Unpack[TurnOptions]
+    ) -> TypedResult[T]: ...
+    @overload
+    async def chat(
+        self, prompt: Prompt | None = None, *, answer: None = None, **given: Unpack[TurnOptions]
+    ) -> RunResult: ...
+    @overload
+    async def chat(
+        self, prompt: Prompt | None = None, *, answer: object, **given: Unpack[TurnOptions]
+    ) -> TypedResult[Any]: ...
+    async def chat(
+        self, prompt: Prompt | None = None, *, answer: object = None, **given: Unpack[TurnOptions]
+    ) -> RunResult:
         """Say something, let the model use its tools, and get its answer; `str()` of the result is the text.
 
         Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
-        What is given here holds for this turn alone.
+        What is given here holds for this turn alone. With `answer`, a type as in `ask`, the turn ends with a value of
+        that type: `result.answer`.
         """
-        return await self._chat(prompt, given)
+        return await self._chat(prompt, given, answer)
 
     async def resume(self, *approvals: Approval) -> RunResult:
         """Go on from where the conversation stands, with these answers about pending calls."""
@@ -187,28 +249,61 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
 
     @overload
     def stream_chat(
-        self, prompt: Prompt | None = None, callback: None = None, **given: Unpack[TurnOptions]
+        self,
+        prompt: Prompt | None = None,
+        callback: None = None,
+        *,
+        answer: type[T] | AnswerType[T],
+        **given: Unpack[TurnOptions],
+    ) -> AsyncTypedStream[T]: ...
+    @overload
+    def stream_chat(
+        self, prompt: Prompt | None = None, callback: None = None, *, answer: None = None, **given: Unpack[TurnOptions]
     ) -> AsyncChatStream: ...
     @overload
     def stream_chat(
-        self, prompt: Prompt | None, callback: OnEvent, **given: Unpack[TurnOptions]
-    ) -> Awaitable[RunResult]: ...
+        self, prompt: Prompt | None = None, callback: None = None, *, answer: object, **given: Unpack[TurnOptions]
+    ) -> AsyncTypedStream[Any]: ...
+    @overload
     def stream_chat(
-        self, prompt: Prompt | None = None, callback: OnEvent | None = None, **given: Unpack[TurnOptions]
+        self, prompt: Prompt | None, callback: OnEvent, *, answer: type[T] | AnswerType[T], **given: Unpack[TurnOptions]
+    ) -> Awaitable[TypedResult[T]]: ...
+    @overload
+    def stream_chat(
+        self, prompt: Prompt | None, callback: OnEvent, *, answer: None = None, **given: Unpack[TurnOptions]
+    ) -> Awaitable[RunResult]: ...
+    @overload
+    def stream_chat(
+        self, prompt: Prompt | None, callback: OnEvent, *, answer: object, **given: Unpack[TurnOptions]
+    ) -> Awaitable[TypedResult[Any]]: ...
+    def stream_chat(
+        self,
+        prompt: Prompt | None = None,
+        callback: OnEvent | None = None,
+        *,
+        answer: object = None,
+        **given: Unpack[TurnOptions],
     ) -> AsyncChatStream | Awaitable[RunResult]:
         """`chat`, with everything that happens as it happens: iterate the stream in an `async with` block.
 
         With a callback, plain or async, that is told of each event and may stop the turn; await the result.
         """
         begun: list[LoopRun] = []
-        stream = AsyncChatStream(begun, self._turn(prompt, given, begun, streamed=True))
+        judge = None if answer is None else self._make_judge(answer, given)
+        events = self._turn(prompt, given, begun, streamed=True, judge=judge)
+        if judge is None:
+            stream = AsyncChatStream(begun, events)
+        else:
+            from .growing import AsyncTypedStream  # with all that knows types
+
+            stream = AsyncTypedStream(begun, events, judge)
         return stream if callback is None else _called_back(stream, callback)
 
     @overload
-    async def ask(self, question: Prompt, answer: type[T] | AnswerType[T], **given: Unpack[QuestionOptions]) -> T: ...
+    async def ask(self, question: Prompt, answer: type[T] | AnswerType[T], **given: Unpack[CallOptions]) -> T: ...
     @overload
-    async def ask(self, question: Prompt, answer: object = None, **given: Unpack[QuestionOptions]) -> Any: ...
-    async def ask(self, question: Prompt, answer: object = None, **given: Unpack[QuestionOptions]) -> object:
+    async def ask(self, question: Prompt, answer: object = None, **given: Unpack[CallOptions]) -> Any: ...
+    async def ask(self, question: Prompt, answer: object = None, **given: Unpack[CallOptions]) -> object:
         """Ask for an answer of a type: a dataclass, TypedDict, Struct, pydantic model, list, number … or a JSON Schema.
 
         No tools are used, and the schema holds for this question alone. The answer joins the history. One that does not

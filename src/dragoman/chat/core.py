@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from msgspec import structs
 
@@ -18,10 +18,11 @@ from dragoman._checks import check_names, overlay
 from dragoman._observer import follow, within
 from dragoman.conversation import Conversation, Event, Message, ToolSpec, Usage
 from dragoman.engines import AsyncEngine, Engine, EngineOptions, lossy
-from dragoman.errors import ConcurrentUseError, ConfigurationError, InvalidAnswerError
+from dragoman.errors import ConcurrentUseError, ConfigurationError, LimitReachedError, StoppedError
 from dragoman.loop import (
     UNCERTAIN,
     Cancelled,
+    LimitReached,
     LoopIO,
     LoopRun,
     LoopSettings,
@@ -40,7 +41,6 @@ from .options import (
     CallOptions,
     ChatOptions,
     Prompt,
-    QuestionOptions,
     TurnOptions,
     make_executor,
     make_message,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, Recovered, Snapshot
     from dragoman.tools import ToolExecutor
 
+    from .answers import AnswerJudge
     from .ledger import Ledger
 
 E = TypeVar("E", bound=Engine | AsyncEngine)
@@ -273,15 +274,32 @@ class ChatCore(Generic[E]):
             if self._holder is holder:
                 self._holder = None
 
-    async def _chat(self, prompt: Prompt | None, given: TurnOptions) -> RunResult:
+    async def _chat(self, prompt: Prompt | None, given: TurnOptions, answer: object = None) -> RunResult:
         begun: list[LoopRun] = []
-        async with aclosing(self._turn(prompt, given, begun, streamed=False)) as events:
+        judge = None if answer is None else self._make_judge(answer, given)
+        async with aclosing(self._turn(prompt, given, begun, streamed=False, judge=judge)) as events:
             async for _ in events:
                 pass
-        return begun[0].result
+        return begun[0].result if judge is None else judge.result(begun[0].result)
+
+    def _make_judge(self, answer: object, given: CallOptions) -> AnswerJudge[Any]:
+        """Who reads the answer of a turn or question, and says what is wrong with it."""
+        from .answers import AnswerJudge, answer_type  # with all that knows types; most turns do without
+
+        nearest = given.get("options")
+        if nearest is not None and nearest.response_format is not None:
+            message = "A turn is given both `answer` and options with a response_format."
+            raise ConfigurationError(message, hint="Leave the response_format out.")
+        return AnswerJudge(answer_type(answer), given.get("retries", 1))
 
     async def _turn(
-        self, prompt: Prompt | None, given: TurnOptions, begun: list[LoopRun], *, streamed: bool
+        self,
+        prompt: Prompt | None,
+        given: TurnOptions,
+        begun: list[LoopRun],
+        *,
+        streamed: bool,
+        judge: AnswerJudge[Any] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """One turn. It begins with the first look at its events, and so does the run in `begun`."""
         holder = object()
@@ -294,12 +312,21 @@ class ChatCore(Generic[E]):
                 if "tools" in given:
                     executor = extra = make_executor(given["tools"], self._options)
                     io = self._make_io(self.engine, executor)
+                if "retries" in given and judge is None:
+                    message = "`retries` is about typed answers, and none is asked for."
+                    raise ConfigurationError(
+                        message, hint="Say answer=… too; calls are retried by retry=RetryPolicy(…)."
+                    )
+            if judge is not None:
+                settings = judge.settings(settings)
             run = self._begin(settings, executor, prompt, given)
             begun.append(run)
             try:
                 events = run.events(io, streamed=streamed)
                 if run.observed is not None:
                     events = follow(run.observed, events)
+                if judge is not None and streamed:
+                    events = judge.grow(events)
                 async with aclosing(events):
                     async for event in events:
                         yield event
@@ -408,37 +435,34 @@ class ChatCore(Generic[E]):
 
     # --- a question ---
 
-    async def _ask(self, question: Prompt, answer: object, given: QuestionOptions) -> object:
-        """Turns without tools, until the answer fits."""
-        from .answers import Question, answer_type  # with all that knows types; a client that only chats does without
+    async def _ask(self, question: Prompt, answer: object, given: CallOptions) -> object:
+        """A turn without tools that ends with an answer."""
+        from .answers import without_tools
 
         # The type that was named, or what the client was made for, or text.
-        wanted = answer_type(answer) if answer is not None else self._options.get("answer") or answer_type(str)
-        holder, prompt = object(), question
+        judge = self._make_judge(answer if answer is not None else self._options.get("answer", str), given)
+        holder = object()
         try:
             self._claim(holder)
-            asked = Question(wanted, self.engine.profile, self._conversation, self.tools, given.get("retries", 1))
-            settings = self._settings_for(given, QuestionOptions)
-            settings = structs.replace(settings, options=asked.options(settings.options))
-            io = self._make_io(self.engine, asked.executor)
-            while True:
-                run = self._begin(settings, asked.executor, prompt, {}, single=True)
-                try:
-                    with within(run.observed):
-                        await run.complete(io)
-                except BaseException as error:
-                    await self._finish(run, error)
-                    raise
-                await self._finish(run)
-                try:
-                    value = asked.read(run.result)
-                except InvalidAnswerError as error:
-                    prompt = asked.correct(error)
-                else:
-                    return value
+            executor = without_tools(self.engine.profile, self._conversation, self.tools)
+            settings = judge.settings(self._settings_for(given, CallOptions))
+            options = structs.replace(settings.options, tool_choice="none", parallel_tool_calls=None)
+            run = self._begin(structs.replace(settings, options=options), executor, question, {}, single=True)
+            try:
+                with within(run.observed):
+                    await run.complete(self._make_io(self.engine, executor))
+            except BaseException as error:
+                await self._finish(run, error)
+                raise
+            await self._finish(run)
         finally:
             if self._holder is holder:
                 self._holder = None
+        if isinstance(run.ending, Cancelled):
+            raise StoppedError("The question was cancelled.")
+        if isinstance(run.ending, LimitReached):
+            raise LimitReachedError(str(run.ending), conversation=run.conversation, limit=run.ending.limit)
+        return judge.result(run.result).answer
 
     # --- other models, other conversations ---
 

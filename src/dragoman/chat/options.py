@@ -68,13 +68,8 @@ class CallOptions(TypedDict, total=False):
     options: ModelOptions
     limits: Limits
     deps: object
-
-
-class QuestionOptions(CallOptions, total=False):
-    """What one question can be given."""
-
     retries: int
-    """How often an answer that does not fit is asked for again; once by default."""
+    """How often a typed answer that does not fit is asked for again; once by default."""
 
 
 class TurnOptions(CallOptions, total=False):

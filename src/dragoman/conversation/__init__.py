@@ -21,6 +21,7 @@ from .blocks import (
 )
 from .conversation import Conversation as Conversation, Repaired as Repaired
 from .events import (
+    AnswerGrown as AnswerGrown,
     BlockReceived as BlockReceived,
     Completed as Completed,
     Event as Event,

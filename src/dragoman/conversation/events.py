@@ -147,6 +147,13 @@ class ToolFinished(_Event, frozen=True):
     result: ToolResult
 
 
+class AnswerGrown(_Event, frozen=True):
+    """More of a typed answer is there; comes in turns that were asked for one, and begins anew with each reply."""
+
+    value: object
+    """The JSON value so far: members that are not complete or do not fit are left out, texts may be cut."""
+
+
 class RunEnded(_Event, frozen=True):
     """A run is over: the last event of its stream, unless an error ended it (then Failed is)."""
 
@@ -176,5 +183,5 @@ ReplyEvent: TypeAlias = (
 )
 """What a model's reply is made of."""
 
-Event: TypeAlias = ReplyEvent | ToolStarted | ToolFinished | RunEnded
+Event: TypeAlias = ReplyEvent | ToolStarted | ToolFinished | AnswerGrown | RunEnded
 """Everything that a caller of a loop can see."""

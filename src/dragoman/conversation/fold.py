@@ -16,6 +16,7 @@ from dragoman.errors import ConversationError, ProtocolError
 
 from .blocks import Block, Citation, Text, Thinking, ToolCall, ToolResult
 from .events import (
+    AnswerGrown,
     BlockReceived,
     Completed,
     Event,
@@ -171,7 +172,7 @@ class Fold(Struct, eq=False):
     def _fail(self, _event: Failed) -> None:
         self._failed = True
 
-    def _pass_by(self, _event: ToolStarted | ToolFinished | RunEnded) -> None:
+    def _pass_by(self, _event: ToolStarted | ToolFinished | AnswerGrown | RunEnded) -> None:
         """What a run does is not part of a reply."""
 
     def _not_new(self, index: int) -> ProtocolError:
@@ -198,6 +199,7 @@ class Fold(Struct, eq=False):
         Failed: _fail,
         ToolStarted: _pass_by,
         ToolFinished: _pass_by,
+        AnswerGrown: _pass_by,
         RunEnded: _pass_by,
     }
 

@@ -40,6 +40,7 @@ from .run import (
     step_options as step_options,
 )
 from .settings import (
+    Judge as Judge,
     LoopHooks as LoopHooks,
     LoopOptions as LoopOptions,
     LoopSettings as LoopSettings,

@@ -42,6 +42,7 @@ from dragoman.conversation import (
 from dragoman.engines import Reply, ReplyCall, failed
 from dragoman.errors import (
     ConfigurationError,
+    InvalidAnswerError,
     LimitReachedError,
     ProviderError,
     StepLimitError,
@@ -59,7 +60,7 @@ from dragoman.transport import AttemptRecord
 
 from .context import ContextUse
 from .io import LoopIO
-from .settings import Hook, LoopHooks, LoopSettings
+from .settings import Hook, Judge, LoopHooks, LoopSettings, RunContext
 from .step import (
     NOTHING_SPENT,
     AskModel,
@@ -186,6 +187,8 @@ class LoopRun:
         """Whether nothing more can come of the run."""
         self._single: bool = single
         """Whether the first answer ends the run; what is said meanwhile then stays unread."""
+        self._correction: Message | None = None
+        """What the model was told last of an answer that the judge refused."""
         self._executor: ToolExecutor = executor
         self._settings: LoopSettings = settings
         self._tools: ToolRun | None = None
@@ -345,7 +348,7 @@ class LoopRun:
         if not isinstance(error, Exception):  # it was left, cancelled or interrupted
             self.ending = Cancelled()
         self.settle()
-        if isinstance(error, ProviderError | ToolAbortedError | UnknownCostError):
+        if isinstance(error, ProviderError | ToolAbortedError | UnknownCostError | InvalidAnswerError):
             error.conversation = self.conversation
 
     def _tool_run(self) -> ToolRun:
@@ -386,12 +389,24 @@ class LoopRun:
                 continue
             if isinstance(step, Done) and listens and self.unread and not self.conversation.pending_tool_calls:
                 continue  # somebody spoke in the very last moment
+            judge = self._settings.judge
+            if isinstance(step, Done) and judge is not None and await self._is_refused(io, judge, step.message):
+                continue
             if isinstance(step, AwaitApproval) and self.observed is not None:
                 # Whoever goes on, perhaps in another process, can refer to this run.
                 known = {**self.conversation.metadata, **self.observed.reference()}
                 self.conversation = self.conversation.with_metadata(known)
             self.ending = step
             return None
+
+    async def _is_refused(self, io: LoopIO, judge: Judge, message: Message) -> bool:
+        """Whether the run may not end with this message; then the model has been told why."""
+        context = RunContext(deps=self._settings.deps, conversation=self.conversation, model=io.engine.name)
+        told = await judge(message, context, io)
+        if told is not None:
+            # A reply that broke off may have calls that nobody can answer.
+            self.conversation, self._correction = self.conversation.repaired().conversation.plus(told), told
+        return told is not None
 
     def _check_cost_is_known(self, io: LoopIO) -> None:
         """Raise UnknownCostError where a limit of cost could not be kept."""
@@ -428,6 +443,10 @@ class LoopRun:
                 for call in self.conversation.pending_tool_calls
             ]
             self.conversation = append_tool_results(self.conversation, results)
+        if self._correction is not None and self.conversation.last is self._correction:
+            # Nobody has answered it; whoever goes on judges anew.
+            said = self.conversation.messages[:-1]
+            self.conversation = msgspec.structs.replace(self.conversation, messages=said)
         # A pause is just that: calls whose results are still to come.
         if self.conversation.messages and not isinstance(self.ending, AwaitApproval):
             last = self.conversation.messages[-1]
@@ -450,6 +469,9 @@ class LoopRun:
         await self._notify(io, "after_model", reply)
         if not message.blocks and not self.unread:
             # An empty message has no place in a history, and to ask the same again would bring the same.
+            judge = self._settings.judge
+            if judge is not None and not self.stop.cancelled and await self._is_refused(io, judge, message):
+                return
             self.ending = Cancelled() if self.stop.cancelled else Done(message)
 
     def _with_account(self, message: Message, attempts: Sequence[AttemptRecord]) -> Message:

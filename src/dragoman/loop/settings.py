@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypedDict, TypeVar
 
 from msgspec import Struct
 
 from dragoman._checks import overlay
-from dragoman.conversation import Conversation, ToolCall, ToolResult
+from dragoman.conversation import Conversation, Message, ToolCall, ToolResult
 from dragoman.engines import Reply
 from dragoman.providers import ModelOptions
 from dragoman.tools import ToolConfig
@@ -17,6 +17,7 @@ from .context import ContextPolicy
 from .step import Limits
 
 if TYPE_CHECKING:
+    from .io import LoopIO
     from .run import LoopRun
 
 Deps = TypeVar("Deps")
@@ -34,6 +35,14 @@ class RunContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
     """As it stands."""
     model: str
     """As in `provider:model`."""
+
+
+class Judge(Protocol):
+    """Looks at what the model said last before a run may end with it."""
+
+    def __call__(self, message: Message, context: RunContext[Any], io: LoopIO) -> Awaitable[Message | None]:
+        """None if the run may end; else what the model is told, so that it goes on. An error ends the run."""
+        ...
 
 
 class LoopHooks:
@@ -96,6 +105,8 @@ class LoopSettings(Struct, frozen=True, kw_only=True):
     hooks: tuple[LoopHooks, ...] = ()
     context: tuple[ContextPolicy, ...] = ()
     deps: object = None
+    judge: Judge | None = None
+    """Who decides whether the run may end with what the model said."""
     accounts: bool = False
     """Whether each reply is kept with its account: when it was asked for, and every attempt."""
 

@@ -69,6 +69,8 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether a history with tool calls is refused in a request that declares no tools."""
     # --- structured replies ---
     structured: StructuredStyle = "native"
+    native_beside_tools: bool = True
+    """Whether "native" goes together with tools; where it does not, a request with tools asks by a tool."""
     structured_schema: SchemaStyle = "json_schema"
     # --- thinking ---
     reasoning: ReasoningStyle = "none"

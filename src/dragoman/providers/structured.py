@@ -45,12 +45,18 @@ _WRAPPING: Final = "answer"
 
 def prepare(call: Call) -> tuple[Call, AnswerReader | None]:
     """The call as the model can take it, and what reads its reply; the call itself where nothing is to be done."""
-    wanted = call.options.response_format
+    wanted, profile = call.options.response_format, call.profile
     if wanted is None:
         return call, None
-    if call.profile.structured == "native":
+    way = profile.structured
+    if way == "native" and not profile.native_beside_tools and (call.tools or call.options.server_tools):
+        way = "tool" if call.tools else "prompt"  # a function may be as unwelcome beside the provider's own tools
+    if way == "native":
         return _natively(call, wanted)
-    if call.profile.structured == "tool" and call.profile.tools:
+    if way == "tool" and call.tools and call.options.tool_choice == "required":
+        # One of the caller's tools is meant; the answer has its time afterwards, as with the native feature.
+        return msgspec.structs.replace(call, options=msgspec.structs.replace(call.options, response_format=None)), None
+    if way == "tool" and profile.tools:
         return _with_tool(call, wanted)
     return _with_prompt(call, wanted), AnswerReader(fenced=True)
 
@@ -159,6 +165,8 @@ def _moved(schema: object, _at: str) -> object:
 # The word behind the fence names a language; some models write the JSON on the same line.
 _FENCE: Final = re.compile(r"\s*```[\w+-]*(?:\s+|(?=[\[{\"]))")
 _END: Final = re.compile(r"\s*```\s*\Z")
+_OF_THE_END: Final = "` \t\r\n"
+_WRAPPED: Final = re.compile(rf'\s*\{{\s*"{_WRAPPING}"\s*:\s*(?=\S)')
 
 
 class AnswerReader(Struct, frozen=True, kw_only=True):
@@ -190,17 +198,77 @@ class AnswerReader(Struct, frozen=True, kw_only=True):
         return text if fence is None else _END.sub("", text[fence.end() :])
 
 
+class _Opening(Struct):
+    """A text with something around the answer, as it comes; what belongs to the answer is passed on at once."""
+
+    reader: AnswerReader
+    held: str = ""
+    """What was not passed on."""
+    begun: bool = False
+    """Whether what is around the answer was found; all that comes now is of the answer, up to its end."""
+    bare: bool = False
+    """Whether nothing is around it."""
+    depth: int = 0
+    quoted: bool = False
+    escaped: bool = False
+    over: bool = False
+    """Whether the answer is complete: what comes behind it is of the object around it."""
+
+    def take(self, piece: str) -> str:
+        """What of the answer a piece brings."""
+        if not self.begun and not self.bare:
+            self.held += piece
+            found = (_WRAPPED if self.reader.wrapped else _FENCE).match(self.held)
+            start = self.held.lstrip()[:3]
+            if found is not None and found.end() < len(self.held):
+                self.begun, piece, self.held = True, self.held[found.end() :], ""
+            elif self.reader.fenced and start and not "```".startswith(start):
+                self.bare, piece, self.held = True, self.held, ""
+            else:
+                return ""
+        if self.bare:
+            return piece
+        if self.reader.wrapped:
+            return piece[: self._find_end(piece)]
+        self.held += piece
+        kept = self.held.rstrip(_OF_THE_END)
+        self.held = self.held[len(kept) :]
+        return kept
+
+    def end(self) -> str:
+        """What is left when the text has ended."""
+        return _END.sub("", self.held) if self.begun else self.reader.bare(self.held)
+
+    def _find_end(self, piece: str) -> int:
+        """How much of a piece belongs to the JSON value that began before it."""
+        for place, sign in enumerate(piece if not self.over else ""):
+            if self.quoted:
+                self.quoted = self.escaped or sign != '"'
+                self.escaped = sign == "\\" and not self.escaped
+                self.over = not self.quoted and not self.depth
+            elif sign in "]},\t\n\r " and not self.depth:  # of a number or a word
+                self.over = True
+                return place
+            else:
+                self.quoted = sign == '"'
+                self.depth += (sign in "[{") - (sign in "]}")
+                self.over = sign in "]}" and not self.depth
+            if self.over:
+                return place + 1
+        return 0 if self.over else len(piece)
+
+
 class _AnswerDecoder(Struct, eq=False):
     """Rewrites the events of one reply, one by one; a decoder itself, where it has one to ask.
 
     Without a tool each text may be the answer. The first call of the answer's tool becomes a text; further ones are
-    repetitions and are left out. An answer with something around it is held back until it is complete.
+    repetitions and are left out.
     """
 
     reader: AnswerReader
     decoder: Decoder | None = None
-    open: dict[int, list[str]] = {}
-    """What was held back of the answers that are not complete, by index."""
+    open: dict[int, _Opening] = {}
+    """The answers that are not complete, by index."""
     answer: int | None = None
     """The index of the call that became a text."""
     is_empty: bool = True
@@ -239,7 +307,7 @@ class _AnswerDecoder(Struct, eq=False):
     def _take(self, event: ReplyEvent) -> list[ReplyEvent]:
         match event:
             case TextStarted() if self.reader.tool is None:
-                self.open[event.index] = []
+                self.open[event.index] = _Opening(self.reader)
             case TextDelta() if event.index in self.open:
                 return self._grow(event.index, event.id, event.text)
             case TextEnded() if event.index in self.open:
@@ -256,7 +324,7 @@ class _AnswerDecoder(Struct, eq=False):
                 return self._grow(event.index, "", event.arguments)
             case ToolCallEnded() if event.index in self.open:
                 if self.is_empty and not self.reader.wrapped:  # what a call without any arguments means
-                    self.open[event.index] = ["{}"]
+                    self.open[event.index].held = "{}"
                 return [*self._end(event.index, ""), TextEnded(event.index, "")]
             case Completed(stop_reason=StopReason.TOOL_CALLS) if self.answer is not None and not self.other_calls:
                 return [msgspec.structs.replace(event, stop_reason=StopReason.END)]
@@ -272,17 +340,15 @@ class _AnswerDecoder(Struct, eq=False):
             self.repeated.add(event.index)
             return []
         self.answer = event.index
-        self.open[event.index] = []
+        self.open[event.index] = _Opening(self.reader)
         return [TextStarted(event.index, "")]
 
     def _grow(self, index: int, part_id: str, piece: str) -> list[ReplyEvent]:
-        if not self.reader.fenced and not self.reader.wrapped:
-            return _delta(index, part_id, piece)
-        self.open[index].append(piece)
-        return []
+        plain = not self.reader.fenced and not self.reader.wrapped
+        return _delta(index, part_id, piece if plain else self.open[index].take(piece))
 
     def _end(self, index: int, part_id: str) -> list[ReplyEvent]:
-        return _delta(index, part_id, self.reader.bare("".join(self.open.pop(index))))
+        return _delta(index, part_id, self.open.pop(index).end())
 
 
 def _delta(index: int, part_id: str, text: str) -> list[ReplyEvent]:

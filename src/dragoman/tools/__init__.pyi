@@ -1,4 +1,5 @@
 from .arguments.json_schema import Checker as Checker, compile_schema as compile_schema
+from .arguments.partial import PartialReader as PartialReader, read_beginning as read_beginning
 from .arguments.problems import (
     InvalidArguments as InvalidArguments,
     Problem as Problem,

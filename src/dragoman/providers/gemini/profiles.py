@@ -54,7 +54,7 @@ ROWS: tuple[ProfileRow, ...] = (
     row("gemini", counts_tokens=True),
     # --- before thinking ---
     _row("gemini-2.0*", **_PLAIN, tool_result_media=words(), strict_tools=False, max_output=8_192),
-    _row("gemini-2.0*", quirks=words("no_combinations")),
+    _row("gemini-2.0*", quirks=words("no_combinations"), native_beside_tools=False),
     # --- thinking by a number of tokens ---
     _row(
         "gemini-2.5*",
@@ -62,6 +62,7 @@ ROWS: tuple[ProfileRow, ...] = (
         reasoning="budget",
         efforts=words("none minimal low medium high"),
         quirks=words("no_combinations"),
+        native_beside_tools=False,
     ),
     _row("gemini-2.5-pro*", efforts=words("minimal low medium high")),  # it cannot but think
     # --- thinking by level: which levels differ ---

@@ -38,6 +38,9 @@ BASE: Final = Profile(
     provider="openai-compatible",
     dialect="openai_chat",
     reasoning="effort",  # without a list of efforts: whatever is asked for is sent
+    # Many servers refuse a schema for the reply beside tools (Groq), or hold the model to it from its first word on, so
+    # that it never calls one (llama.cpp, Ollama, vLLM).
+    native_beside_tools=False,
 )
 
 
@@ -66,6 +69,7 @@ _OPENAI: Final[tuple[ProfileRow, ...]] = (
         reasoning="none",
         unsupported=words("top_k"),
         quirks=_OPENAI_QUIRKS,
+        native_beside_tools=True,
         **_STRICT,
     ),
     # Before structured replies of a given schema, which came with gpt-4o-2024-08-06.

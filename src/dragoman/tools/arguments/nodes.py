@@ -23,7 +23,7 @@ import msgspec
 
 from .problems import expected, is_array, is_object, kind_of, one_of, shown
 from .resolve import MISSING, RawField, UnsupportedError
-from .schemas import Schema, adopt, describe, without_titles
+from .schemas import Definition, Schema, adopt, describe, without_titles
 
 
 class Node(NamedTuple):
@@ -191,7 +191,7 @@ def own_docstring(cls: type) -> str:
 
 
 def union(members: Sequence[Node]) -> Node:
-    """Any one of several kinds of values; where msgspec cannot tell them apart, the first that fits."""
+    """Any one of several kinds of values; where msgspec cannot tell them apart, the nearest that fits."""
     members = [part for member in members for part in (member.members or (member,))]
     if any(member.wire is Any for member in members):
         return ANYTHING
@@ -206,16 +206,28 @@ def union(members: Sequence[Node]) -> Node:
     wire = Union[tuple(member.wire for member in members)]  # noqa: UP007 -- built, not written
 
     def read_first(value: object) -> object:
-        for member in members:
+        # Forms that take any name take every object: only those are meant that know the most names of this one.
+        strange = [_count_unknown(value, member.schema) for member in members]
+        nearest = [each for each, count in zip(members, strange, strict=True) if count == min(strange)]
+        for member in nearest:
             try:
                 return convert(value, member.wire)
             except ValueError:
-                continue
+                if len(nearest) == 1:
+                    raise
         raise ValueError(f"{kind_of(value)} {shown(value)} fits none of the allowed forms")
 
     is_optional = len(members) == 2 and NULL in members
     wire = wire if is_optional or is_decodable(wire) else custom("Union", read_first)
     return Node(wire, options[0] if len(options) == 1 else {"anyOf": options}, members=tuple(members))
+
+
+def _count_unknown(value: object, schema: Schema) -> int:
+    """How many names of an object a schema does not mention."""
+    while isinstance(target := schema.get("$ref"), Definition):
+        schema = target.schema
+    known = schema.get("properties")
+    return len(value.keys() - known.keys()) if is_object(value) and is_object(known) else 0
 
 
 def _choice(meanings: Sequence[tuple[object, object]], native: Any = None) -> Node:
