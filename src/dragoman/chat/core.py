@@ -22,6 +22,8 @@ from dragoman.errors import ConcurrentUseError, ConfigurationError, InvalidAnswe
 from dragoman.loop import (
     UNCERTAIN,
     Cancelled,
+    Instruction,
+    Instructions,
     LoopIO,
     LoopRun,
     LoopSettings,
@@ -31,6 +33,7 @@ from dragoman.loop import (
     note_on,
     refuse_unanswered_calls,
     settings_of,
+    split_instructions,
 )
 from dragoman.providers import Loss, conversation_cost
 from dragoman.tools import AnyTools, PendingApproval
@@ -101,8 +104,9 @@ class ChatCore(Generic[E]):
         self._engine: _Shared[E] = _Shared(engine, owned=owned)
         self._executor: ToolExecutor = make_executor(tools, options)
         self._conversation: Conversation = options.get("conversation", Conversation())
-        if options.get("system") is not None:
-            self._conversation = self._conversation.with_system(options.get("system"))
+        fixed, _ = split_instructions(options.get("system"))
+        if fixed is not None:
+            self._conversation = self._conversation.with_system(fixed)
         self._kept: Ledger | None = None
         """What `_ledger` gives, once somebody asked for it."""
         self._kept_in: AsyncConversationStore | None = store
@@ -142,14 +146,21 @@ class ChatCore(Generic[E]):
         return self.engine.name
 
     @property
-    def system(self) -> str | None:
-        """The system prompt; assigning to it changes it from the next turn on."""
-        return self._conversation.system
+    def system(self) -> str | tuple[str | Instruction, ...] | None:
+        """The system prompt: its text, or, with functions of the moment, the text and those behind it.
+
+        Assigning to it changes it from the next turn on.
+        """
+        text, functions = self._conversation.system, self._settings.instructions
+        return (*([] if text is None else [text]), *functions) if functions else text
 
     @system.setter
-    def system(self, system: str | None) -> None:
+    def system(self, system: Instructions | None) -> None:
+        fixed, _ = split_instructions(system)
         with self._claimed(), self._state:
-            self._conversation = self._conversation.with_system(system)
+            self._conversation = self._conversation.with_system(fixed)
+            self._options = {**self._options, "system": system}
+            self._set_up()
 
     @property
     def conversation(self) -> Conversation:

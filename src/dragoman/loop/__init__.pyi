@@ -39,13 +39,17 @@ from .run import (
     offered_tools as offered_tools,
     step_options as step_options,
 )
+from .moment import instruct as instruct
 from .settings import (
+    Instruction as Instruction,
+    Instructions as Instructions,
     LoopHooks as LoopHooks,
     LoopOptions as LoopOptions,
     LoopSettings as LoopSettings,
     OnLimit as OnLimit,
     RunContext as RunContext,
     settings_of as settings_of,
+    split_instructions as split_instructions,
 )
 from .step import (
     UNCERTAIN as UNCERTAIN,

@@ -58,7 +58,8 @@ from dragoman.transport import AttemptRecord
 
 from .context import ContextUse
 from .io import LoopIO
-from .settings import Hook, LoopHooks, LoopSettings
+from .moment import instruct
+from .settings import Hook, LoopHooks, LoopSettings, RunContext
 from .step import (
     NOTHING_SPENT,
     AskModel,
@@ -258,13 +259,16 @@ class LoopRun:
                     continue
                 await self._notify(io, "before_model")
                 self._asked = time.time() if self._settings.accounts else 0.0
+                asked = self.conversation
+                if self._settings.instructions:
+                    asked = await instruct(asked, self._settings.instructions, self._moment(io), self._waiter(io))
                 specs = offered_tools(self._executor)
                 options = step_options(self._settings.options, self._executor.config, specs, first=step.first)
                 try:
                     if not streamed:
-                        reply = await self._reply(io, self.conversation, specs, options)
+                        reply = await self._reply(io, asked, specs, options)
                     else:
-                        call = self._ready(io)(self.conversation, specs, options, stream=True)
+                        call = self._ready(io)(asked, specs, options, stream=True)
                         try:
                             while said := await self._next_events(io, call):
                                 for last in said:
@@ -498,6 +502,15 @@ class LoopRun:
         aborted = batch.abortion
         if aborted is not None:
             raise aborted
+
+    def _moment(self, io: LoopIO) -> RunContext[object]:
+        """What functions may know of the run."""
+        return RunContext(deps=self._settings.deps, conversation=self.conversation, model=io.engine.name)
+
+    def _waiter(self, io: LoopIO) -> Callable[[Awaitable[object]], Awaitable[object]]:
+        """What waits for an async function, and no longer than the run goes on."""
+        guard = io.guard
+        return io.wait_for if guard is None else lambda given: guard(io.wait_for(given), self.stop)
 
     async def _notify(self, io: LoopIO, phase: str, *what: object) -> None:
         """Let each hook have its say about a phase, one after the other."""

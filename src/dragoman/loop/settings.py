@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypedDict, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 from msgspec import Struct
 
-from dragoman._checks import overlay
+from dragoman._checks import check_takes_run, overlay
 from dragoman.conversation import Conversation, ToolCall, ToolResult
 from dragoman.engines import Reply
+from dragoman.errors import ConfigurationError
 from dragoman.providers import ModelOptions
 from dragoman.tools import ToolConfig
 
@@ -34,6 +35,12 @@ class RunContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
     """As it stands."""
     model: str
     """As in `provider:model`."""
+
+
+Instruction: TypeAlias = Callable[[RunContext[Any]], str | Awaitable[str | None] | None]
+"""Is asked before each call of the model; what it says stands behind the system prompt in that request alone."""
+Instructions: TypeAlias = str | Instruction | Sequence[str | Instruction]
+"""A system prompt: a text, a function of the moment, or several of both."""
 
 
 class LoopHooks:
@@ -73,6 +80,8 @@ OnLimit: TypeAlias = Literal["raise", "return"]
 class LoopOptions(TypedDict, total=False):
     """What a loop can be given beside its model and its tools."""
 
+    system: Instructions | None
+    """The system prompt: a text, a function of the RunContext that is asked before each call of the model, or several."""
     options: ModelOptions
     """What is asked of the model in every step; without it, what the engine was made with."""
     limits: Limits
@@ -90,6 +99,8 @@ class LoopOptions(TypedDict, total=False):
 class LoopSettings(Struct, frozen=True, kw_only=True):
     """Everything about a run but its model, its tools and its conversation."""
 
+    instructions: tuple[Instruction, ...] = ()
+    """Those of the system prompt that are functions; its texts are in the conversation."""
     options: ModelOptions = ModelOptions()
     limits: Limits = Limits()
     on_limit: OnLimit = "raise"
@@ -103,6 +114,7 @@ class LoopSettings(Struct, frozen=True, kw_only=True):
 def settings_of(given: LoopOptions, model: ModelOptions, tools: ToolConfig) -> LoopSettings:
     """The settings that were given; what was not is as the engine and the tools' config have it."""
     return LoopSettings(
+        instructions=split_instructions(given.get("system"))[1],
         options=overlay(given.get("options"), model),
         limits=overlay(given.get("limits"), Limits(steps=tools.max_iterations)),
         on_limit=given.get("on_limit", "raise"),
@@ -110,3 +122,21 @@ def settings_of(given: LoopOptions, model: ModelOptions, tools: ToolConfig) -> L
         context=tuple(given.get("context", ())),
         deps=given.get("deps"),
     )
+
+
+def split_instructions(given: Instructions | None) -> tuple[str | None, tuple[Instruction, ...]]:
+    """The texts of a system prompt, joined, and its functions. None: there is no text."""
+    if given is None or isinstance(given, str):
+        return given, ()
+    parts = cast("Sequence[object]", given if isinstance(given, Sequence) else [given])
+    texts, functions = list[str](), list[Instruction]()
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+        elif callable(part):
+            check_takes_run(part, "the system prompt")
+            functions.append(cast("Instruction", part))
+        else:
+            message = f"A system prompt cannot be made of a {type(part).__name__}."
+            raise ConfigurationError(message, hint="Give a text, a function of the RunContext, or a list of both.")
+    return "\n\n".join(texts) if texts else None, tuple(functions)

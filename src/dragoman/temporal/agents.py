@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Final, Unpack
 
@@ -25,7 +25,7 @@ from temporalio.exceptions import ApplicationError
 from dragoman._checks import check_names, overlay, suggest
 from dragoman._stop import Stop, chance, stoppable
 from dragoman.chat import ChatOptions, find_engine, make_executor
-from dragoman.conversation import Text, conversation_from_json, message_from_json
+from dragoman.conversation import Conversation, Text, conversation_from_json, message_from_json
 from dragoman.engines import (
     AsyncEngine,
     Models,
@@ -36,11 +36,14 @@ from dragoman.loop import (
     UNCERTAIN,
     DropToolResults,
     LoopSettings,
+    RunContext,
     Summarise,
+    instruct,
     offered_tools,
     outcome_to_json,
     reply_to_json,
     settings_of,
+    split_instructions,
     step_options,
 )
 from dragoman.tools import AnyTools, Outcome, PendingApproval, ToolExecutor, ToolRun
@@ -125,8 +128,12 @@ class Agent:
 
     @property
     def system(self) -> str | None:
-        """The system prompt of conversations that have none."""
-        return self._options.get("system")
+        """The system prompt of conversations that have none; functions of the moment are among the settings."""
+        return split_instructions(self._options.get("system"))[0]
+
+    def moment(self, conversation: Conversation) -> RunContext[object]:
+        """What functions may know of a run, which are asked here, where the code is."""
+        return RunContext(deps=self.settings.deps, conversation=conversation, model=self.engine.name)
 
     @property
     def facts(self) -> AgentFacts:
@@ -199,6 +206,9 @@ class Activities:
             conversation = conversation.with_system(agent.system)
         options = overlay(ask.options, agent.settings.options)
         if ask.tools:
+            with _for_good():
+                moment, functions = agent.moment(conversation), agent.settings.instructions
+                conversation = await instruct(conversation, functions, moment, _wait) if functions else conversation
             specs = offered_tools(agent.executor)
             options = step_options(options, agent.executor.config, specs, first=ask.first)
         else:
@@ -241,6 +251,10 @@ class Activities:
                 async for _ in events:
                     pass
         return _written(_within_limits(batch.outcomes[0]))
+
+
+async def _wait(given: Awaitable[object]) -> object:
+    return await given
 
 
 def _written(outcome: Outcome | PendingApproval) -> Raw:
