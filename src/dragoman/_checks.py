@@ -70,7 +70,7 @@ def check_takes_run(function: Callable[..., object], what: str, hint: str = "") 
         signature.bind(None)
     except TypeError:
         name = getattr(function, "__name__", type(function).__name__)
-        message = f"The function {name!r} cannot give {what}: it does not take a run, and nothing else."
+        message = f"The function {name!r} cannot give {what}: it is called with the RunContext and nothing else."
         raise ConfigurationError(message, hint=hint or "Let it have one parameter: the RunContext.") from None
 
 

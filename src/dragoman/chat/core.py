@@ -27,6 +27,7 @@ from dragoman.loop import (
     LoopIO,
     LoopRun,
     LoopSettings,
+    RunContext,
     RunResult,
     append_tool_results,
     close_engine,
@@ -34,6 +35,7 @@ from dragoman.loop import (
     refuse_unanswered_calls,
     settings_of,
     split_instructions,
+    tools_of,
 )
 from dragoman.providers import Loss, conversation_cost
 from dragoman.tools import AnyTools, PendingApproval
@@ -463,7 +465,7 @@ class ChatCore(Generic[E]):
                 if self._kept_in is None:
                     message = "This client has no store to look into."
                     raise ConfigurationError(message, hint="Make it with store=…, or restore a Snapshot.")
-                return self._take_up_recovered(await self._ledger.recover(saved))
+                return await self._take_up_recovered(await self._ledger.recover(saved))
             fork = self._kept_in is not None and not await self._ledger.has_as_newest(saved)
             losses = self.engine.losses(saved.conversation)
             self._ledger.take_up(saved, fork=fork)
@@ -510,8 +512,12 @@ class ChatCore(Generic[E]):
             await before.leave()
         return losses
 
-    def _take_up_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
-        found, known = recovered.conversation, self.tools.tools.by_name
+    async def _take_up_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
+        found, tools = recovered.conversation, self.tools.tools
+        if tools.function is not None and recovered.uncertain_calls:
+            moment = RunContext(deps=self._settings.deps, conversation=found, model=self.model)
+            tools = await tools_of(tools, moment, self._io.wait_for)
+        known = tools.by_name
         if found.last is not None and found.last.interrupted:
             found = found.repaired().conversation  # the program ended before it could be put right
         waiting = {call.id for call in found.pending_tool_calls}

@@ -39,7 +39,7 @@ from .run import (
     offered_tools as offered_tools,
     step_options as step_options,
 )
-from .moment import instruct as instruct
+from .moment import instruct as instruct, tools_of as tools_of
 from .settings import (
     Instruction as Instruction,
     Instructions as Instructions,

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from dragoman.conversation import Conversation
 from dragoman.errors import ConfigurationError
+from dragoman.tools import MomentTools, ToolSet
 
 from .settings import Instruction, RunContext
 
@@ -29,6 +30,13 @@ async def instruct(
             message = f"A function of the system prompt gave back a {type(text).__name__}."
             raise ConfigurationError(message, hint="Return a text, or None to say nothing.")
     return conversation.with_system("\n\n".join(said)) if said else conversation
+
+
+async def tools_of(tools: ToolSet, context: RunContext[Any], wait: Wait) -> ToolSet:
+    """The tools of the moment, where a function gives them; else the tools themselves."""
+    if not isinstance(tools, MomentTools) or tools.function is None:
+        return tools
+    return tools.take(await _ask(tools.function, context, wait))
 
 
 async def _ask(function: Callable[[RunContext[Any]], object], context: RunContext[Any], wait: Wait) -> object:

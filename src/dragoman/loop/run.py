@@ -53,12 +53,12 @@ from dragoman.providers import (
     estimated_tokens,
     total_cost,
 )
-from dragoman.tools import Approval, Batch, PendingApproval, ToolConfig, ToolExecutor, ToolRun
+from dragoman.tools import Approval, Batch, PendingApproval, ToolConfig, ToolExecutor, ToolRun, ToolSet
 from dragoman.transport import AttemptRecord
 
 from .context import ContextUse
 from .io import LoopIO
-from .moment import instruct
+from .moment import instruct, tools_of
 from .settings import Hook, LoopHooks, LoopSettings, RunContext
 from .step import (
     NOTHING_SPENT,
@@ -186,6 +186,8 @@ class LoopRun:
         self._tools: ToolRun | None = None
         """What the tool calls of this run share, as soon as there is one."""
         self._batch: Batch | None = None
+        self._offered: ToolSet | None = None
+        """The tools of the last reply, where a function gives those of the moment."""
         self._clock: Callable[[], float] = clock
         began = self._began = clock() - spent.seconds
         seconds = settings.limits.seconds
@@ -246,7 +248,9 @@ class LoopRun:
             while (step := await self._next_step(io)) is not None:
                 if isinstance(step, RunTools):
                     await self._notify(io, "before_tools", step.calls)
-                    batch = self._batch = self._executor.batch(step.calls, self._tool_run())
+                    if self._offered is None and self._executor.tools.function is not None:
+                        self._offered = await tools_of(self._executor.tools, self._moment(io), self._waiter(io))
+                    batch = self._batch = self._executor.batch(step.calls, self._tool_run(), self._offered)
                     self.has_done_something = True
                     async with aclosing(io.run_tools(batch)) as happenings:
                         async for event in happenings:
@@ -262,7 +266,9 @@ class LoopRun:
                 asked = self.conversation
                 if self._settings.instructions:
                     asked = await instruct(asked, self._settings.instructions, self._moment(io), self._waiter(io))
-                specs = offered_tools(self._executor)
+                if self._executor.tools.function is not None:
+                    self._offered = await tools_of(self._executor.tools, self._moment(io), self._waiter(io))
+                specs = offered_tools(self._executor, self._offered)
                 options = step_options(self._settings.options, self._executor.config, specs, first=step.first)
                 try:
                     if not streamed:
@@ -523,9 +529,9 @@ class LoopRun:
 # --- what the model is asked with; a workflow engine's worker asks for the run, and knows tools and options -----------
 
 
-def offered_tools(executor: ToolExecutor) -> tuple[ToolSpec, ...]:
-    """What the model is told of tools."""
-    config, tools = executor.config, executor.tools
+def offered_tools(executor: ToolExecutor, tools: ToolSet | None = None) -> tuple[ToolSpec, ...]:
+    """What the model is told of tools: of the executor's, or of these, which are those of the moment."""
+    config, tools = executor.config, executor.tools if tools is None else tools
     if not config.enabled:
         return ()
     specs = tools.specs if tools.by_name else ()

@@ -45,6 +45,7 @@ from dragoman.loop import (
     settings_of,
     split_instructions,
     step_options,
+    tools_of,
 )
 from dragoman.tools import AnyTools, Outcome, PendingApproval, ToolExecutor, ToolRun
 from dragoman.transport import GiveUp, RetryPolicy, decide
@@ -139,14 +140,16 @@ class Agent:
     def facts(self) -> AgentFacts:
         """What a workflow must know."""
         settings, config, tools = self.settings, self.executor.config, self.executor.tools.by_name
-        # Permissions and middleware may look at the conversation whichever tool is called.
-        always = "permission" in self._options or "middleware" in self._options
+        # Permissions, middleware and functions of the moment may look at the conversation whichever tool is called.
+        of_moment = self.executor.tools.function is not None
+        always = of_moment or "permission" in self._options or "middleware" in self._options
         return AgentFacts(
             limits=settings.limits,
             on_limit=settings.on_limit,
             context=tuple([(type(each).__name__, Raw(msgspec.json.encode(each))) for each in settings.context]),
             context_window=self.engine.context_window if settings.context else None,
             tools={name: always or tool.takes_context for name, tool in tools.items()},
+            tools_of_moment=of_moment,
             max_parallel_tools=config.max_parallel_tools,
             tool_error_handling=config.tool_error_handling,
             run_timeout=config.run_timeout,
@@ -209,7 +212,8 @@ class Activities:
             with _for_good():
                 moment, functions = agent.moment(conversation), agent.settings.instructions
                 conversation = await instruct(conversation, functions, moment, _wait) if functions else conversation
-            specs = offered_tools(agent.executor)
+                tools = await tools_of(agent.executor.tools, moment, _wait)
+            specs = offered_tools(agent.executor, tools)
             options = step_options(options, agent.executor.config, specs, first=ask.first)
         else:
             specs, options = (), msgspec.structs.replace(options, tool_choice="auto", response_format=None)
@@ -227,9 +231,14 @@ class Activities:
     @activity.defn(name="dragoman.tool")
     async def run_tool(self, do: Do) -> Raw:
         """How the call of a tool ended, or that it waits for a person."""
-        executor = self._agent(do.agent).executor
+        agent = self._agent(do.agent)
+        executor, conversation = agent.executor, Conversation()
         (call,) = message_from_json(bytes(do.message)).tool_calls
-        tool = executor.tools.by_name.get(call.name)
+        if do.conversation != NOTHING:
+            conversation = conversation_from_json(bytes(do.conversation))
+        with _for_good():
+            tools = await tools_of(executor.tools, agent.moment(conversation), _wait)
+        tool = tools.by_name.get(call.name)
         if tool is None and do.known:
             message = f"This worker has no tool {call.name!r}, which agent {do.agent!r} had when the turn began."
             hint = "Let workers of both versions run until the turns of the old one have ended, or say it again."
@@ -238,14 +247,13 @@ class Activities:
         if activity.info().attempt > lives:
             return _written(PendingApproval(call=call, reason=UNCERTAIN))
         run = ToolRun(
-            deps=self._agent(do.agent).settings.deps,
+            conversation=conversation,
+            deps=agent.settings.deps,
             approvals=() if do.approval is None else (do.approval,),
             deadline=None if do.seconds is None else time.monotonic() + do.seconds,
         )
         run.counts.update(do.counts)
-        if do.conversation != NOTHING:
-            run.conversation = conversation_from_json(bytes(do.conversation))
-        batch = executor.batch((call,), run)
+        batch = executor.batch((call,), run, tools)
         with _heartbeats():
             async with aclosing(executor.aevents(batch)) as events:
                 async for _ in events:

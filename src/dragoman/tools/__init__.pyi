@@ -38,6 +38,8 @@ from .executor import (
 )
 from .registry import (
     AnyTools as AnyTools,
+    MomentTools as MomentTools,
+    SomeTools as SomeTools,
     ToolRegistry as ToolRegistry,
     ToolSet as ToolSet,
     ToolView as ToolView,

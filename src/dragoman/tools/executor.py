@@ -113,12 +113,18 @@ class ToolExecutor:
 
     # --- many calls, step by step ---
 
-    def batch(self, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Batch:
-        """Prepare calls for `events` or `aevents`. The batch's results are complete even if these are cut short."""
-        run = run or ToolRun()
+    def batch(self, calls: Iterable[ToolCall], run: ToolRun | None = None, tools: ToolSet | None = None) -> Batch:
+        """Prepare calls for `events` or `aevents`. The batch's results are complete even if these are cut short.
+
+        `tools` are those of the moment, where a function gives them.
+        """
+        run, tools = run or ToolRun(), self.tools if tools is None else tools
+        if tools.function is not None:
+            message = "Which tools there are is said by a function, in a run; without one there are none."
+            raise ConfigurationError(message, hint="Run them in a loop, or give the tools themselves.")
         if self.config.run_timeout is not None:
             run.deadline = shorter(run.deadline, run.began + self.config.run_timeout)
-        return Batch(self.tools, tuple(calls), run, self._settings, self._record)
+        return Batch(tools, tuple(calls), run, self._settings, self._record)
 
     def events(self, batch: Batch) -> Generator[ToolStarted | ToolFinished, None, None]:
         """Carry a batch out and tell what happens. Closing the generator cancels what is still under way."""
