@@ -33,6 +33,7 @@ from dragoman.tools import (
     Deny,
     InvalidArguments,
     Problem,
+    ToolConfig,
     ToolExecutor,
     decoder_of_type,
     deeper_than,
@@ -242,7 +243,9 @@ class Question:
         # and that none may be called.
         told = profile.needs_tools_of_history and any(each.role == "tool" for each in conversation.messages)
         self._choice: Literal["none", "auto"] = "none" if told else "auto"
-        self.executor: ToolExecutor = dragoman.tools.ToolExecutor(tools.tools if told else (), permission=_no_tools)
+        config = ToolConfig(search=tools.config.search, always_offered=tools.config.always_offered)
+        offered = tools.tools if told else ()
+        self.executor: ToolExecutor = dragoman.tools.ToolExecutor(offered, config, permission=_no_tools)
 
     def options(self, options: ModelOptions) -> ModelOptions:
         """What the model is asked for; the schema belongs to this question alone."""

@@ -517,7 +517,7 @@ class ChatCore(Generic[E]):
         if tools.function is not None and recovered.uncertain_calls:
             moment = RunContext(deps=self._settings.deps, conversation=found, model=self.model)
             tools = await tools_of(tools, moment, self._io.wait_for)
-        known = tools.by_name
+        known = self.tools.searched(tools).by_name
         if found.last is not None and found.last.interrupted:
             found = found.repaired().conversation  # the program ended before it could be put right
         waiting = {call.id for call in found.pending_tool_calls}

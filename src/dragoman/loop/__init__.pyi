@@ -22,6 +22,7 @@ from .io import (
     close_engine as close_engine,
     note_on as note_on,
 )
+from .moment import instruct as instruct, tools_of as tools_of
 from .orchestrator import (
     AsyncOrchestrator as AsyncOrchestrator,
     Orchestrator as Orchestrator,
@@ -39,7 +40,6 @@ from .run import (
     offered_tools as offered_tools,
     step_options as step_options,
 )
-from .moment import instruct as instruct, tools_of as tools_of
 from .settings import (
     Instruction as Instruction,
     Instructions as Instructions,

@@ -63,7 +63,7 @@ class PlainIO(LoopIO):
         except StopIteration as stop:
             return stop.value
         waiting.close()
-        message = "A hook, a context policy or a function for instructions or tools waits for an event loop, and the run has none."
+        message = "A hook, a context policy or a function of the moment waits for an event loop, but the run has none."
         raise ConfigurationError(message, hint="Use plain functions, or the async client.")
 
 

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 import dragoman._observer
+import dragoman.tools
 from dragoman._observer import Observed
 from dragoman._stop import CURRENT, Stop
 from dragoman.conversation import (
@@ -32,6 +33,7 @@ from dragoman.conversation import (
     RunEnded,
     Text,
     ToolCall,
+    ToolChoice,
     ToolResult,
     ToolSpec,
     ToolStarted,
@@ -50,6 +52,7 @@ from dragoman.errors import (
 )
 from dragoman.providers import (
     ModelOptions,
+    Profile,
     estimated_tokens,
     total_cost,
 )
@@ -268,8 +271,9 @@ class LoopRun:
                     asked = await instruct(asked, self._settings.instructions, self._moment(io), self._waiter(io))
                 if self._executor.tools.function is not None:
                     self._offered = await tools_of(self._executor.tools, self._moment(io), self._waiter(io))
-                specs = offered_tools(self._executor, self._offered)
-                options = step_options(self._settings.options, self._executor.config, specs, first=step.first)
+                options = self._settings.options
+                specs = offered_tools(self._executor, self.conversation, io.engine.profile, options, self._offered)
+                options = step_options(options, self._executor.config, specs, first=step.first)
                 try:
                     if not streamed:
                         reply = await self._reply(io, asked, specs, options)
@@ -529,11 +533,19 @@ class LoopRun:
 # --- what the model is asked with; a workflow engine's worker asks for the run, and knows tools and options -----------
 
 
-def offered_tools(executor: ToolExecutor, tools: ToolSet | None = None) -> tuple[ToolSpec, ...]:
+def offered_tools(
+    executor: ToolExecutor,
+    conversation: Conversation,
+    profile: Profile,
+    options: ModelOptions,
+    tools: ToolSet | None = None,
+) -> tuple[ToolSpec, ...]:
     """What the model is told of tools: of the executor's, or of these, which are those of the moment."""
     config, tools = executor.config, executor.tools if tools is None else tools
     if not config.enabled:
         return ()
+    if config.search is not None and (many := dragoman.tools.many_tools(tools, config)) is not None:
+        return many.offer(conversation, _choice(options, config), profile.tool_search)
     specs = tools.specs if tools.by_name else ()
     if config.allowed_tools is None:
         return specs
@@ -542,7 +554,7 @@ def offered_tools(executor: ToolExecutor, tools: ToolSet | None = None) -> tuple
 
 def step_options(options: ModelOptions, config: ToolConfig, specs: Sequence[ToolSpec], *, first: bool) -> ModelOptions:
     """The options with the caller's tool choice; one that forces a call holds for the first step only."""
-    choice = config.tool_choice if options.tool_choice == "auto" else options.tool_choice
+    choice = _choice(options, config)
     if choice not in ("auto", "none"):
         if not specs:
             message = "The model must call a tool, but there is none."
@@ -552,3 +564,7 @@ def step_options(options: ModelOptions, config: ToolConfig, specs: Sequence[Tool
     elif not specs:
         choice = "auto"
     return options if choice == options.tool_choice else msgspec.structs.replace(options, tool_choice=choice)
+
+
+def _choice(options: ModelOptions, config: ToolConfig) -> ToolChoice:
+    return config.tool_choice if options.tool_choice == "auto" else options.tool_choice

@@ -81,7 +81,7 @@ class LoopOptions(TypedDict, total=False):
     """What a loop can be given beside its model and its tools."""
 
     system: Instructions | None
-    """The system prompt: a text, a function of the RunContext that is asked before each call of the model, or several."""
+    """The system prompt: a text, a function of the RunContext, asked before each call of the model, or several."""
     options: ModelOptions
     """What is asked of the model in every step; without it, what the engine was made with."""
     limits: Limits

@@ -139,9 +139,10 @@ class Agent:
     @property
     def facts(self) -> AgentFacts:
         """What a workflow must know."""
-        settings, config, tools = self.settings, self.executor.config, self.executor.tools.by_name
+        settings, executor, config = self.settings, self.executor, self.executor.config
+        tools = executor.searched(executor.tools).by_name
         # Permissions, middleware and functions of the moment may look at the conversation whichever tool is called.
-        of_moment = self.executor.tools.function is not None
+        of_moment = executor.tools.function is not None
         always = of_moment or "permission" in self._options or "middleware" in self._options
         return AgentFacts(
             limits=settings.limits,
@@ -213,7 +214,7 @@ class Activities:
                 moment, functions = agent.moment(conversation), agent.settings.instructions
                 conversation = await instruct(conversation, functions, moment, _wait) if functions else conversation
                 tools = await tools_of(agent.executor.tools, moment, _wait)
-            specs = offered_tools(agent.executor, tools)
+            specs = offered_tools(agent.executor, conversation, agent.engine.profile, options, tools)
             options = step_options(options, agent.executor.config, specs, first=ask.first)
         else:
             specs, options = (), msgspec.structs.replace(options, tool_choice="auto", response_format=None)
@@ -238,14 +239,6 @@ class Activities:
             conversation = conversation_from_json(bytes(do.conversation))
         with _for_good():
             tools = await tools_of(executor.tools, agent.moment(conversation), _wait)
-        tool = tools.by_name.get(call.name)
-        if tool is None and do.known:
-            message = f"This worker has no tool {call.name!r}, which agent {do.agent!r} had when the turn began."
-            hint = "Let workers of both versions run until the turns of the old one have ended, or say it again."
-            raise ToolNotFoundError(message, tool_name=call.name, call_id=call.id, hint=hint)
-        lives = _LIVES if tool is None or tool.options.idempotent else 1
-        if activity.info().attempt > lives:
-            return _written(PendingApproval(call=call, reason=UNCERTAIN))
         run = ToolRun(
             conversation=conversation,
             deps=agent.settings.deps,
@@ -254,6 +247,14 @@ class Activities:
         )
         run.counts.update(do.counts)
         batch = executor.batch((call,), run, tools)
+        tool = batch.tools.by_name.get(call.name)
+        if tool is None and do.known:
+            message = f"This worker has no tool {call.name!r}, which agent {do.agent!r} had when the turn began."
+            hint = "Let workers of both versions run until the turns of the old one have ended, or say it again."
+            raise ToolNotFoundError(message, tool_name=call.name, call_id=call.id, hint=hint)
+        lives = _LIVES if tool is None or tool.options.idempotent else 1
+        if activity.info().attempt > lives:
+            return _written(PendingApproval(call=call, reason=UNCERTAIN))
         with _heartbeats():
             async with aclosing(executor.aevents(batch)) as events:
                 async for _ in events:

@@ -15,6 +15,7 @@ from typing import Final, Never, TypeAlias
 import msgspec
 from msgspec import Struct
 
+import dragoman.tools
 from dragoman._checks import refuse_unknown
 from dragoman._stepping import step, step_through
 from dragoman._stop import shorter
@@ -124,7 +125,13 @@ class ToolExecutor:
             raise ConfigurationError(message, hint="Run them in a loop, or give the tools themselves.")
         if self.config.run_timeout is not None:
             run.deadline = shorter(run.deadline, run.began + self.config.run_timeout)
-        return Batch(tools, tuple(calls), run, self._settings, self._record)
+        return Batch(self.searched(tools), tuple(calls), run, self._settings, self._record)
+
+    def searched(self, tools: ToolSet) -> ToolSet:
+        """These tools, with the one that finds others beside them if the config says so."""
+        if self.config.search is None:
+            return tools
+        return dragoman.tools.many_tools(tools, self.config) or tools  # loaded only now
 
     def events(self, batch: Batch) -> Generator[ToolStarted | ToolFinished, None, None]:
         """Carry a batch out and tell what happens. Closing the generator cancels what is still under way."""

@@ -18,6 +18,9 @@ from .definition import AnyTool, Tool
 
 OnConflict: TypeAlias = Literal["error", "keep", "replace"]
 
+FIND_TOOLS: Final = "find_tools"
+"""The tool that finds others, where there are many: see search.py."""
+
 
 class ToolSet:
     """Tools by name, to read from. The order is that of registration and never changes by itself."""
@@ -26,6 +29,8 @@ class ToolSet:
     """All tools as they are now: never changed, but replaced as a whole when something changes."""
     function: ToolsFunction | None = None
     """What gives the tools of each moment of a run; without a run there are none then."""
+    own: frozenset[str] = frozenset()
+    """Names of tools that the library put there itself; they may be called whatever else is allowed."""
 
     def find(self, name: str) -> AnyTool | None:
         """The tool of that name, or None."""

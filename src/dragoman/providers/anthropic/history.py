@@ -30,7 +30,7 @@ from dragoman.providers.codec import Loss, Written, remembered, written_up_to
 from dragoman.providers.history import MessageWriter, content_of, legal_id, why_not_media
 from dragoman.providers.profile import Profile
 from dragoman.providers.requests import ToolNames
-from dragoman.providers.wire import read_members, read_text
+from dragoman.providers.wire import elements, read_members, read_text
 
 READER: Final = "anthropic"
 """The name under which thinking, opaque blocks and native fields of this dialect are kept."""
@@ -123,11 +123,28 @@ def _answered_turns(messages: Sequence[Message], rules: Rules) -> list[_Turn]:
     """
     turns = _write_turns(messages, rules)
     answered = frozenset[str]().union(*[turn.server_results for turn in turns])
+    gone = _outdated_searches(turns, rules.names) if any(turn.references for turn in turns) else {}
     for at, turn in enumerate(turns):
         lost = [block for block, id in turn.server_calls if id not in answered]
-        if lost and (messages[at].interrupted or any(later.role != "tool" for later in messages[at + 1 :])):
+        if lost and not messages[at].interrupted and all(later.role == "tool" for later in messages[at + 1 :]):
+            lost = []
+        if lost := [*lost, *gone.get(at, ())]:
             turns[at] = _write_turn(messages[at], rules, left_out=lost)
     return turns
+
+
+def _outdated_searches(turns: Sequence[_Turn], names: ToolNames) -> dict[int, list[int]]:
+    """Searches that found a tool which is not there any more: the provider refuses to be reminded of it."""
+    known, gone, calls = set(names.to_wire.values()), dict[int, list[int]](), set[str]()
+    for at, turn in enumerate(turns):
+        for block, call, found in turn.references:
+            if not known.issuperset(found):
+                gone.setdefault(at, []).append(block)
+                calls.add(call)
+    for at, turn in enumerate(turns):
+        if outdated := [block for block, call in turn.server_calls if call in calls]:
+            gone.setdefault(at, []).extend(outdated)
+    return gone
 
 
 def _last_user_turns(turns: Sequence[_Turn], count: int) -> list[int]:
@@ -155,7 +172,7 @@ class _Turn(MessageWriter):
     opening: bytes = _USER
     """Whose turn it is: what stands before the content."""
     left_out: Collection[int] = ()
-    """Indices of server calls that never got a result."""
+    """Indices of server calls that never got a result, or one that holds no more."""
     content: bytes = b""
     """The blocks, joined by commas; empty if nothing is left of the message."""
     blocks: list[bytes] = field(default_factory=list)
@@ -167,6 +184,8 @@ class _Turn(MessageWriter):
     """Index and id of calls that the provider ran itself."""
     server_results: list[str] = field(default_factory=list)
     """Ids of such calls whose results are here."""
+    references: list[tuple[int, str, Collection[str]]] = field(default_factory=list)
+    """Index and call of results that refer to tools, and to which."""
 
     def add(self, block: Mapping[str, object], native: Native | None = None, *, markable: bool = True) -> None:
         if native is not None:
@@ -234,7 +253,7 @@ class _Turn(MessageWriter):
 
     def write_opaque(self, block: Opaque) -> None:
         if self.index in self.left_out:
-            self.lose("opaque", "the provider ran this call itself and its result never arrived")
+            self.lose("opaque", "the provider ran this call itself, and its result never arrived or holds no more")
             return
         self.blocks.append(bytes(block.raw))
         self.markable = False
@@ -245,6 +264,10 @@ class _Turn(MessageWriter):
                 self.server_calls.append((self.index, read_text(fields.get("id")) or ""))
             elif kind.endswith("_tool_result"):
                 self.server_results.append(read_text(fields.get("tool_use_id")) or "")
+            if kind == "tool_search_tool_result":
+                found = elements(read_members(fields.get("content", Raw(b"{}"))).get("tool_references"))
+                names = [read_text(read_members(each).get("tool_name")) or "" for each in found]
+                self.references.append((self.index, self.server_results[-1], names))
         except msgspec.MsgspecError:
             pass  # somebody made it by hand; the provider will say what is wrong with it
 
