@@ -188,8 +188,8 @@ def profile_of(provider: str, model: str) -> Profile:
         shared = lay_over(base.with_changes(provider=row.models_of), rows, model)
         base = shared.with_changes(provider=provider)
     found = lay_over(base, rows, model)
-    if row.cloud is not None and found.counts_tokens:  # clouds take the calls of their dialects, but do not count
-        found = found.with_changes(counts_tokens=False)
+    if row.cloud is not None:  # clouds take the calls of their dialects, but do not count, and not all of them search
+        found = found.with_changes(counts_tokens=False, tool_search=0)
     return found.with_changes(quirks=found.quirks | row.quirks) if row.quirks else found
 
 
