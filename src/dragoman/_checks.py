@@ -58,6 +58,22 @@ def refuse_unknown(unknown: Mapping[str, object], function: Callable[..., object
         check_names(unknown, [name for name in code.co_varnames[:count] if name != "self"], what)
 
 
+def check_takes_run(function: Callable[..., object], what: str, hint: str = "") -> None:
+    """Raise ConfigurationError for a function of the moment that cannot be called with a RunContext alone."""
+    import inspect  # slow to load, and few programs have such functions
+
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-in functions do not tell their parameters
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        name = getattr(function, "__name__", type(function).__name__)
+        message = f"The function {name!r} cannot give {what}: it is called with the RunContext and nothing else."
+        raise ConfigurationError(message, hint=hint or "Let it have one parameter: the RunContext.") from None
+
+
 def list_changes(value: msgspec.Struct) -> Iterator[tuple[str, object]]:
     """The fields that differ from the defaults: what somebody has said."""
     plain = type(value)()

@@ -31,6 +31,7 @@ from dragoman.tools import (
     Deny,
     InvalidArguments,
     Problem,
+    ToolConfig,
     ToolExecutor,
     decoder_of_type,
     deeper_than,
@@ -347,7 +348,8 @@ def _is_only_asked(profile: Profile) -> bool:
 def without_tools(profile: Profile, conversation: Conversation, tools: ToolExecutor) -> ToolExecutor:
     """What stands in for the tools of a question. A provider that wants those of the history is told of them."""
     told = profile.needs_tools_of_history and any(each.role == "tool" for each in conversation.messages)
-    return dragoman.tools.ToolExecutor(tools.tools if told else (), permission=_no_tools)
+    config = ToolConfig(search=tools.config.search, always_offered=tools.config.always_offered)
+    return dragoman.tools.ToolExecutor(tools.tools if told else (), config, permission=_no_tools)
 
 
 def _no_tools(*_: object) -> Deny:

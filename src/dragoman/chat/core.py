@@ -22,16 +22,21 @@ from dragoman.errors import ConcurrentUseError, ConfigurationError, LimitReached
 from dragoman.loop import (
     UNCERTAIN,
     Cancelled,
+    Instruction,
+    Instructions,
     LimitReached,
     LoopIO,
     LoopRun,
     LoopSettings,
+    RunContext,
     RunResult,
     append_tool_results,
     close_engine,
     note_on,
     refuse_unanswered_calls,
     settings_of,
+    split_instructions,
+    tools_of,
 )
 from dragoman.providers import Loss, conversation_cost
 from dragoman.tools import AnyTools, PendingApproval
@@ -102,8 +107,9 @@ class ChatCore(Generic[E]):
         self._engine: _Shared[E] = _Shared(engine, owned=owned)
         self._executor: ToolExecutor = make_executor(tools, options)
         self._conversation: Conversation = options.get("conversation", Conversation())
-        if options.get("system") is not None:
-            self._conversation = self._conversation.with_system(options.get("system"))
+        fixed, _ = split_instructions(options.get("system"))
+        if fixed is not None:
+            self._conversation = self._conversation.with_system(fixed)
         self._kept: Ledger | None = None
         """What `_ledger` gives, once somebody asked for it."""
         self._kept_in: AsyncConversationStore | None = store
@@ -143,14 +149,21 @@ class ChatCore(Generic[E]):
         return self.engine.name
 
     @property
-    def system(self) -> str | None:
-        """The system prompt; assigning to it changes it from the next turn on."""
-        return self._conversation.system
+    def system(self) -> str | tuple[str | Instruction, ...] | None:
+        """The system prompt: its text, or, with functions of the moment, the text and those behind it.
+
+        Assigning to it changes it from the next turn on.
+        """
+        text, functions = self._conversation.system, self._settings.instructions
+        return (*([] if text is None else [text]), *functions) if functions else text
 
     @system.setter
-    def system(self, system: str | None) -> None:
+    def system(self, system: Instructions | None) -> None:
+        fixed, _ = split_instructions(system)
         with self._claimed(), self._state:
-            self._conversation = self._conversation.with_system(system)
+            self._conversation = self._conversation.with_system(fixed)
+            self._options = {**self._options, "system": system}
+            self._set_up()
 
     @property
     def conversation(self) -> Conversation:
@@ -476,7 +489,7 @@ class ChatCore(Generic[E]):
                 if self._kept_in is None:
                     message = "This client has no store to look into."
                     raise ConfigurationError(message, hint="Make it with store=…, or restore a Snapshot.")
-                return self._take_up_recovered(await self._ledger.recover(saved))
+                return await self._take_up_recovered(await self._ledger.recover(saved))
             fork = self._kept_in is not None and not await self._ledger.has_as_newest(saved)
             losses = self.engine.losses(saved.conversation)
             self._ledger.take_up(saved, fork=fork)
@@ -523,8 +536,12 @@ class ChatCore(Generic[E]):
             await before.leave()
         return losses
 
-    def _take_up_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
-        found, known = recovered.conversation, self.tools.tools.by_name
+    async def _take_up_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
+        found, tools = recovered.conversation, self.tools.tools
+        if tools.function is not None and recovered.uncertain_calls:
+            moment = RunContext(deps=self._settings.deps, conversation=found, model=self.model)
+            tools = await tools_of(tools, moment, self._io.wait_for)
+        known = self.tools.searched(tools).by_name
         if found.last is not None and found.last.interrupted:
             found = found.repaired().conversation  # the program ended before it could be put right
         waiting = {call.id for call in found.pending_tool_calls}

@@ -50,8 +50,6 @@ class ToolHandling(TypedDict, total=False):
 class ChatOptions(LoopOptions, ToolHandling, EngineOptions, total=False):
     """What a chat client can be given beside its model, its tools and its store."""
 
-    system: str | None
-    """The system prompt."""
     conversation: Conversation
     """The conversation to go on with."""
     id: str

@@ -31,6 +31,8 @@ class ToolSpec(Value, frozen=True, dict=True, gc=True):
     examples: tuple[ToolExample, ...] = ()
     tags: tuple[str, ...] = ()
     version: str = ""
+    deferred: bool = False
+    """Not told of in full: a provider that searches tools itself gives it to the model when that looks for it."""
 
     @property
     def schema(self) -> dict[str, object]:

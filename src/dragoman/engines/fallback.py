@@ -442,7 +442,9 @@ class _Chain(BaseEngine, Generic[E]):
         self.clock: Final[Callable[[], float]] = clock
         self._owned: Final[tuple[E, ...]] = tuple(owned)
         self.name: str = first.name
-        self.profile: Profile = first.profile
+        # What all of them can do: tools that one finds for itself, another would be told of in full.
+        searched = min([each.profile.tool_search for each in engines])
+        self.profile: Profile = first.profile.with_changes(tool_search=searched)
         self._is_uniform: Final[bool] = all(each.options == first.options for each in engines)
         self.options: ModelOptions = first.options if self._is_uniform else ModelOptions()
 

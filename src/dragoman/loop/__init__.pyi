@@ -22,6 +22,7 @@ from .io import (
     close_engine as close_engine,
     note_on as note_on,
 )
+from .moment import instruct as instruct, tools_of as tools_of
 from .orchestrator import (
     AsyncOrchestrator as AsyncOrchestrator,
     Orchestrator as Orchestrator,
@@ -40,6 +41,8 @@ from .run import (
     step_options as step_options,
 )
 from .settings import (
+    Instruction as Instruction,
+    Instructions as Instructions,
     Judge as Judge,
     LoopHooks as LoopHooks,
     LoopOptions as LoopOptions,
@@ -47,6 +50,7 @@ from .settings import (
     OnLimit as OnLimit,
     RunContext as RunContext,
     settings_of as settings_of,
+    split_instructions as split_instructions,
 )
 from .step import (
     UNCERTAIN as UNCERTAIN,

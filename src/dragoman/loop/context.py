@@ -20,6 +20,7 @@ from dragoman.conversation import (
     ToolResult,
 )
 from dragoman.providers import length_of_block
+from dragoman.tools import FIND_TOOLS
 
 _DROPPED: Final = "[This result was dropped to save space. Call the tool again if it is needed.]"
 
@@ -67,7 +68,11 @@ class DropToolResults(Struct, frozen=True, kw_only=True):
 def _without_content(message: Message) -> Message:
     kept: list[Block] = []
     for block in message.blocks:
-        if isinstance(block, ToolResult) and sum(map(length_of_block, block.content)) > len(_DROPPED):
+        if (
+            isinstance(block, ToolResult)
+            and block.name != FIND_TOOLS  # what was found is offered for as long as the result says so
+            and sum(map(length_of_block, block.content)) > len(_DROPPED)
+        ):
             kept.append(msgspec.structs.replace(block, content=(Text(_DROPPED),), structured=None))
         else:
             kept.append(block)

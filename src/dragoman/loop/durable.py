@@ -173,7 +173,7 @@ class DurableIO(LoopIO):
         self._room: asyncio.Semaphore = asyncio.Semaphore(executor.config.max_parallel_tools)
 
     async def run_tools(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
-        begins = await self._begin(batch.calls)
+        begins = await self._begin(batch)
         running = [
             asyncio.ensure_future(self._run_tool(batch, index, self._key("tool", call.id), begins=begins))
             for index, call in enumerate(batch.calls)
@@ -187,9 +187,9 @@ class DurableIO(LoopIO):
                 coming.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def _begin(self, calls: Sequence[ToolCall]) -> bool:
+    async def _begin(self, batch: Batch) -> bool:
         """Keep that these calls begin, unless all of them may be repeated: whether they do in this life."""
-        first = next((call for call in calls if not self._is_idempotent(call)), None)
+        first = next((call for call in batch.calls if not _is_idempotent(batch, call)), None)
         if first is None:
             return True
         life = uuid4().hex
@@ -199,22 +199,17 @@ class DurableIO(LoopIO):
 
         return await self._step(self._key("begin", first.id), begin) == life
 
-    def _is_idempotent(self, call: ToolCall) -> bool:
-        """Whether a call may be repeated: not that of an unknown name, for which middleware may put a known one."""
-        tool = self.executor.tools.by_name.get(call.name)
-        return tool is not None and tool.options.idempotent
-
     async def _run_tool(self, batch: Batch, index: int, key: str, *, begins: bool) -> str:
         call, shared = batch.calls[index], batch.run
         approval, counts = shared.take_approval(call), shared.counts.copy()
         shared.spend(call.name, None)
-        may_run = begins or self._is_idempotent(call)
+        may_run = begins or _is_idempotent(batch, call)
 
         async def carry_out() -> str:
             nonlocal may_run
             if not may_run:
                 return outcome_to_json(PendingApproval(call=call, reason=UNCERTAIN))
-            may_run = self._is_idempotent(call)  # an engine may call this again
+            may_run = _is_idempotent(batch, call)  # an engine may call this again
             run = ToolRun(
                 conversation=shared.conversation,
                 deps=shared.deps,
@@ -223,7 +218,7 @@ class DurableIO(LoopIO):
                 stop=shared.stop,
             )
             run.counts.update(counts)
-            alone = self.executor.batch((call,), run)
+            alone = self.executor.batch((call,), run, batch.tools)
             async with aclosing(self.executor.aevents(alone)) as events:
                 async for _ in events:
                     pass
@@ -240,6 +235,12 @@ class DurableIO(LoopIO):
             key = f"{kind}/{call_id}#{number}"
         self._keys.add(key)
         return key
+
+
+def _is_idempotent(batch: Batch, call: ToolCall) -> bool:
+    """Whether a call may be repeated: not that of an unknown name, for which middleware may put a known one."""
+    tool = batch.tools.by_name.get(call.name)
+    return tool is not None and tool.options.idempotent
 
 
 class _StepEngine(AsyncEngine):

@@ -39,7 +39,7 @@ class LoopIO:
         raise NotImplementedError
 
     async def wait_for(self, given: Awaitable[T]) -> T:
-        """The outcome of what a hook, a context policy or a check gave back."""
+        """The outcome of what a hook, a context policy, a check or a function of the moment gave back."""
         return await given
 
 
@@ -63,7 +63,9 @@ class PlainIO(LoopIO):
         except StopIteration as stop:
             return stop.value
         waiting.close()
-        message = "A hook, a context policy or a check of this run waits for an event loop, but the run has none."
+        message = (
+            "Something that this run asks, such as a hook or a check, waits for an event loop, but the run has none."
+        )
         raise ConfigurationError(message, hint="Use plain functions, or the async client.")
 
 

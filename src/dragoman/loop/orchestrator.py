@@ -21,7 +21,7 @@ from dragoman.tools import AnyTools, Approval, PendingApproval, ToolConfig, Tool
 
 from .io import AsyncIO, AsyncRunStream, LoopIO, PlainIO, RunStream, close_engine
 from .run import LoopRun, RunResult
-from .settings import LoopOptions, LoopSettings, settings_of
+from .settings import LoopOptions, LoopSettings, settings_of, split_instructions
 from .step import Spent
 
 if TYPE_CHECKING:
@@ -66,9 +66,12 @@ class _Bound(Generic[E]):
         self._owns_executor: bool = not isinstance(tools, ToolExecutor)
         self.executor: ToolExecutor = _executor_for(tools, config)
         self.settings: LoopSettings = settings_of(given, engine.options, self.executor.config)
+        self._system: str | None = split_instructions(given.get("system"))[0]
 
     def start(self, conversation: Conversation, **given: Unpack[RunOptions]) -> LoopRun:
-        """A run that is yet to be driven."""
+        """A run that is yet to be driven. The system prompt is for a conversation that has none."""
+        if self._system is not None and conversation.system is None:
+            conversation = conversation.with_system(self._system)
         return LoopRun(conversation, self.executor, self.settings, **given)
 
     async def _complete(self, run: LoopRun, io: LoopIO) -> RunResult:

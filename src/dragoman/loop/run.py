@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 import dragoman._observer
+import dragoman.tools
 from dragoman._observer import Observed
 from dragoman._stop import CURRENT, Stop
 from dragoman.conversation import (
@@ -33,6 +34,7 @@ from dragoman.conversation import (
     RunEnded,
     Text,
     ToolCall,
+    ToolChoice,
     ToolResult,
     ToolSpec,
     ToolStarted,
@@ -52,14 +54,16 @@ from dragoman.errors import (
 )
 from dragoman.providers import (
     ModelOptions,
+    Profile,
     estimated_tokens,
     total_cost,
 )
-from dragoman.tools import Approval, Batch, PendingApproval, ToolConfig, ToolExecutor, ToolRun
+from dragoman.tools import Approval, Batch, PendingApproval, ToolConfig, ToolExecutor, ToolRun, ToolSet
 from dragoman.transport import AttemptRecord
 
 from .context import ContextUse
 from .io import LoopIO
+from .moment import instruct, tools_of
 from .settings import Hook, Judge, LoopHooks, LoopSettings, RunContext
 from .step import (
     NOTHING_SPENT,
@@ -194,6 +198,8 @@ class LoopRun:
         self._tools: ToolRun | None = None
         """What the tool calls of this run share, as soon as there is one."""
         self._batch: Batch | None = None
+        self._offered: ToolSet | None = None
+        """The tools of the last reply, where a function gives those of the moment."""
         self._clock: Callable[[], float] = clock
         began = self._began = clock() - spent.seconds
         seconds = settings.limits.seconds
@@ -254,7 +260,9 @@ class LoopRun:
             while (step := await self._next_step(io)) is not None:
                 if isinstance(step, RunTools):
                     await self._notify(io, "before_tools", step.calls)
-                    batch = self._batch = self._executor.batch(step.calls, self._tool_run())
+                    if self._offered is None and self._executor.tools.function is not None:
+                        self._offered = await tools_of(self._executor.tools, self._moment(io), self._waiter(io))
+                    batch = self._batch = self._executor.batch(step.calls, self._tool_run(), self._offered)
                     self.has_done_something = True
                     async with aclosing(io.run_tools(batch)) as happenings:
                         async for event in happenings:
@@ -267,13 +275,19 @@ class LoopRun:
                     continue
                 await self._notify(io, "before_model")
                 self._asked = time.time() if self._settings.accounts else 0.0
-                specs = offered_tools(self._executor)
-                options = step_options(self._settings.options, self._executor.config, specs, first=step.first)
+                asked = self.conversation
+                if self._settings.instructions:
+                    asked = await instruct(asked, self._settings.instructions, self._moment(io), self._waiter(io))
+                if self._executor.tools.function is not None:
+                    self._offered = await tools_of(self._executor.tools, self._moment(io), self._waiter(io))
+                options = self._settings.options
+                specs = offered_tools(self._executor, self.conversation, io.engine.profile, options, self._offered)
+                options = step_options(options, self._executor.config, specs, first=step.first)
                 try:
                     if not streamed:
-                        reply = await self._reply(io, self.conversation, specs, options)
+                        reply = await self._reply(io, asked, specs, options)
                     else:
-                        call = self._ready(io)(self.conversation, specs, options, stream=True)
+                        call = self._ready(io)(asked, specs, options, stream=True)
                         try:
                             while said := await self._next_events(io, call):
                                 for last in said:
@@ -527,6 +541,15 @@ class LoopRun:
         if aborted is not None:
             raise aborted
 
+    def _moment(self, io: LoopIO) -> RunContext[object]:
+        """What functions may know of the run."""
+        return RunContext(deps=self._settings.deps, conversation=self.conversation, model=io.engine.name)
+
+    def _waiter(self, io: LoopIO) -> Callable[[Awaitable[object]], Awaitable[object]]:
+        """What waits for an async function, and no longer than the run goes on."""
+        guard = io.guard
+        return io.wait_for if guard is None else lambda given: guard(io.wait_for(given), self.stop)
+
     async def _notify(self, io: LoopIO, phase: str, *what: object) -> None:
         """Let each hook have its say about a phase, one after the other."""
         for hook in self.hooks:
@@ -538,11 +561,19 @@ class LoopRun:
 # --- what the model is asked with; a workflow engine's worker asks for the run, and knows tools and options -----------
 
 
-def offered_tools(executor: ToolExecutor) -> tuple[ToolSpec, ...]:
-    """What the model is told of tools."""
-    config, tools = executor.config, executor.tools
+def offered_tools(
+    executor: ToolExecutor,
+    conversation: Conversation,
+    profile: Profile,
+    options: ModelOptions,
+    tools: ToolSet | None = None,
+) -> tuple[ToolSpec, ...]:
+    """What the model is told of tools: of the executor's, or of these, which are those of the moment."""
+    config, tools = executor.config, executor.tools if tools is None else tools
     if not config.enabled:
         return ()
+    if config.search is not None and (many := dragoman.tools.many_tools(tools, config)) is not None:
+        return many.offer(conversation, _choice(options, config), profile.tool_search)
     specs = tools.specs if tools.by_name else ()
     if config.allowed_tools is None:
         return specs
@@ -551,7 +582,7 @@ def offered_tools(executor: ToolExecutor) -> tuple[ToolSpec, ...]:
 
 def step_options(options: ModelOptions, config: ToolConfig, specs: Sequence[ToolSpec], *, first: bool) -> ModelOptions:
     """The options with the caller's tool choice; one that forces a call holds for the first step only."""
-    choice = config.tool_choice if options.tool_choice == "auto" else options.tool_choice
+    choice = _choice(options, config)
     if choice not in ("auto", "none"):
         if not specs:
             message = "The model must call a tool, but there is none."
@@ -561,3 +592,7 @@ def step_options(options: ModelOptions, config: ToolConfig, specs: Sequence[Tool
     elif not specs:
         choice = "auto"
     return options if choice == options.tool_choice else msgspec.structs.replace(options, tool_choice=choice)
+
+
+def _choice(options: ModelOptions, config: ToolConfig) -> ToolChoice:
+    return config.tool_choice if options.tool_choice == "auto" else options.tool_choice

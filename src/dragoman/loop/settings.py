@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypedDict, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypedDict, TypeVar, cast
 
 from msgspec import Struct
 
-from dragoman._checks import overlay
+from dragoman._checks import check_takes_run, overlay
 from dragoman.conversation import Conversation, Message, ToolCall, ToolResult
 from dragoman.engines import Reply
+from dragoman.errors import ConfigurationError
 from dragoman.providers import ModelOptions
 from dragoman.tools import ToolConfig
 
@@ -43,6 +44,12 @@ class Judge(Protocol):
     def __call__(self, message: Message, context: RunContext[Any], io: LoopIO) -> Awaitable[Message | None]:
         """None if the run may end; else what the model is told, so that it goes on. An error ends the run."""
         ...
+
+
+Instruction: TypeAlias = Callable[[RunContext[Any]], str | Awaitable[str | None] | None]
+"""Is asked before each call of the model; what it says stands behind the system prompt in that request alone."""
+Instructions: TypeAlias = str | Instruction | Sequence[str | Instruction]
+"""A system prompt: a text, a function of the moment, or several of both."""
 
 
 class LoopHooks:
@@ -82,6 +89,8 @@ OnLimit: TypeAlias = Literal["raise", "return"]
 class LoopOptions(TypedDict, total=False):
     """What a loop can be given beside its model and its tools."""
 
+    system: Instructions | None
+    """The system prompt: a text, a function of the RunContext, asked before each call of the model, or several."""
     options: ModelOptions
     """What is asked of the model in every step; without it, what the engine was made with."""
     limits: Limits
@@ -99,6 +108,8 @@ class LoopOptions(TypedDict, total=False):
 class LoopSettings(Struct, frozen=True, kw_only=True):
     """Everything about a run but its model, its tools and its conversation."""
 
+    instructions: tuple[Instruction, ...] = ()
+    """Those of the system prompt that are functions; its texts are in the conversation."""
     options: ModelOptions = ModelOptions()
     limits: Limits = Limits()
     on_limit: OnLimit = "raise"
@@ -114,6 +125,7 @@ class LoopSettings(Struct, frozen=True, kw_only=True):
 def settings_of(given: LoopOptions, model: ModelOptions, tools: ToolConfig) -> LoopSettings:
     """The settings that were given; what was not is as the engine and the tools' config have it."""
     return LoopSettings(
+        instructions=split_instructions(given.get("system"))[1],
         options=overlay(given.get("options"), model),
         limits=overlay(given.get("limits"), Limits(steps=tools.max_iterations)),
         on_limit=given.get("on_limit", "raise"),
@@ -121,3 +133,21 @@ def settings_of(given: LoopOptions, model: ModelOptions, tools: ToolConfig) -> L
         context=tuple(given.get("context", ())),
         deps=given.get("deps"),
     )
+
+
+def split_instructions(given: Instructions | None) -> tuple[str | None, tuple[Instruction, ...]]:
+    """The texts of a system prompt, joined, and its functions. None: there is no text."""
+    if given is None or isinstance(given, str):
+        return given, ()
+    parts = cast("Sequence[object]", given if isinstance(given, Sequence) else [given])
+    texts, functions = list[str](), list[Instruction]()
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+        elif callable(part):
+            check_takes_run(part, "the system prompt")
+            functions.append(cast("Instruction", part))
+        else:
+            message = f"A system prompt cannot be made of a {type(part).__name__}."
+            raise ConfigurationError(message, hint="Give a text, a function of the RunContext, or a list of both.")
+    return "\n\n".join(texts) if texts else None, tuple(functions)

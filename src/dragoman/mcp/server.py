@@ -107,6 +107,9 @@ class McpServer:
             raise ConfigurationError(message, hint="Give the executor alone; it has tools, limits and permissions.")
         self._owns_executor: bool = executor is None
         self.executor: ToolExecutor = executor or ToolExecutor(tools, config, permission=permission)
+        if self.executor.tools.function is not None:
+            message = "Tools of the moment belong to runs, and MCP knows none."
+            raise ConfigurationError(message, hint="Give a ToolRegistry, and change that: clients are told.")
         self.name: str = name
         self.version: str = version
         self.instructions: str = instructions

@@ -196,8 +196,9 @@ def profile_of(provider: str, model: str) -> Profile:
         shared = lay_over(base.with_changes(provider=row.models_of), rows, model)
         base = shared.with_changes(provider=provider)
     found = lay_over(base, rows, model)
-    if row.cloud == "azure" and found.counts_tokens:  # it takes the calls of the dialect, but does not count
-        found = found.with_changes(counts_tokens=False)
+    if row.cloud is not None:  # clouds take the calls of their dialects, but not all of them search or count
+        counts = found.counts_tokens and row.cloud != "azure"
+        found = found.with_changes(counts_tokens=counts, tool_search=0)
     return found.with_changes(quirks=found.quirks | row.quirks) if row.quirks else found
 
 

@@ -75,7 +75,7 @@ def length_of_message(message: Message) -> int:
 
 def length_of_tool(spec: ToolSpec) -> int:
     """The characters of what a model is told of a tool."""
-    return len(spec.name) + len(spec.description) + len(bytes(spec.parameters))
+    return 0 if spec.deferred else len(spec.name) + len(spec.description) + len(bytes(spec.parameters))
 
 
 def length_of_block(block: Block | Json) -> int:

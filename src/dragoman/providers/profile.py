@@ -65,6 +65,8 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     strict_tools: bool = False
     """Whether `strict` on a tool means something to it."""
     tool_schema: SchemaStyle = "json_schema"
+    tool_search: int = 0
+    """Among how many tools the provider itself finds those that the model looks for; 0: it does not."""
     needs_tools_of_history: bool = False
     """Whether a history with tool calls is refused in a request that declares no tools."""
     # --- structured replies ---

@@ -151,6 +151,8 @@ class ToldTool(Struct, frozen=True, kw_only=True):
     examples: tuple[ToolExample, ...]
     schema: dict[str, object]
     strict: bool
+    deferred: bool
+    """Whether the model is told of it only when it looks for it, where a provider has a search of its own."""
     notes: tuple[Adaptation, ...]
 
 
@@ -188,6 +190,7 @@ def tell_tool(
     """
     name, limits = names.wire(spec.name), profile.tool_limits
     depends_on = f"{write.__module__} {profile.tool_schema} {profile.tool_examples} {limits.max_description_length}"
+    depends_on += f" {bool(profile.tool_search)}"
 
     def tell(strict: bool) -> tuple[ToldTool, _T]:
         def make() -> tuple[ToldTool, _T]:
@@ -218,9 +221,10 @@ def _tell(spec: ToolSpec, name: str, profile: Profile, *, strict: bool) -> ToldT
     return ToldTool(
         name=name,
         description=description,
-        examples=spec.examples if profile.tool_examples else (),
+        examples=spec.examples if profile.tool_examples and not spec.deferred else (),
         schema=done.schema,
         strict=strict and not done.reasons,
+        deferred=spec.deferred and profile.tool_search > 0,
         notes=tuple([Adaptation(f"{what} of tool {spec.name!r}", why) for what, why in notes]),
     )
 
@@ -228,7 +232,8 @@ def _tell(spec: ToolSpec, name: str, profile: Profile, *, strict: bool) -> ToldT
 def _describe(spec: ToolSpec, profile: Profile) -> tuple[str, str]:
     """The description of a tool as this model gets it, and what was changed; nothing if it is the tool's own."""
     text, changes = spec.description, list[str]()
-    if spec.examples and not profile.tool_examples:
+    # Where a provider searches tools itself it takes no examples of those that are to be found.
+    if spec.examples and (spec.deferred or not profile.tool_examples):
         text = description_with_examples(spec)
         changes.append("the examples are put into it")
     longest = profile.tool_limits.max_description_length

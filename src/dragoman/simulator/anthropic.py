@@ -60,13 +60,21 @@ class _Anthropic(Dialect):
         budget, limit = members(body.get("thinking")).get("budget_tokens"), body.get("max_tokens")
         if isinstance(budget, int) and isinstance(limit, int) and limit <= budget:
             yield "`max_tokens` must be greater than `thinking.budget_tokens`."
-        names = [string(tool.get("name")) for tool in objects(body.get("tools"))]
+        tools = objects(body.get("tools"))
+        names = [string(tool.get("name")) for tool in tools]
         for index, name in enumerate(names):
             if not _TOOL_NAME.fullmatch(name):
                 yield f"tools.{index}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
         if len(set(names)) != len(names):
             yield "tools: Tool names must be unique."
+        if tools and all(tool.get("defer_loading") for tool in tools):
+            yield "All tools have defer_loading set. At least one tool must be non-deferred."
+        if any(tool.get("defer_loading") and tool.get("cache_control") for tool in tools):
+            yield "tools: a tool with defer_loading cannot have cache_control"
         yield from _problems_of_content(messages)
+        for name in _referred(messages):
+            if name not in names:
+                yield f"Tool reference '{name}' has no corresponding tool definition"
 
     def whole(self, answer: Answer) -> JsonObject:
         message = _message(answer) | {"content": [_content(block) for block in answer.blocks]} | _stop(answer)
@@ -142,6 +150,15 @@ def _problems_of_content(messages: list[JsonObject]) -> Iterator[str]:
                 yield f"{place}.tool_use.input: Input should be a valid dictionary"
             if kind == "thinking" and is_spoilt(string(block.get("signature")), string(block.get("thinking"))):
                 yield f"{place}: Invalid `signature` in `thinking` block"
+
+
+def _referred(messages: list[JsonObject]) -> Iterator[str]:
+    """The tools that searches of the provider have found."""
+    blocks = [block for message in messages for block in objects(message.get("content"))]
+    for block in blocks:
+        if block.get("type") == "tool_search_tool_result":
+            for reference in objects(members(block.get("content")).get("tool_references")):
+                yield string(reference.get("tool_name"))
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------

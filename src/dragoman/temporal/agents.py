@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Final, Unpack
 
@@ -25,7 +25,7 @@ from temporalio.exceptions import ApplicationError
 from dragoman._checks import check_names, overlay, suggest
 from dragoman._stop import Stop, chance, stoppable
 from dragoman.chat import ChatOptions, find_engine, make_executor
-from dragoman.conversation import Text, conversation_from_json, message_from_json
+from dragoman.conversation import Conversation, Text, conversation_from_json, message_from_json
 from dragoman.engines import (
     AsyncEngine,
     Models,
@@ -36,12 +36,16 @@ from dragoman.loop import (
     UNCERTAIN,
     DropToolResults,
     LoopSettings,
+    RunContext,
     Summarise,
+    instruct,
     offered_tools,
     outcome_to_json,
     reply_to_json,
     settings_of,
+    split_instructions,
     step_options,
+    tools_of,
 )
 from dragoman.tools import AnyTools, Outcome, PendingApproval, ToolExecutor, ToolRun
 from dragoman.transport import GiveUp, RetryPolicy, decide
@@ -125,21 +129,28 @@ class Agent:
 
     @property
     def system(self) -> str | None:
-        """The system prompt of conversations that have none."""
-        return self._options.get("system")
+        """The system prompt of conversations that have none; functions of the moment are among the settings."""
+        return split_instructions(self._options.get("system"))[0]
+
+    def moment(self, conversation: Conversation) -> RunContext[object]:
+        """What functions may know of a run, which are asked here, where the code is."""
+        return RunContext(deps=self.settings.deps, conversation=conversation, model=self.engine.name)
 
     @property
     def facts(self) -> AgentFacts:
         """What a workflow must know."""
-        settings, config, tools = self.settings, self.executor.config, self.executor.tools.by_name
-        # Permissions and middleware may look at the conversation whichever tool is called.
-        always = "permission" in self._options or "middleware" in self._options
+        settings, executor, config = self.settings, self.executor, self.executor.config
+        tools = executor.searched(executor.tools).by_name
+        # Permissions, middleware and functions of the moment may look at the conversation whichever tool is called.
+        of_moment = executor.tools.function is not None
+        always = of_moment or "permission" in self._options or "middleware" in self._options
         return AgentFacts(
             limits=settings.limits,
             on_limit=settings.on_limit,
             context=tuple([(type(each).__name__, Raw(msgspec.json.encode(each))) for each in settings.context]),
             context_window=self.engine.context_window if settings.context else None,
             tools={name: always or tool.takes_context for name, tool in tools.items()},
+            tools_of_moment=of_moment,
             max_parallel_tools=config.max_parallel_tools,
             tool_error_handling=config.tool_error_handling,
             run_timeout=config.run_timeout,
@@ -199,7 +210,11 @@ class Activities:
             conversation = conversation.with_system(agent.system)
         options = overlay(ask.options, agent.settings.options)
         if ask.tools:
-            specs = offered_tools(agent.executor)
+            with _for_good():
+                moment, functions = agent.moment(conversation), agent.settings.instructions
+                conversation = await instruct(conversation, functions, moment, _wait) if functions else conversation
+                tools = await tools_of(agent.executor.tools, moment, _wait)
+            specs = offered_tools(agent.executor, conversation, agent.engine.profile, options, tools)
             options = step_options(options, agent.executor.config, specs, first=ask.first)
         else:
             specs, options = (), msgspec.structs.replace(options, tool_choice="auto", response_format=None)
@@ -217,9 +232,22 @@ class Activities:
     @activity.defn(name="dragoman.tool")
     async def run_tool(self, do: Do) -> Raw:
         """How the call of a tool ended, or that it waits for a person."""
-        executor = self._agent(do.agent).executor
+        agent = self._agent(do.agent)
+        executor, conversation = agent.executor, Conversation()
         (call,) = message_from_json(bytes(do.message)).tool_calls
-        tool = executor.tools.by_name.get(call.name)
+        if do.conversation != NOTHING:
+            conversation = conversation_from_json(bytes(do.conversation))
+        with _for_good():
+            tools = await tools_of(executor.tools, agent.moment(conversation), _wait)
+        run = ToolRun(
+            conversation=conversation,
+            deps=agent.settings.deps,
+            approvals=() if do.approval is None else (do.approval,),
+            deadline=None if do.seconds is None else time.monotonic() + do.seconds,
+        )
+        run.counts.update(do.counts)
+        batch = executor.batch((call,), run, tools)
+        tool = batch.tools.by_name.get(call.name)
         if tool is None and do.known:
             message = f"This worker has no tool {call.name!r}, which agent {do.agent!r} had when the turn began."
             hint = "Let workers of both versions run until the turns of the old one have ended, or say it again."
@@ -227,20 +255,15 @@ class Activities:
         lives = _LIVES if tool is None or tool.options.idempotent else 1
         if activity.info().attempt > lives:
             return _written(PendingApproval(call=call, reason=UNCERTAIN))
-        run = ToolRun(
-            deps=self._agent(do.agent).settings.deps,
-            approvals=() if do.approval is None else (do.approval,),
-            deadline=None if do.seconds is None else time.monotonic() + do.seconds,
-        )
-        run.counts.update(do.counts)
-        if do.conversation != NOTHING:
-            run.conversation = conversation_from_json(bytes(do.conversation))
-        batch = executor.batch((call,), run)
         with _heartbeats():
             async with aclosing(executor.aevents(batch)) as events:
                 async for _ in events:
                     pass
         return _written(_within_limits(batch.outcomes[0]))
+
+
+async def _wait(given: Awaitable[object]) -> object:
+    return await given
 
 
 def _written(outcome: Outcome | PendingApproval) -> Raw:

@@ -69,6 +69,8 @@ class AgentFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     context_window: int | None = None
     tools: dict[str, bool] = {}
     """The tools by name, and whether a call of one is to bring the conversation along."""
+    tools_of_moment: bool = False
+    """Whether a function on the worker gives the tools; then every call brings it along."""
     max_parallel_tools: int = 5
     tool_error_handling: ToolErrorHandling = ToolErrorHandling.CONTINUE
     run_timeout: float | None = None

@@ -133,7 +133,7 @@ class WorkflowTurn(LoopIO):
         call, shared = batch.calls[index], batch.run
         approval, counts = shared.take_approval(call), dict(shared.counts)
         shared.spend(call.name, None)
-        informed = self._facts.tools.get(call.name, False)
+        informed = self._facts.tools.get(call.name, self._facts.tools_of_moment)
         async with self._room:
             do = Do(
                 agent=self._agent,

@@ -38,7 +38,10 @@ from .executor import (
     tool_result_or_error as tool_result_or_error,
 )
 from .registry import (
+    FIND_TOOLS as FIND_TOOLS,
     AnyTools as AnyTools,
+    MomentTools as MomentTools,
+    SomeTools as SomeTools,
     ToolRegistry as ToolRegistry,
     ToolSet as ToolSet,
     ToolView as ToolView,
@@ -61,6 +64,7 @@ from .run import (
     deny as deny,
     fingerprint as fingerprint,
 )
+from .search import ToolIndex as ToolIndex, many_tools as many_tools
 from .threads import (
     AsyncRunner as AsyncRunner,
     Job as Job,

@@ -34,7 +34,7 @@ class Batch:
         self.run: ToolRun = run
         self.aborted_by: ToolError | None = None
         """The error that stopped the batch, under the policy `abort`."""
-        self._tools: ToolSet = tools
+        self.tools: ToolSet = tools
         self._settings: Settings = settings
         self._on_result: Callable[[ToolCall, ToolResult], None] = on_result
         self._outcomes: list[Outcome | PendingApproval | None] = [None] * len(self.calls)
@@ -78,7 +78,7 @@ class Batch:
             while (waiting or self._active) and not self._stopped:
                 if waiting and len(self._active) < cap:
                     index = waiting.popleft()
-                    execution = CallExecution(self._tools, self.calls[index], self.run, self._settings)
+                    execution = CallExecution(self.tools, self.calls[index], self.run, self._settings)
                     self._active[index] = execution
                     outcome = await execution.admit(runner)
                     if outcome is None and not self._stopped:

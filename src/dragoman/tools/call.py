@@ -151,7 +151,7 @@ class CallExecution:
         if self._call.hosted:
             return _hosted(self._call)
         name, tools, allowed = self._asked.name, self._tools.by_name, self._settings.config.allowed_tools
-        if name in tools and (allowed is None or name in allowed):
+        if name in tools and (allowed is None or name in allowed or name in self._tools.own):
             return tools[name]
         error = not_found(name, [each for each in tools if allowed is None or each in allowed])
         error.call_id = self._asked.id

@@ -15,6 +15,7 @@ from typing import Final, Never, TypeAlias
 import msgspec
 from msgspec import Struct
 
+import dragoman.tools
 from dragoman._checks import refuse_unknown
 from dragoman._stepping import step, step_through
 from dragoman._stop import shorter
@@ -113,12 +114,24 @@ class ToolExecutor:
 
     # --- many calls, step by step ---
 
-    def batch(self, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Batch:
-        """Prepare calls for `events` or `aevents`. The batch's results are complete even if these are cut short."""
-        run = run or ToolRun()
+    def batch(self, calls: Iterable[ToolCall], run: ToolRun | None = None, tools: ToolSet | None = None) -> Batch:
+        """Prepare calls for `events` or `aevents`. The batch's results are complete even if these are cut short.
+
+        `tools` are those of the moment, where a function gives them.
+        """
+        run, tools = run or ToolRun(), self.tools if tools is None else tools
+        if tools.function is not None:
+            message = "Which tools there are is said by a function, in a run; without one there are none."
+            raise ConfigurationError(message, hint="Run them in a loop, or give the tools themselves.")
         if self.config.run_timeout is not None:
             run.deadline = shorter(run.deadline, run.began + self.config.run_timeout)
-        return Batch(self.tools, tuple(calls), run, self._settings, self._record)
+        return Batch(self.searched(tools), tuple(calls), run, self._settings, self._record)
+
+    def searched(self, tools: ToolSet) -> ToolSet:
+        """These tools, with the one that finds others beside them if the config says so."""
+        if self.config.search is None:
+            return tools
+        return dragoman.tools.many_tools(tools, self.config) or tools  # loaded only now
 
     def events(self, batch: Batch) -> Generator[ToolStarted | ToolFinished, None, None]:
         """Carry a batch out and tell what happens. Closing the generator cancels what is still under way."""

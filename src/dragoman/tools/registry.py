@@ -1,4 +1,4 @@
-"""Sets of tools: the registry, and views on it.
+"""Sets of tools: the registry, and views on it; and tools of the moment, which a function gives.
 
 A registry keeps its tools in a dict that is never changed, only replaced: readers take no lock and see either the set
 before a change or the set after it. Views compute theirs from the one below and follow its changes.
@@ -7,10 +7,10 @@ before a change or the set after it. Views compute theirs from the one below and
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, Never, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, Never, TypeAlias, cast
 
-from dragoman._checks import refuse_unknown
+from dragoman._checks import check_takes_run, refuse_unknown
 from dragoman.conversation import ToolSpec
 from dragoman.errors import ConfigurationError, ToolConflictError, ToolDefinitionError, ToolNotFoundError
 
@@ -18,12 +18,19 @@ from .definition import AnyTool, Tool
 
 OnConflict: TypeAlias = Literal["error", "keep", "replace"]
 
+FIND_TOOLS: Final = "find_tools"
+"""The tool that finds others, where there are many: see search.py."""
+
 
 class ToolSet:
     """Tools by name, to read from. The order is that of registration and never changes by itself."""
 
     by_name: Mapping[str, AnyTool]
     """All tools as they are now: never changed, but replaced as a whole when something changes."""
+    function: ToolsFunction | None = None
+    """What gives the tools of each moment of a run; without a run there are none then."""
+    own: frozenset[str] = frozenset()
+    """Names of tools that the library put there itself; they may be called whatever else is allowed."""
 
     def find(self, name: str) -> AnyTool | None:
         """The tool of that name, or None."""
@@ -157,16 +164,59 @@ class ToolView(ToolSet):
 
 
 _ToolLike: TypeAlias = AnyTool | Callable[..., Any]
-AnyTools: TypeAlias = ToolSet | Mapping[str, _ToolLike] | Iterable[_ToolLike]
-"""Whatever a caller may give where tools are wanted: a registry or view, or tools and functions, by name or not."""
+SomeTools: TypeAlias = ToolSet | Mapping[str, _ToolLike] | Iterable[_ToolLike]
+"""A registry or view, or tools and functions, by name or not."""
+ToolsFunction: TypeAlias = Callable[[Any], SomeTools | Awaitable[SomeTools]]
+"""Gives the tools of the moment; it is asked with the RunContext before each call of the model."""
+AnyTools: TypeAlias = SomeTools | ToolsFunction
+"""Whatever a caller may give where tools are wanted: tools, or a function of the moment that gives them."""
+
+_MOST_SETS: Final = 64
+_ONE_TOOL: Final = "For a single tool say tools=[…]; a function of the moment takes the RunContext, and gives tools."
+
+
+class MomentTools(ToolSet):
+    """Tools that a function gives for each moment of a run."""
+
+    by_name: Mapping[str, AnyTool] = {}
+
+    def __init__(self, function: ToolsFunction) -> None:
+        self.function = function
+        # As long as the function gives the same ones they are the same set, with all that was worked out for it.
+        self._made: dict[tuple[object, ...], tuple[SomeTools, ToolSet]] = {}
+
+    def take(self, given: object) -> ToolSet:
+        """What the function gave, as a set."""
+        if isinstance(given, ToolSet):
+            return given
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            message = f"A function that gives the tools of the moment gave back a {type(given).__name__}."
+            raise ConfigurationError(message, hint=_ONE_TOOL)
+        if isinstance(given, Mapping):
+            tools = dict(cast("Mapping[str, _ToolLike]", given))
+            key = (*tools, *map(id, tools.values()))
+        else:
+            tools = list(cast("Iterable[_ToolLike]", given))
+            key = tuple(map(id, tools))
+        known = self._made.get(key)
+        if known is None:
+            if len(self._made) >= _MOST_SETS:
+                self._made.clear()
+            known = self._made[key] = (tools, as_tool_set(tools))  # with them, so that nothing else gets their ids
+        return known[1]
 
 
 def as_tool_set(tools: AnyTools) -> ToolSet:
-    """The tools as a set; a set is taken as it is, anything else becomes a registry."""
+    """The tools as a set; a set is taken as it is, anything else becomes one."""
     if isinstance(tools, ToolSet):
         return tools
     if isinstance(tools, Mapping):
         return ToolRegistry([_named(each, name) for name, each in cast("Mapping[str, _ToolLike]", tools).items()])
+    if isinstance(tools, Tool):
+        raise ConfigurationError("A tool was given where several are wanted.", hint=_ONE_TOOL)
+    if callable(tools):
+        check_takes_run(tools, "tools", _ONE_TOOL)
+        return MomentTools(tools)
     return ToolRegistry(tools)
 
 

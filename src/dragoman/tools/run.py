@@ -76,6 +76,10 @@ class ToolConfig(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbi
     itself: for those that are bound to it. Nobody can give up on them then."""
     allowed_tools: frozenset[str] | None = None
     """The tools that may be called; None means all."""
+    search: Count | None = None
+    """With more tools than this the model is told of a few, and finds the others; None: it is told of all."""
+    always_offered: frozenset[str] = frozenset()
+    """Where tools are searched, those of which the model is told from the beginning."""
     budgets: dict[str, Count] = {}
     """How often each tool may be called in a run, where the tool does not say otherwise."""
     tool_error_handling: ToolErrorHandling = ToolErrorHandling.CONTINUE

@@ -117,8 +117,9 @@ def _make_frame(call: Call, names: ToolNames, system: bool, thinks: bool) -> _Fr
     tools = declare_tools(tools_beside(call, named) if named else call, names, adaptations, _encode_tool)
     mark = cache_mark(call.profile, options)
     marks = _choose_marks(options, system=system, tools=bool(tools))
+    told = _put_search(call, tools)
     if "tools" in marks:
-        tools[-1] = tools[-1][:-1] + b"," + mark + b"}"
+        tools[told - 1] = tools[told - 1][:-1] + b"," + mark + b"}"
     on_vertex = VERTEX in call.profile.quirks
     named = {"anthropic_version": _VERTEX_VERSION} if on_vertex else {"model": call.model}
     body: dict[str, object] = {**named, "max_tokens": thinking.max_tokens}
@@ -222,7 +223,23 @@ def _encode_tool(tool: ToldTool) -> bytes:
     described = {"description": tool.description} if tool.description else {}
     held = {"strict": True} if tool.strict else {}
     shown = {"input_examples": [example.input for example in tool.examples]} if tool.examples else {}
-    return _encode({"name": tool.name, **described, "input_schema": tool.schema, **shown, **held})
+    later = {"defer_loading": True} if tool.deferred else {}
+    return _encode({"name": tool.name, **described, "input_schema": tool.schema, **shown, **held, **later})
+
+
+_SEARCH: Final = _encode({"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"})
+
+
+def _put_search(call: Call, tools: list[bytes]) -> int:
+    """Put the provider's search before the tools that are to be found with it: how many the model is told of at once.
+
+    The cache mark must be on one of these: the provider refuses it on a tool that is to be found.
+    """
+    if not call.profile.tool_search or not any(spec.deferred for spec in call.tools):
+        return len(tools)
+    place = sum([not spec.deferred for spec in call.tools])
+    tools.insert(place, _SEARCH)
+    return place + 1
 
 
 # --- headers: features in beta are asked for in the provider's own words, and need a header each ----------------------

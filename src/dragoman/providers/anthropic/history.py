@@ -30,7 +30,7 @@ from dragoman.providers.codec import Loss, Written, remembered, written_up_to
 from dragoman.providers.history import MessageWriter, content_of, legal_id, why_not_media
 from dragoman.providers.profile import Profile
 from dragoman.providers.requests import ToolNames
-from dragoman.providers.wire import read_members, read_text
+from dragoman.providers.wire import elements, read_members, read_text
 
 READER: Final = "anthropic"
 """The name under which thinking, opaque blocks and native fields of this dialect are kept."""
@@ -39,6 +39,9 @@ _USER: Final = b'{"role":"user","content":['
 _MODEL: Final = b'{"role":"assistant","content":['
 _OPENINGS: Final = {"user": _USER, "tool": _USER, "assistant": _MODEL}
 _LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_ALL_OF_IT: Final[Mapping[int, str]] = {}
+_UNANSWERED: Final = "the provider ran this call itself and its result never arrived"
+_OUTDATED: Final = "it has found a tool that is not offered any more"
 _NO_ERROR_TEXT: Final = "The tool failed and gave no reason."
 
 _encode = msgspec.json.encode
@@ -123,11 +126,29 @@ def _answered_turns(messages: Sequence[Message], rules: Rules) -> list[_Turn]:
     """
     turns = _write_turns(messages, rules)
     answered = frozenset[str]().union(*[turn.server_results for turn in turns])
+    gone = _outdated_searches(turns, rules.names) if any(turn.references for turn in turns) else {}
     for at, turn in enumerate(turns):
-        lost = [block for block, id in turn.server_calls if id not in answered]
-        if lost and (messages[at].interrupted or any(later.role != "tool" for later in messages[at + 1 :])):
-            turns[at] = _write_turn(messages[at], rules, left_out=lost)
+        lost = {block: _UNANSWERED for block, id in turn.server_calls if id not in answered}
+        if lost and not messages[at].interrupted and all(later.role == "tool" for later in messages[at + 1 :]):
+            lost = {}
+        if lost or at in gone:
+            turns[at] = _write_turn(messages[at], rules, left_out={**lost, **gone.get(at, {})})
     return turns
+
+
+def _outdated_searches(turns: Sequence[_Turn], names: ToolNames) -> dict[int, dict[int, str]]:
+    """Searches that found a tool which is not there any more: the provider refuses to be reminded of it.
+
+    Without any tools there is nothing that the model could miss.
+    """
+    known, why = set(names.to_wire.values()), _OUTDATED if names.to_wire else ""
+    found = [(at, *reference) for at, turn in enumerate(turns) for reference in turn.references]
+    outdated = [(at, block, call) for at, block, call, tools in found if not known.issuperset(tools)]
+    gone: dict[int, dict[int, str]] = {}
+    for at, block, call in outdated:
+        gone.setdefault(at, {})[block] = why
+        gone[at] |= {made: why for made, id in turns[at].server_calls if id == call}
+    return gone
 
 
 def _last_user_turns(turns: Sequence[_Turn], count: int) -> list[int]:
@@ -154,8 +175,8 @@ class _Turn(MessageWriter):
 
     opening: bytes = _USER
     """Whose turn it is: what stands before the content."""
-    left_out: Collection[int] = ()
-    """Indices of server calls that never got a result."""
+    left_out: Mapping[int, str] = {}
+    """Blocks of the provider's own tools that it would refuse, by their indices, and why; where that is no loss, ""."""
     content: bytes = b""
     """The blocks, joined by commas; empty if nothing is left of the message."""
     blocks: list[bytes] = field(default_factory=list)
@@ -167,6 +188,8 @@ class _Turn(MessageWriter):
     """Index and id of calls that the provider ran itself."""
     server_results: list[str] = field(default_factory=list)
     """Ids of such calls whose results are here."""
+    references: list[tuple[int, str, Collection[str]]] = field(default_factory=list)
+    """Index and call of results that refer to tools, and to which."""
 
     def add(self, block: Mapping[str, object], native: Native | None = None, *, markable: bool = True) -> None:
         if native is not None:
@@ -233,8 +256,9 @@ class _Turn(MessageWriter):
             self.add(found)
 
     def write_opaque(self, block: Opaque) -> None:
-        if self.index in self.left_out:
-            self.lose("opaque", "the provider ran this call itself and its result never arrived")
+        if (why := self.left_out.get(self.index)) is not None:
+            if why:
+                self.lose("opaque", why)
             return
         self.blocks.append(bytes(block.raw))
         self.markable = False
@@ -245,11 +269,15 @@ class _Turn(MessageWriter):
                 self.server_calls.append((self.index, read_text(fields.get("id")) or ""))
             elif kind.endswith("_tool_result"):
                 self.server_results.append(read_text(fields.get("tool_use_id")) or "")
+            if kind == "tool_search_tool_result":
+                found = elements(read_members(fields.get("content", Raw(b"{}"))).get("tool_references"))
+                names = [read_text(read_members(each).get("tool_name")) or "" for each in found]
+                self.references.append((self.index, self.server_results[-1], names))
         except msgspec.MsgspecError:
             pass  # somebody made it by hand; the provider will say what is wrong with it
 
 
-def _write_turn(message: Message, rules: Rules, left_out: Collection[int] = ()) -> _Turn:
+def _write_turn(message: Message, rules: Rules, left_out: Mapping[int, str] = _ALL_OF_IT) -> _Turn:
     turn = _Turn(rules.profile, rules.names, READER, message.role, opening=_OPENINGS[message.role], left_out=left_out)
     if len(message.blocks) == 1 and type(block := message.blocks[0]) is Text and block.native is None:  # as most are
         turn.write_text(block)

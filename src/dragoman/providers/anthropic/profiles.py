@@ -76,6 +76,7 @@ ROWS: tuple[ProfileRow, ...] = (
         efforts=_ALL_EFFORTS,
         unsupported=_NO_SAMPLING,
         tool_choices=words("auto none"),
+        tool_search=10_000,
         quirks=frozenset([ALWAYS_THINKS, HIDDEN, BOUND]),
         context_window=1_000_000,
         max_output=128_000,
@@ -112,6 +113,7 @@ ROWS: tuple[ProfileRow, ...] = (
         "claude-opus-4-0* claude-opus-4-20* claude-sonnet-4-0* claude-sonnet-4-20* claude-4-* claude-3*",
         strict_tools=False,
         structured="tool",
+        tool_search=0,
         reasoning="budget",
         efforts=words(),
         unsupported=_NO_SEED,
@@ -120,7 +122,7 @@ ROWS: tuple[ProfileRow, ...] = (
         context_window=_SMALL,
         max_output=64_000,
     ),
-    _row("claude-opus-4-1* claude-opus-4-0* claude-opus-4-20* claude-4-opus*", max_output=32_000),
+    _row("claude-opus-4-1* claude-opus-4-0* claude-opus-4-20* claude-4-opus*", max_output=32_000, tool_search=0),
     _row("claude-3-5*", reasoning="none", max_output=8192),
     # The first generation, which gateways still serve, reads no PDF and writes at most 4,096 tokens.
     _row(

@@ -132,6 +132,8 @@ def _write_tools(
 ) -> dict[str, object]:
     own = raw_tools(options)
     written = declare_tools(tools_beside(call, named_by(own)) if own else call, names, adaptations, _write_tool)
+    if call.profile.tool_search and any(spec.deferred for spec in call.tools):
+        written.insert(0, _SEARCH)
     written += own
     if not written:
         return {}
@@ -153,7 +155,12 @@ def _write_tool(tool: ToldTool) -> Raw:
     # The API's own default for a missing `strict` is true, so it is always said.
     described = {"description": tool.description} if tool.description else {}
     named = {"type": "function", "name": tool.name, **described}
-    return Raw(_encode({**named, "parameters": tool.schema, "strict": tool.strict}))
+    later = {"defer_loading": True} if tool.deferred else {}
+    return Raw(_encode({**named, "parameters": tool.schema, "strict": tool.strict, **later}))
+
+
+_SEARCH: Final = Raw(b'{"type":"tool_search"}')
+"""The service's own search, over the tools whose loading is deferred."""
 
 
 def _write_format(call: Call, wanted: ResponseFormat | None, adaptations: list[Adaptation]) -> dict[str, object] | None:

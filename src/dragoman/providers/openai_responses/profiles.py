@@ -116,6 +116,9 @@ def _rows(provider: str, prefix: str = "", quirk: str = "") -> list[ProfileRow]:
 ROWS: Final[tuple[ProfileRow, ...]] = (
     row("openai-responses", counts_tokens=True),
     *_rows("openai-responses"),
+    # A request may hold 128 tools, and the search is one.
+    row("openai-responses", "gpt-5.4* gpt-5.5* gpt-5.6* gpt-6*", tool_search=127),
+    row("openai-responses", "gpt-5.4-nano*", tool_search=0),
     *_rows("openrouter-responses", "openai/"),
     row("bedrock-mantle", quirks=words("reply_scoped_call_ids")),
     *_rows("bedrock-mantle", "openai.", "reply_scoped_call_ids"),
