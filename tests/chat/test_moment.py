@@ -153,7 +153,7 @@ def test_a_plain_program_cannot_wait_for_an_event_loop() -> None:
         await asyncio.sleep(0)
         return "x"
 
-    with pytest.raises(ConfigurationError, match=r"function of the moment waits for an event loop"):
+    with pytest.raises(ConfigurationError, match="waits for an event loop"):
         ChatClient(ScriptedEngine(["Hi."]), system=slow).chat("Hello")
 
 
