@@ -13,6 +13,7 @@ from dragoman.conversation import (
     Account,
     Attempt,
     Block,
+    Citation,
     Conversation,
     Json,
     Media,
@@ -50,7 +51,20 @@ usages = st.builds(
 )
 times = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1)).map(lambda time: time.replace(tzinfo=UTC))  # noqa: DTZ001
 
-text_blocks = st.builds(Text, text=texts, native=natives, extra=extras)
+citations = st.builds(
+    Citation,
+    url=st.none() | texts,
+    title=st.none() | texts,
+    document=st.none() | st.integers(0, 2**53) | texts,
+    quote=st.none() | texts,
+    start=st.none() | st.integers(0, 99),
+    end=st.none() | st.integers(0, 99),
+    place=st.none() | st.tuples(st.sampled_from(["char", "page", "block"]), st.integers(0, 99), st.integers(0, 99)),
+    extra=extras,
+)
+text_blocks = st.builds(
+    Text, text=texts, native=natives, citations=st.lists(citations, max_size=2).map(tuple), extra=extras
+)
 media_blocks = st.one_of(
     st.builds(Media.from_bytes, st.binary(max_size=10), st.sampled_from(["image/png", "audio/wav", "application/pdf"])),
     st.builds(Media.from_url, st.just("https://host/picture.png?size=1")),

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from dragoman.chat import answer_type
 from dragoman.cli.arguments import UsageError
 from dragoman.cli.ask import parse_short_schema, read_schema
-from dragoman.conversation import StopReason, Text, Thinking
+from dragoman.conversation import Citation, StopReason, Text, Thinking
 from dragoman.simulator import Cut, Reply, Request, Simulator, Status
 from tests.cli.running import MODEL, Surroundings, calling
 from tests.processes import started
@@ -36,6 +36,20 @@ def test_quiet_leaves_only_the_answer(around: Surroundings) -> None:
     done = around.ask([calling("calculator", {"expression": "1+1"}), "2"], "Add.", "-T", "calculator", "-q")
     assert (done.code, done.out, done.err) == (0, "2\n", "")
     assert around.here("Add.", "-q", "-m", "opnai:x").ended(2), "errors are said"
+
+
+def test_sources_are_noted_beside_the_answer(around: Surroundings) -> None:
+    pages = (Citation(url="https://a.ch/x", title="A\x1b[2J page"), Citation(url="https://b.ch"))
+    cited = Reply(Text("It rains.", citations=pages))
+    done = around.ask([cited], "Weather?")
+    assert (done.code, done.out) == (0, "It rains.\n")
+    assert "2. https://b.ch\n" in done.err
+    assert "page https://a.ch/x\n" in done.err
+    assert "\x1b" not in done.err
+    assert around.ask([cited], "Weather?", "-q").err == ""
+    told = around.ask([cited], "Weather?", "--json")
+    assert [one["url"] for one in json.loads(told.out)["citations"]] == ["https://a.ch/x", "https://b.ch"]
+    assert "https" not in told.err
 
 
 def test_what_is_piped_in_comes_behind_the_question(around: Surroundings) -> None:

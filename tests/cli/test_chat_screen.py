@@ -82,6 +82,7 @@ def test_no_text_makes_a_terminal_do_anything(text: str, piece: int) -> None:
         view.show(ToolStarted(call))
         view.show(ToolFinished(failed))
         view.pause()
+        view.cite([text])
         view.end()
     terminal.ask(text)
     report(ConfigurationError(text, hint=text), terminal, debug=True)

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 
 from dragoman.cli.history import format_document, write_document
-from dragoman.conversation import Conversation, Media, Message, StopReason, Text, Thinking, ToolCall, ToolResult
+from dragoman.conversation import (
+    Citation,
+    Conversation,
+    Media,
+    Message,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from dragoman.stores import Snapshot, snapshot_from_json
 from tests.strategies import conversations
 
@@ -33,6 +43,12 @@ def test_markdown_has_all_that_was_said() -> None:
     parts = ["# What is 6*7?", "## System\n\nBe brief.", "## You", "Let me see.", "```json\n{", "```\n42\n```", "Hm."]
     for part in [*parts, "*(image: a.png)*", "*(interrupted)*"]:
         assert part in text
+
+
+def test_markdown_names_the_sources() -> None:
+    cited = (Citation(url="https://a.ch", title="A\npage"), Citation(url="https://a.ch"), Citation(document="f1"))
+    text = format_document(snapshot(Message.user("x"), Message.assistant(Text("Yes.", citations=cited))), "markdown")
+    assert "Yes.\n\nSources:\n\n1. A page https://a.ch\n2. document f1\n" in text
 
 
 def test_what_a_tool_gave_cannot_leave_its_code_block() -> None:

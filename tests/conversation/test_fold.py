@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from dragoman.conversation import (
     BlockReceived,
+    Citation,
     Completed,
     Event,
     Failed,
@@ -20,6 +21,7 @@ from dragoman.conversation import (
     ReplyStarted,
     StopReason,
     Text,
+    TextCited,
     TextDelta,
     TextEnded,
     TextStarted,
@@ -177,3 +179,14 @@ def test_pieces_have_the_size_that_was_asked_for_and_never_lose_the_text() -> No
 def test_a_result_is_no_part_of_a_reply() -> None:
     with pytest.raises(ConversationError, match="'1'"):
         list(unfold(Message.assistant(ToolResult("1", "f"))))
+
+
+def test_sources_may_come_late_and_belong_to_texts() -> None:
+    page, file = Citation(url="https://w"), Citation(document="f")
+    begun = [TextStarted(0, ""), TextDelta(0, "", "a"), TextCited(0, "", (page,)), TextEnded(0, "")]
+    message = fold([*begun, TextCited(0, "", (file,)), Completed(StopReason.END)])
+    assert message.blocks == (Text("a", citations=(page, file)),)
+    assert message.citations == (page, file)
+    for wrong in ([TextCited(0, "", (page,))], [*begun, Completed(StopReason.END), TextCited(0, "", (page,))]):
+        with pytest.raises(ProtocolError, match="sources"):
+            fold(wrong)

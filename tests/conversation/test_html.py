@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from msgspec import Raw
 
 from dragoman.conversation import (
+    Citation,
     Conversation,
     Json,
     Media,
@@ -85,3 +86,23 @@ def test_long_texts_and_many_messages_are_cut() -> None:
 def test_media_that_a_provider_keeps() -> None:
     assert STORED.stored == ("openai", "file-1")
     assert Media.from_url("https://example.com/a.png").stored is None
+
+
+def test_sources_are_a_list_of_links_that_say_where_they_lead() -> None:
+    cited = (
+        Citation(url="https://bank.example/\u202e?a=1&b=2", title=HOSTILE, start=0, end=1),
+        Citation(url="https://bank.example/\u202e?a=1&b=2", title="again", start=1, end=2),
+        Citation(url="javascript:alert(1)", title="script"),
+        Citation(url='https://"onmouseover="alert(1)', title="quotes"),
+        Citation(document=3, title="Notes"),
+        Citation(document=4),
+    )
+    page = Message.assistant(Text("ab", citations=cited))._repr_html_()
+    tags = Tags(page)
+    assert tags.found == {"div", "small", "pre", "ol", "li", "a"}
+    assert tags.attributes == {"style", "dir", "href", "rel", "target"}
+    assert page.count("<li>") == 5, "each source once"
+    assert page.count("href=") == 2, "and links to pages only"
+    assert 'href="https://bank.example/?a=1&amp;b=2"' in page
+    assert "<small>bank.example</small>" in page
+    assert "document 4" in page

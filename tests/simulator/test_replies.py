@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from dragoman.conversation import StopReason, Text, Thinking, ToolCall, ToolResult, Usage
+from dragoman.conversation import Citation, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 from dragoman.simulator import Reply, Simulator
 from tests.simulator.raw_client import DIALECTS, Answer, ask, said
 from tests.strategies import json_values, names, texts
@@ -33,7 +33,7 @@ ADAPTERS = {key: TypeAdapter(kind) for key, kind in TYPES.items()}
 
 
 blocks = st.one_of(
-    st.builds(Text, text=texts),
+    st.builds(Text, text=texts, citations=st.sampled_from([(), (Citation(url="https://w"),)])),
     st.builds(
         Thinking,
         text=texts.filter(bool),

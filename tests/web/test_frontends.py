@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from dragoman import ChatClient, MemoryStore, ToolCall, tool
+from dragoman import ChatClient, MemoryStore, Text, ToolCall, tool
+from dragoman.conversation import Citation
 from dragoman.simulator import Drip, Reply, Request, Simulator, Status
 from dragoman.stores import conversation_id
 from dragoman.web import FrontEnd, WebServer
@@ -206,6 +207,15 @@ def test_only_the_last_message_of_the_user_is_heard() -> None:
         [request] = simulator.requests
     assert request.user_texts == ("Well?",)
     assert (request.system, request.turns, request.tool_results) == ("", 0, ())
+
+
+def test_sources_are_parts_of_the_stream() -> None:
+    pages = (Citation(url="https://w", title="W"), Citation(url="ftp://nobody-follows"))
+    with serving([Reply(Text("It rains.", citations=pages))]) as (server, _, _):
+        status, stream = post(server, "/chat", {"id": "a", "messages": [ui("user", {"type": "text", "text": "Hi"})]})
+    assert status == 200
+    assert '{"type":"source-url","sourceId":"https://w","url":"https://w","title":"W"}' in stream
+    assert "ftp:" not in stream
 
 
 def test_an_approval_holds_for_the_very_call_alone() -> None:

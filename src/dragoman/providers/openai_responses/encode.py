@@ -86,12 +86,9 @@ def _make_frame(call: Call) -> _Frame:
     if held := [name for name in ("previous_response_id", "conversation") if extra.get(name)]:
         message = f"{held[0]} is about a conversation that the service holds, but here all of it is sent every time."
         raise ConfigurationError(message, hint=f"Leave {held[0]} out of extra_body.")
-    members = {
-        **_write_tools(call, options, names, adaptations),
-        **_write_options(call, options, adaptations),
-        **({"stream": True} if call.stream else {}),
-    }
-    for name, value in (*_choose_state(call, extra).items(), *extra.items()):
+    members = {**_write_tools(call, options, names, adaptations), **_write_options(call, options, adaptations)}
+    state = {**_choose_state(call, extra), **({"stream": True} if call.stream else {})}
+    for name, value in (*state.items(), *extra.items()):
         members[name] = _merge(name, members.get(name), value)
     model = members.pop("model", call.model)
     return _Frame(
