@@ -94,3 +94,24 @@ async def on_a_loop(client: AsyncChatClient) -> None:
 
 def tools() -> list[Tool[..., Any]]:
     return [weather, delete]
+
+
+def remind(run: RunContext[Invoice]) -> str | None:
+    assert_type(run.deps, Invoice)
+    return f"{run.deps.total} {run.model}" if run.conversation.messages else None
+
+
+async def offer(run: RunContext[Invoice]) -> list[Tool[..., Any]]:
+    return tools() if run.deps.total else []
+
+
+def wrong(run: RunContext[Invoice]) -> int:
+    return len(run.model)
+
+
+def of_the_moment() -> None:
+    client = ChatClient("m", offer, system=["Be brief.", remind], deps=Invoice(3.0))
+    client.system = remind
+    client.set_tools(lambda run: [weather] if run.model else [])
+    ChatClient("m", system=wrong)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    ChatClient("m", wrong)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

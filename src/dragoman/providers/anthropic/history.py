@@ -139,15 +139,15 @@ def _answered_turns(messages: Sequence[Message], rules: Rules) -> list[_Turn]:
 def _outdated_searches(turns: Sequence[_Turn], names: ToolNames) -> dict[int, dict[int, str]]:
     """Searches that found a tool which is not there any more: the provider refuses to be reminded of it.
 
-    Without any tools there is nothing that the model could miss.
+    Where no tools are told at all, nobody has said that it is not.
     """
-    known, why = set(names.to_wire.values()), _OUTDATED if names.to_wire else ""
+    known = set(names.to_wire.values())
     found = [(at, *reference) for at, turn in enumerate(turns) for reference in turn.references]
-    outdated = [(at, block, call) for at, block, call, tools in found if not known.issuperset(tools)]
+    outdated = [(at, block, call) for at, block, call, tools in found if known and not known.issuperset(tools)]
     gone: dict[int, dict[int, str]] = {}
     for at, block, call in outdated:
-        gone.setdefault(at, {})[block] = why
-        gone[at] |= {made: why for made, id in turns[at].server_calls if id == call}
+        gone.setdefault(at, {})[block] = _OUTDATED
+        gone[at] |= {made: _OUTDATED for made, id in turns[at].server_calls if id == call}
     return gone
 
 
@@ -176,7 +176,7 @@ class _Turn(MessageWriter):
     opening: bytes = _USER
     """Whose turn it is: what stands before the content."""
     left_out: Mapping[int, str] = {}
-    """Blocks of the provider's own tools that it would refuse, by their indices, and why; where that is no loss, ""."""
+    """Blocks of the provider's own tools that it would refuse, by their indices, and why."""
     content: bytes = b""
     """The blocks, joined by commas; empty if nothing is left of the message."""
     blocks: list[bytes] = field(default_factory=list)
@@ -257,8 +257,7 @@ class _Turn(MessageWriter):
 
     def write_opaque(self, block: Opaque) -> None:
         if (why := self.left_out.get(self.index)) is not None:
-            if why:
-                self.lose("opaque", why)
+            self.lose("opaque", why)
             return
         self.blocks.append(bytes(block.raw))
         self.markable = False
