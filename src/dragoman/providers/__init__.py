@@ -1,6 +1,7 @@
 """Providers as codecs: pure functions between our values and a provider's bytes.
 
     options.py     what can be asked of a model, the same for all
+    server_tools.py  the providers' own tools, as values
     profile.py     what a model can do: abilities, limits and names as data
     catalogue.py   the rows: providers, and their models' profiles; what a model's name means
     codec.py       what every dialect offers: encode, a decoder, errors
