@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from .blocks import Media, Opaque, ToolCall, ToolResult
-from .message import StopReason, Usage
+from .message import StopReason
+from .usage import Usage
 from .values import Native
 
 
@@ -132,10 +133,31 @@ class ToolStarted(_Event, frozen=True):
     call: ToolCall
 
 
+class ToolProgress(_Event, frozen=True):
+    """What a tool says while it runs: between its start and its end, in the order in which it was said."""
+
+    call_id: str
+    name: str
+    said: str | Event
+    """A text; or an event of the turn of an agent, which may be a ToolProgress itself."""
+    left_out: int = 0
+    """How many were left out before this one, since nobody had read those before them."""
+
+
 class ToolFinished(_Event, frozen=True):
     """A tool is done, whatever came of it."""
 
     result: ToolResult
+
+
+class HandedOver(_Event, frozen=True):
+    """Another agent is in charge from here on."""
+
+    agent: str
+    model: str
+    """As in `provider:model`."""
+    losses: tuple[str, ...] = ()
+    """The parts of the history that its model does not get, or gets in another form."""
 
 
 class RunEnded(_Event, frozen=True):
@@ -166,5 +188,5 @@ ReplyEvent: TypeAlias = (
 )
 """What a model's reply is made of."""
 
-Event: TypeAlias = ReplyEvent | ToolStarted | ToolFinished | RunEnded
+Event: TypeAlias = ReplyEvent | ToolStarted | ToolProgress | ToolFinished | HandedOver | RunEnded
 """Everything that a caller of a loop can see."""

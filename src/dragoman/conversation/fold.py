@@ -20,6 +20,7 @@ from .events import (
     Completed,
     Event,
     Failed,
+    HandedOver,
     ReplyEvent,
     ReplyStarted,
     RunEnded,
@@ -33,6 +34,7 @@ from .events import (
     ToolCallEnded,
     ToolCallStarted,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
     UsageReported,
 )
@@ -160,7 +162,7 @@ class Fold(Struct, eq=False):
     def _fail(self, _event: Failed) -> None:
         self._failed = True
 
-    def _pass_by(self, _event: ToolStarted | ToolFinished | RunEnded) -> None:
+    def _pass_by(self, _event: ToolStarted | ToolProgress | ToolFinished | HandedOver | RunEnded) -> None:
         """What a run does is not part of a reply."""
 
     def _not_new(self, index: int) -> ProtocolError:
@@ -185,6 +187,8 @@ class Fold(Struct, eq=False):
         Completed: _complete,
         Failed: _fail,
         ToolStarted: _pass_by,
+        ToolProgress: _pass_by,
+        HandedOver: _pass_by,
         ToolFinished: _pass_by,
         RunEnded: _pass_by,
     }

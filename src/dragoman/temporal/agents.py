@@ -231,6 +231,7 @@ class Activities:
             deps=self._agent(do.agent).settings.deps,
             approvals=() if do.approval is None else (do.approval,),
             deadline=None if do.seconds is None else time.monotonic() + do.seconds,
+            pauses=False,
         )
         run.counts.update(do.counts)
         if do.conversation != NOTHING:

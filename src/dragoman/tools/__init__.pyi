@@ -12,7 +12,7 @@ from .arguments.reader import (
     parse_text as parse_text,
     schema_of_type as schema_of_type,
 )
-from .batch import Batch as Batch
+from .batch import Batch as Batch, ToolEvent as ToolEvent
 from .call import (
     Middleware as Middleware,
     Outcome as Outcome,
@@ -49,6 +49,7 @@ from .run import (
     Ask as Ask,
     Decision as Decision,
     Deny as Deny,
+    Paused as Paused,
     PendingApproval as PendingApproval,
     PermissionCheck as PermissionCheck,
     RetryConfig as RetryConfig,
@@ -56,6 +57,7 @@ from .run import (
     ToolContext as ToolContext,
     ToolErrorHandling as ToolErrorHandling,
     ToolRun as ToolRun,
+    Used as Used,
     approve as approve,
     deny as deny,
     fingerprint as fingerprint,

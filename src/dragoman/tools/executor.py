@@ -18,10 +18,10 @@ from msgspec import Struct
 from dragoman._checks import refuse_unknown
 from dragoman._stepping import step, step_through
 from dragoman._stop import shorter
-from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
+from dragoman.conversation import ToolCall, ToolResult
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolError
 
-from .batch import Batch
+from .batch import Batch, ToolEvent
 from .call import Middleware, Outcome, Settings, error_of, failure
 from .registry import AnyTools, ToolSet, as_tool_set
 from .run import PendingApproval, PermissionCheck, ToolConfig, ToolRun
@@ -120,15 +120,15 @@ class ToolExecutor:
             run.deadline = shorter(run.deadline, run.began + self.config.run_timeout)
         return Batch(self.tools, tuple(calls), run, self._settings, self._record)
 
-    def events(self, batch: Batch) -> Generator[ToolStarted | ToolFinished, None, None]:
+    def events(self, batch: Batch) -> Generator[ToolEvent, None, None]:
         """Carry a batch out and tell what happens. Closing the generator cancels what is still under way."""
         return step_through(self.stepped_events(batch))
 
-    def stepped_events(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
+    def stepped_events(self, batch: Batch) -> AsyncGenerator[ToolEvent, None]:
         """`events` for a core that a plain program steps."""
         return batch.events(Runner(self._workers, self._loop, inline=self.config.max_parallel_tools == 1))
 
-    def aevents(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
+    def aevents(self, batch: Batch) -> AsyncGenerator[ToolEvent, None]:
         """`events` on the caller's event loop. Close it (`contextlib.aclosing`) if you may leave it early."""
         return batch.events(AsyncRunner(self._workers))
 
