@@ -1,3 +1,4 @@
+from .agents import agent_tool as agent_tool, handoff as handoff
 from .answers import AnswerType as AnswerType, answer_type as answer_type, generate_schema as generate_schema
 from .client import (
     AsyncChatClient as AsyncChatClient,

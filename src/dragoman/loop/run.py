@@ -27,6 +27,7 @@ from dragoman.conversation import (
     Conversation,
     Event,
     Failed,
+    HandedOver,
     Message,
     ReplyEvent,
     RunEnded,
@@ -103,6 +104,8 @@ class RunResult(Struct, frozen=True):
     spent: Spent
     behind_tools: tuple[Usage, ...] = ()
     """What models behind tools used, those of agents say, for each of their calls."""
+    handoffs: tuple[HandedOver, ...] = ()
+    """The agents that were put in charge, one after the other."""
 
     def __str__(self) -> str:
         return self.text
@@ -139,6 +142,16 @@ class RunResult(Struct, frozen=True):
     def pending(self) -> tuple[PendingApproval, ...]:
         """The calls that wait for a person."""
         return self.ending.pending if isinstance(self.ending, AwaitApproval) else ()
+
+
+class Succession(Struct, frozen=True, kw_only=True):
+    """Who takes a run over: what it goes on with."""
+
+    conversation: Conversation
+    executor: ToolExecutor
+    settings: LoopSettings
+    io: LoopIO
+    event: HandedOver
 
 
 class LoopRun:
@@ -185,7 +198,7 @@ class LoopRun:
         """Whether nothing more can come of the run."""
         self._single: bool = single
         """Whether the first answer ends the run; what is said meanwhile then stays unread."""
-        self._executor: ToolExecutor = executor
+        self.executor: ToolExecutor = executor
         self._settings: LoopSettings = settings
         self._tools: ToolRun | None = None
         """What the tool calls of this run share, as soon as there is one."""
@@ -208,6 +221,9 @@ class LoopRun:
         """The run that waits for this one, which is that of an agent, and the call for which it does."""
         self.owner: object = None
         """The client whose turn this is, if it is one's."""
+        self.succeed: Callable[[LoopRun], Succession | None] | None = None
+        """Says who takes over behind results of tools, where that can happen."""
+        self._handoffs: list[HandedOver] = []
         self.hooks: tuple[LoopHooks, ...] = settings.hooks
         self.observed: Observed[LoopRun] | None = None
         """The run as somebody observes it, if anybody does; whoever drives the run begins and ends that."""
@@ -255,7 +271,14 @@ class LoopRun:
         if self.ending is None:
             message = "The run has not ended yet, or it ended with an error."
             raise ConfigurationError(message, hint="Read the stream to its end; `conversation` has what was done.")
-        return RunResult(self.conversation, self.ending, tuple(self.replies), self.spent, tuple(self._behind_tools))
+        return RunResult(
+            self.conversation,
+            self.ending,
+            tuple(self.replies),
+            self.spent,
+            tuple(self._behind_tools),
+            tuple(self._handoffs),
+        )
 
     # --- the run ---
 
@@ -269,7 +292,7 @@ class LoopRun:
             while (step := await self._next_step(io)) is not None:
                 if isinstance(step, RunTools):
                     await self._notify(io, "before_tools", step.calls)
-                    batch = self._batch = self._executor.batch(step.calls, self._tool_run(watched=streamed))
+                    batch = self._batch = self.executor.batch(step.calls, self._tool_run(watched=streamed))
                     self.has_done_something = True
                     async with aclosing(io.run_tools(batch)) as happenings:
                         async for event in happenings:
@@ -278,12 +301,14 @@ class LoopRun:
                             elif isinstance(event, ToolFinished):
                                 await self._notify(io, "tool_finished", event.result)
                             yield event
-                    await self._take_results(io, step.calls, batch)
+                    before, io = io, await self._take_results(io, step.calls, batch)
+                    if io is not before:
+                        yield self._handoffs[-1]
                     continue
                 await self._notify(io, "before_model")
                 self._asked = time.time() if self._settings.accounts else 0.0
-                specs = offered_tools(self._executor)
-                options = step_options(self._settings.options, self._executor.config, specs, first=step.first)
+                specs = offered_tools(self.executor)
+                options = step_options(self._settings.options, self.executor.config, specs, first=step.first)
                 try:
                     if not streamed:
                         reply = await self._reply(io, self.conversation, specs, options)
@@ -543,7 +568,8 @@ class LoopRun:
         self._count(reply)
         return reply.message
 
-    async def _take_results(self, io: LoopIO, calls: tuple[ToolCall, ...], batch: Batch) -> None:
+    async def _take_results(self, io: LoopIO, calls: tuple[ToolCall, ...], batch: Batch) -> LoopIO:
+        """Take the results in: what the run goes on with, which is another one where an agent was put in charge."""
         results = batch.results
         self._tool_calls += len(results)
         self.pending = (*[each for each in self.pending if each.held not in calls], *batch.pending)
@@ -552,10 +578,23 @@ class LoopRun:
         self._behind_tools += [each.usage for each in results if each.usage is not None]
         if self._caller is not None:
             self._caller[1].used(tool_calls=len(results))
+        if self.succeed is not None and (following := self.succeed(self)) is not None:
+            self._follow(following)
+            io = following.io
         await self._notify(io, "after_tools", results)
         aborted = batch.abortion
         if aborted is not None:
             raise aborted
+        return io
+
+    def _follow(self, following: Succession) -> None:
+        """Go on with another agent: what was said to the run itself still holds."""
+        ours = self._settings
+        self._settings = msgspec.structs.replace(
+            following.settings, limits=ours.limits, on_limit=ours.on_limit, deps=ours.deps, accounts=ours.accounts
+        )
+        self.executor, self.conversation = following.executor, following.conversation
+        self._handoffs.append(following.event)
 
     async def _notify(self, io: LoopIO, phase: str, *what: object) -> None:
         """Let each hook have its say about a phase, one after the other."""

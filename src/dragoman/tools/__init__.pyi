@@ -41,6 +41,7 @@ from .registry import (
     ToolRegistry as ToolRegistry,
     ToolSet as ToolSet,
     ToolView as ToolView,
+    as_tool_set as as_tool_set,
     not_found as not_found,
 )
 from .run import (
