@@ -104,7 +104,7 @@ class Agent:
             raise ConfigurationError(message, hint=f"Leave {foreign[0]} out, or name the agent's model.")
         self.name: Final = name
         self.model: Final = model
-        self.tools: Final = tools
+        self.tools: Final[ToolSet] = as_tool_set(tools)
         self.transport: Final = transport
         self.options: Final[ChatOptions] = options
         self.takes_over: Final = takes_over
@@ -425,9 +425,9 @@ async def _look_inside(
             recovered = await aresume(store, inner)
         except SnapshotNotFoundError:
             continue
-        its_tools = as_tool_set(agent.tools)
+        its_tools = agent.tools
         if (name := recovered.conversation.metadata.get(IN_CHARGE)) is not None:
-            its_tools = as_tool_set(_find_agent(its_tools, cast("str", name)).tools)
+            its_tools = _find_agent(its_tools, cast("str", name)).tools
         talk, uncertain = put_together(recovered, its_tools)
         known = (*uncertain, *await _look_inside(store, inner, talk, its_tools))
         for each in talk.pending_tool_calls:
@@ -514,6 +514,6 @@ def _find_agent(tools: ToolSet, name: str) -> Agent:
                 return agent
             if id(agent) not in seen:
                 seen.add(id(agent))
-                waiting.append(as_tool_set(agent.tools))
+                waiting.append(agent.tools)
     message = f"The agent {name!r} is in charge of this conversation, and none of this client's handoffs leads to it."
     raise ConfigurationError(message, hint="Give the client the tools that it had: handoff(…) of that name among them.")
