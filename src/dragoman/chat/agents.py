@@ -11,7 +11,7 @@ caller's conversation and the call. So a call that had begun when a program died
 from __future__ import annotations
 
 import threading
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack, cast
 
 from msgspec import structs
@@ -393,7 +393,8 @@ async def delete_inner(store: AsyncConversationStore, id: str) -> None:
         return
     for call in conversation.pending_tool_calls:
         await delete_inner(store, inner_id_of(id, conversation, call))
-    await store.delete(id)
+    with suppress(SnapshotNotFoundError):
+        await store.delete(id)
 
 
 async def list_waiting(core: Core, id: str, conversation: Conversation) -> tuple[PendingApproval, ...]:

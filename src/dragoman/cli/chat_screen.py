@@ -18,9 +18,19 @@ from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
 
-from dragoman.conversation import Event, TextDelta, TextEnded, ThinkingDelta, ToolCall, ToolFinished, ToolStarted
+from dragoman.conversation import (
+    Event,
+    HandedOver,
+    TextDelta,
+    TextEnded,
+    ThinkingDelta,
+    ToolCall,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
 
-from .output import View, format_result
+from .output import View, format_progress, format_result
 from .terminal import Terminal, escape_controls, shorten
 
 _RATE: Final = 8
@@ -76,6 +86,11 @@ class Screen(View):
                 self._thought = ""
                 self._running[event.call.id] = (event.call, self._clock())
                 self._spin()
+            case ToolProgress() | HandedOver():
+                if line := format_progress(event, self._terminal.width):
+                    self._stop()
+                    self._err.print(Text(line, "dim"))
+                    self._spin()
             case ToolFinished():
                 self._stop()
                 self._running.pop(event.result.call_id, None)
