@@ -30,7 +30,7 @@ from dragoman.loop import AwaitApproval, Cancelled, LimitReached, Limits
 from dragoman.providers import Prices
 from dragoman.simulator import Reply, Simulator
 from dragoman.stores import AsyncStore, MemoryStore, SqliteStore, is_inner, resume
-from dragoman.tools import Ask, Deny, ToolConfig, ToolRegistry, approve, deny, execute_tool, tool
+from dragoman.tools import Allow, Deny, ToolConfig, ToolRegistry, approve, deny, execute_tool, tool
 from tests.chat.killed_agents import make_tools
 from tests.chat.scenarios import add, delete, weather
 from tests.chat.talking import ROOT, WAYS, AsyncTalk, PlainTalk, Stage, Start, Talk, threads_left
@@ -112,6 +112,12 @@ def test_what_is_wrong_with_an_agent_is_said_at_once() -> None:
         with pytest.raises(ConfigurationError, match=message) as caught:
             agent_tool("clerk", "Does things.", **options)  # type: ignore[arg-type]
         assert caught.value.hint
+
+
+def test_an_engine_of_the_other_colour_is_refused_at_once(start: Start, colour: str) -> None:
+    other = clerk("async" if colour == "plain" else "plain", ["Hi."])
+    with pytest.raises(ConfigurationError):
+        start(["Hi."], [agent_tool("outer", "Has an agent.", tools=[other])])
 
 
 def test_a_client_is_a_tool_of_another_one(start: Start, colour: str) -> None:
@@ -220,12 +226,14 @@ def test_whoever_speaks_instead_gives_the_inner_turn_up(start: Start, colour: st
     store = store_for(colour)
     talk = start([ASKING, "As you like."], [clerk(colour, [DELETING], delete)], store=store)
     talk.chat("Delete a.")
-    inside = MemoryStore if colour == "plain" else None
-    listed = store.list() if inside else talk.runner.run(store.list())
-    assert [is_inner(each.root) for each in listed.items].count(True) == 1
+
+    def kept() -> list[bool]:
+        page = talk.runner.run(store.list()) if isinstance(talk, AsyncTalk) else store.list()
+        return sorted([is_inner(each.root) for each in page.items])
+
+    assert kept() == [False, True]
     assert talk.chat("Never mind.").text == "As you like."
-    listed = store.list() if inside else talk.runner.run(store.list())
-    assert not any(is_inner(each.root) for each in listed.items)
+    assert kept() == [False]
     assert talk.client.pending == ()
 
 
@@ -243,27 +251,20 @@ def test_deeper_calls_wait_as_well(start: Start, colour: str) -> None:
 
 def test_the_permission_of_the_caller_holds_for_an_agent_that_has_none(start: Start, colour: str) -> None:
     def check(call: ToolCall, *_: Any) -> Any:
-        return Deny("no sums today") if call.name == "add" else Ask() if call.name == "weather" else None or _allow()
+        return Deny("no sums today") if call.name == "add" else Allow()
 
-    def _allow() -> Any:
-        from dragoman.tools import Allow
-
-        return Allow()
-
-    inner: list[Any] = []
+    read: list[str] = []
 
     def last(call: Any) -> str:
-        inner.append(call.conversation.last.tool_results[0].text)
+        read.append(call.conversation.last.tool_results[0].text)
         return "So be it."
 
     talk = start([ASKING, "Ok."], [clerk(colour, [ADDING, last], add)], permission=check)
     assert talk.chat("Add.").text == "Ok."
-    assert "no sums today" in inner[0]
-    free = start(
-        [ASKING, "Ok."], [clerk(colour, [ADDING, last], add, permission=lambda *_: _allow())], permission=check
-    )
-    free.chat("Add.")
-    assert inner[1] == "3"
+    free = clerk(colour, [ADDING, last], add, permission=lambda *_: Allow())
+    start([ASKING, "Ok."], [free], permission=check).chat("Add.")
+    assert "no sums today" in read[0]
+    assert read[1] == "3"
 
 
 def test_users_of_a_stateless_client_never_meet(start: Start, colour: str) -> None:
@@ -298,7 +299,7 @@ def test_what_agents_use_counts_for_all_callers(start: Start, colour: str) -> No
 
 
 @pytest.mark.parametrize("limits", [Limits(model_calls=3), Limits(tool_calls=3), Limits(cost=0.35)])
-def test_every_limit_of_the_caller_stops_the_agent(start: Start, colour: str, limits: Limits) -> None:
+def test_every_limit_of_the_caller_stops_the_agent(colour: str, limits: Limits) -> None:
     asked = 0
 
     def said(_call: Any) -> Any:
@@ -306,16 +307,14 @@ def test_every_limit_of_the_caller_stops_the_agent(start: Start, colour: str, li
         asked += 1
         return used(ADDING, cost=0.1)
 
-    agent = clerk(colour, [said] * 100, add)
-    talk = start([used(ASKING, cost=0.1), used("Well.", cost=0.1)], [agent], limits=limits, on_limit="return")
-    for engine in (talk.client.engine, agent.agent.model):
-        type(engine).priced = property(lambda _self: True)
-    try:
-        result = talk.chat("Add for ever.")
-    finally:
-        for engine in (talk.client.engine, agent.agent.model):
-            del type(engine).priced
-            break
+    class Priced(ScriptedEngine if colour == "plain" else AsyncScriptedEngine):  # type: ignore[misc]
+        priced = True
+
+    agent = agent_tool("clerk", "Adds.", Priced([said] * 100), [add])
+    kind = PlainTalk if colour == "plain" else AsyncTalk
+    script = [used(ASKING, cost=0.1), used("Well.", cost=0.1)]
+    talk = kind(Priced(script), [agent], streamed=False, limits=limits, on_limit="return")
+    result = talk.chat("Add for ever.")
     assert asked <= 3
     name = next(name for name in ("model_calls", "tool_calls", "cost") if getattr(limits, name) is not None)
     assert "limit of" in texts(talk)[0]
@@ -324,6 +323,7 @@ def test_every_limit_of_the_caller_stops_the_agent(start: Start, colour: str, li
     else:
         assert isinstance(result.ending, LimitReached)
         assert result.ending.limit == name
+    talk.close()
 
 
 def test_an_agent_of_unknown_cost_is_not_asked_under_a_limit_of_cost(start: Start, colour: str) -> None:
@@ -513,9 +513,8 @@ def test_an_agent_that_was_done_is_not_asked_again(tmp_path: Path) -> None:
         (id,) = [each.root for each in store.list().items if not is_inner(each.root)]
         with ChatClient(ScriptedEngine(["Ok."]), [clerk("plain", [])], store=store) as again:
             again.restore(id)
-            if again.conversation.pending_tool_calls:
-                assert again.chat().text == "Ok."
-                assert again.history[2].tool_results[0].text == "Yes."
+            assert again.chat().text == "Ok."
+            assert again.history[2].tool_results[0].text == "Yes."
 
 
 def test_the_limit_of_a_caller_is_its_own_error(start: Start, colour: str) -> None:

@@ -19,7 +19,7 @@ from msgspec import structs
 from dragoman._checks import check_names
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, HandedOver, ToolCall, ToolResult
-from dragoman.engines import AsyncEngine, Engine, Models, lossy, made_here
+from dragoman.engines import AsyncEngine, Engine, Models, adopt, lossy, made_here
 from dragoman.errors import (
     ConfigurationError,
     SnapshotNotFoundError,
@@ -106,7 +106,8 @@ class Agent:
         self.model: Final = model
         self.tools: Final[ToolSet] = as_tool_set(tools)
         self.transport: Final = transport
-        self.options: Final[ChatOptions] = options
+        once: dict[str, Any] = {each: tuple(options[each]) for each in ("hooks", "context") if each in options}
+        self.options: Final = cast("ChatOptions", {**options, **once})
         self.takes_over: Final = takes_over
         """Whether a call of the tool puts it in charge."""
 
@@ -191,6 +192,20 @@ def _is_async(agent: Agent, context: ToolContext[object]) -> bool:
     return agent.is_async if owner is None else isinstance(owner, AsyncChatClient)
 
 
+def check_colours(tools: ToolSet, kind: type[Engine] | type[AsyncEngine]) -> None:
+    """Refuse engines of agents that are for programs of the other colour, before any model is asked."""
+    seen, waiting = set[int](), [tools]
+    while waiting:
+        for tool in waiting.pop():
+            agent = cast("Agent | None", tool.agent)
+            if agent is None or id(agent) in seen:
+                continue
+            if isinstance(agent.model, Engine | AsyncEngine):
+                adopt(agent.model, kind)
+            seen.add(id(agent))
+            waiting.append(agent.tools)
+
+
 # --- the agents of a client -------------------------------------------------------------------------------------------
 
 
@@ -227,8 +242,7 @@ class Staff:
             if self._owner is None:
                 message = f"The agent {agent.name!r} has no model, and no chat client calls it that has one."
                 raise ConfigurationError(message, hint="Name its model: agent_tool(name, description, 'openai:…').")
-            charges = self._owner._charges
-            return charges[None].engine.engine if None in charges else self._owner.engine
+            return self._owner._own_charge().engine.engine if agent.takes_over else self._owner.engine
         with _MAKING:
             if agent in self._engines:
                 return self._engines[agent]

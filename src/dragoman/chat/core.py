@@ -145,6 +145,10 @@ class ChatCore(Generic[E]):
 
     def _set_up(self) -> None:
         """Make the settings and the I/O of turns anew, for another engine, other tools or other options."""
+        if self._has_agents:
+            from .agents import check_colours
+
+            check_colours(self.tools.tools, Engine if isinstance(self.engine, Engine) else AsyncEngine)
         settings, io = self._equip(Charge(self._engine, self._executor, self._options))
         self._settings: LoopSettings = settings
         self._io: LoopIO = io
