@@ -5,6 +5,7 @@ from dragoman.chat import (
     ChatClient as ChatClient,
     ChatStream as ChatStream,
     Prompt as Prompt,
+    agent_tool as agent_tool,
     load_config as load_config,
     new as new,
     new_async as new_async,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from opentelemetry.trace import get_tracer
 
-from dragoman import tool
+from dragoman import agent_tool, tool
 from dragoman.conversation import Message, ToolCall
 from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.simulator import Reply, Simulator, Status
@@ -290,3 +290,34 @@ def test_each_model_of_a_chain_is_a_call_of_its_own(way: str) -> None:
         talk.close()
     told = recorder.tree.replace("status 503; 2 of 2 attempts made", "2 of 2")
     assert told == expected(FALLBACK, streamed=streamed)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_turn_of_an_agent_is_a_child_of_its_call(way: str) -> None:
+    kind, streamed = WAYS[way]
+    asking = Message.assistant(ToolCall("c1", "clerk", '{"prompt": "x"}'))
+    calling = Message.assistant(ToolCall("c2", "helper", "{}"))
+
+    @tool
+    def helper() -> str:
+        """Help."""
+        return "ok"
+
+    engine = ScriptedEngine if way.startswith("plain") else AsyncScriptedEngine
+    agent = agent_tool("clerk", "Does things.", engine([calling, "Done."], name="scripted:inner"), [helper])
+    with recording() as recorder:
+        talk = kind(engine([asking, "Fine."], name="scripted:outer"), [agent], streamed=streamed)
+        talk.chat("Go.")
+        talk.close()
+    names = [line.strip() for line in recorder.tree.splitlines() if line.endswith(")") and "=" not in line]
+    depths = [(len(line) - len(line.lstrip())) // 4 for line in recorder.tree.splitlines() if line.strip() in names]
+    assert [(depth, name.partition(" (")[0]) for depth, name in zip(depths, names, strict=True)] == [
+        (0, "invoke_agent"),
+        (1, "chat outer"),
+        (1, "execute_tool clerk"),
+        (2, "invoke_agent"),
+        (3, "chat inner"),
+        (3, "execute_tool helper"),
+        (3, "chat inner"),
+        (1, "chat outer"),
+    ]

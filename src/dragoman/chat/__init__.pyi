@@ -1,3 +1,4 @@
+from .agents import agent_tool as agent_tool, handoff as handoff
 from .answers import (
     AnswerType as AnswerType,
     Check as Check,

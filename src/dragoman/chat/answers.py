@@ -337,7 +337,7 @@ class AnswerJudge(Generic[T]):
 
     def result(self, result: RunResult) -> TypedResult[T]:
         """The result with the answer."""
-        return TypedResult(result.conversation, result.ending, result.replies, result.spent, self._value)
+        return TypedResult(**msgspec.structs.asdict(result), given=self._value)
 
 
 def _is_only_asked(profile: Profile) -> bool:

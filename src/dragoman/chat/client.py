@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 import dragoman.stores
 from dragoman._stepping import step
@@ -55,7 +55,7 @@ class ChatClient(ChatCore[Engine]):
             kept = dragoman.stores.BlockingStore(store)  # loaded only now
         found = find_engine(model, transport, options, Engine)
         super().__init__(found, tools, options, kept, owned=made_here(found, model))
-        self._store: ConversationStore | None = store
+        self._store = store
 
     # --- talking ---
 
@@ -180,7 +180,9 @@ class ChatClient(ChatCore[Engine]):
     def fork(self) -> ChatClient:
         """A client with a conversation of its own that begins like this one; both go their own ways."""
         with self._claimed():
-            twin = ChatClient(self.engine, self.tools.tools, store=self._store, **drop_engine_options(self._options))
+            own = self._own_charge()
+            store = cast("ConversationStore | None", self._store)
+            twin = ChatClient(own.engine.engine, own.executor.tools, store=store, **drop_engine_options(own.options))
             self._fork_into(twin)
             return twin
 
@@ -216,7 +218,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
             check_store(store, plain=False)
         found = find_engine(model, transport, options, AsyncEngine)
         super().__init__(found, tools, options, store, owned=made_here(found, model))
-        self._store: AsyncConversationStore | None = store
+        self._store = store
 
     # --- talking ---
 
@@ -343,8 +345,10 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     async def fork(self) -> AsyncChatClient:
         """A client with a conversation of its own that begins like this one; both go their own ways."""
         with self._claimed():
-            given = drop_engine_options(self._options)
-            twin = AsyncChatClient(self.engine, self.tools.tools, store=self._store, **given)
+            own = self._own_charge()
+            given = drop_engine_options(own.options)
+            store = cast("AsyncConversationStore | None", self._store)
+            twin = AsyncChatClient(own.engine.engine, own.executor.tools, store=store, **given)
             self._fork_into(twin)
             return twin
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -30,7 +30,7 @@ from dragoman.loop import (
     LoopSettings,
     RunContext,
     RunResult,
-    append_tool_results,
+    Succession,
     close_engine,
     note_on,
     refuse_unanswered_calls,
@@ -52,11 +52,15 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.stores import AsyncConversationStore, Recovered, Snapshot
-    from dragoman.tools import ToolExecutor
+    from dragoman.stores import AsyncConversationStore, ConversationStore, Recovered, Snapshot
+    from dragoman.tools import Tool, ToolContext, ToolExecutor
 
+    from .agents import Agent, Staff
     from .answers import AnswerJudge
     from .ledger import Ledger
+
+IN_CHARGE: Final = "dragoman.agent"
+"""Under this name a conversation's metadata say which agent is in charge."""
 
 E = TypeVar("E", bound=Engine | AsyncEngine)
 
@@ -66,7 +70,7 @@ _BUSY = (
 )
 
 
-class _Shared(Generic[E]):
+class Shared(Generic[E]):
     """The engine that a client shares with its forks: the last of them closes it, if it is theirs to close."""
 
     def __init__(self, engine: E, *, owned: bool) -> None:
@@ -74,7 +78,7 @@ class _Shared(Generic[E]):
         self._users: int = 1 if owned else 0
         self._lock: threading.Lock = threading.Lock()
 
-    def join(self) -> _Shared[E]:
+    def join(self) -> Shared[E]:
         with self._lock:
             self._users += 1 if self._users else 0
         return self
@@ -86,6 +90,14 @@ class _Shared(Generic[E]):
             unused = self._users == 0
         if unused:
             await close_engine(self.engine)
+
+
+class Charge(NamedTuple):
+    """What an agent in charge of a conversation works with."""
+
+    engine: Shared[Any]
+    executor: ToolExecutor
+    options: ChatOptions
 
 
 class ChatCore(Generic[E]):
@@ -104,7 +116,7 @@ class ChatCore(Generic[E]):
         if self._stateless and store is not None:
             message = "A stateless client has no conversation to keep in a store."
             raise ConfigurationError(message, hint="Leave the store out, or stateless=True.")
-        self._engine: _Shared[E] = _Shared(engine, owned=owned)
+        self._engine: Shared[E] = Shared(engine, owned=owned)
         self._executor: ToolExecutor = make_executor(tools, options)
         self._conversation: Conversation = options.get("conversation", Conversation())
         fixed, _ = split_instructions(options.get("system"))
@@ -114,6 +126,16 @@ class ChatCore(Generic[E]):
         """What `_ledger` gives, once somebody asked for it."""
         self._kept_in: AsyncConversationStore | None = store
         """Every step of a turn is written here before its effect is seen."""
+        self._store: ConversationStore | AsyncConversationStore | None = None
+        """The same as it was given."""
+        self._staff: Staff | None = None
+        """What there is for agents behind tools, once one was called."""
+        self._caller: tuple[LoopRun, ToolContext[object]] | None = None
+        """For whom this client works, if it is that of an agent."""
+        self._agent: Agent | None = None
+        """Who is in charge, if that is not the client itself; see `handoff`."""
+        self._charges: dict[Agent | None, Charge] = {}
+        """What those have who were in charge before."""
         self._pending: tuple[PendingApproval, ...] = ()
         self._uncertain: tuple[PendingApproval, ...] = ()
         self._queue: tuple[Message, ...] = ()
@@ -130,11 +152,20 @@ class ChatCore(Generic[E]):
 
     def _set_up(self) -> None:
         """Make the settings and the I/O of turns anew, for another engine, other tools or other options."""
-        settings = settings_of(self._options, self.engine.options, self.tools.config)
+        if self._has_agents:
+            from .agents import check_colours
+
+            check_colours(self.tools.tools, Engine if isinstance(self.engine, Engine) else AsyncEngine)
+        settings, io = self._equip(Charge(self._engine, self._executor, self._options))
+        self._settings: LoopSettings = settings
+        self._io: LoopIO = io
+
+    def _equip(self, charge: Charge) -> tuple[LoopSettings, LoopIO]:
+        engine, executor = charge.engine.engine, charge.executor
+        settings = settings_of(charge.options, engine.options, executor.config)
         if self._kept_in is not None:
             settings = structs.replace(settings, hooks=(self._ledger, *settings.hooks), accounts=True)
-        self._settings: LoopSettings = settings
-        self._io: LoopIO = self._make_io(self.engine, self.tools)
+        return settings, self._make_io(engine, executor)
 
     # --- what there is ---
 
@@ -147,6 +178,11 @@ class ChatCore(Generic[E]):
     def model(self) -> str:
         """As in `provider:model`."""
         return self.engine.name
+
+    @property
+    def agent(self) -> str | None:
+        """The agent that was put in charge by a `handoff`; None: the client itself is."""
+        return None if self._agent is None else self._agent.name
 
     @property
     def system(self) -> str | tuple[str | Instruction, ...] | None:
@@ -179,7 +215,7 @@ class ChatCore(Generic[E]):
 
     @property
     def usage(self) -> Usage:
-        """The tokens of all replies in the conversation, added up."""
+        """The tokens of all replies in the conversation, those of agents included, added up."""
         return self.conversation.usage
 
     @property
@@ -195,9 +231,11 @@ class ChatCore(Generic[E]):
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
         """The calls that have no result yet, and why: answer with `approve(call)` or `deny(call)` and `resume`."""
-        known = {each.call.id: each for each in (*self._pending, *self._uncertain)}
-        calls = self._conversation.pending_tool_calls
-        return tuple([known.get(call.id) or PendingApproval(call=call) for call in calls])
+        found = list[PendingApproval]()
+        for call in self._conversation.pending_tool_calls:
+            known = {each.call.id: each for each in (*self._pending, *self._uncertain) if each.held.id == call.id}
+            found += known.values() or [PendingApproval(call=call)]
+        return tuple(found)
 
     @property
     def uncertain(self) -> tuple[PendingApproval, ...]:
@@ -245,6 +283,15 @@ class ChatCore(Generic[E]):
                 before, self._executor = self._executor, made
                 self._set_up()
             before.close()
+
+    def as_tool(self, name: str, description: str) -> Tool[..., object]:
+        """This client as an agent of another one: its model, tools and options behind a tool; see `agent_tool`.
+
+        Each call is a conversation of its own; the one that this client holds has no part in it.
+        """
+        from .agents import make_tool_of
+
+        return make_tool_of(self, name, description)
 
     def cancel(self) -> None:
         """Stop what is under way at once, from any thread, task or signal handler; what was done stays.
@@ -319,12 +366,12 @@ class ChatCore(Generic[E]):
         extra: ToolExecutor | None = None
         try:
             self._claim(holder)
-            settings, executor, io = self._settings, self.tools, self._io
+            given, settings, executor, io = self._look_who_is_in_charge(given)
             if given:
-                settings = self._settings_for(given, TurnOptions)
+                settings = self._settings_for(given, TurnOptions, settings)
                 if "tools" in given:
                     executor = extra = make_executor(given["tools"], self._options)
-                    io = self._make_io(self.engine, executor)
+                    io = self._make_io(io.engine, executor)
                 if "retries" in given and judge is None:
                     message = "`retries` is about typed answers, and none is asked for."
                     raise ConfigurationError(
@@ -353,9 +400,8 @@ class ChatCore(Generic[E]):
             if extra is not None:
                 extra.close()
 
-    def _settings_for(self, given: CallOptions, kind: type[CallOptions]) -> LoopSettings:
+    def _settings_for(self, given: CallOptions, kind: type[CallOptions], settings: LoopSettings) -> LoopSettings:
         check_names(given, kind.__annotations__, "A turn" if kind is TurnOptions else "A question", ELSEWHERE)
-        settings = self._settings
         return structs.replace(
             settings,
             options=overlay(given.get("options"), settings.options),
@@ -371,6 +417,8 @@ class ChatCore(Generic[E]):
             if self._kept_in is not None:
                 with note_on(error), within(run.observed):
                     await self._ledger.write(self._ledger.end, self._conversation)
+            if self._staff is not None and not self._stateless:
+                await self._staff.forget_answered(self._conversation)
         except BaseException as problem:
             error = error or problem
             raise
@@ -395,16 +443,20 @@ class ChatCore(Generic[E]):
         with self._state:
             start = self._conversation if conversation is None else conversation
             if said and start.pending_tool_calls:
-                start = refuse_unanswered_calls(start, answers)
+                start = refuse_unanswered_calls(start, answers, (*self._pending, *self._uncertain))
             run = LoopRun(
                 start,
                 executor,
                 settings,
                 approvals=answers,
                 waiting=self._uncertain,
+                inside=self._pending,
                 unread=(*self._queue, *said),
                 single=single,
             )
+            run.owner, run.succeed = self, self._succeed
+            if self._caller is not None:
+                run.work_for(*self._caller)
             if (told := dragoman._observer.current) is not None:
                 run.observed = told.run(run, self.engine, lambda: self.id)
             self._runs.add(run)
@@ -437,7 +489,7 @@ class ChatCore(Generic[E]):
                 queue = (*queue, *unread)
             elif unread:
                 conversation = conversation.plus(*unread)
-            uncertain = tuple([each for each in uncertain if each.call in waiting])
+            uncertain = tuple([each for each in uncertain if each.held in waiting])
             self._conversation, self._queue, self._run = conversation, queue, None
             self._pending, self._uncertain = pending, uncertain
 
@@ -457,8 +509,9 @@ class ChatCore(Generic[E]):
         holder = object()
         try:
             self._claim(holder)
+            self._look_who_is_in_charge({})
             executor = without_tools(self.engine.profile, self._conversation, self.tools)
-            settings = judge.settings(self._settings_for(given, CallOptions))
+            settings = judge.settings(self._settings_for(given, CallOptions, self._settings))
             options = structs.replace(settings.options, tool_choice="none", parallel_tool_calls=None)
             run = self._begin(structs.replace(settings, options=options), executor, question, {}, single=True)
             try:
@@ -491,6 +544,7 @@ class ChatCore(Generic[E]):
                     raise ConfigurationError(message, hint="Make it with store=…, or restore a Snapshot.")
                 return await self._take_up_recovered(await self._ledger.recover(saved))
             fork = self._kept_in is not None and not await self._ledger.has_as_newest(saved)
+            self._put_right_one_in_charge(saved.conversation)
             losses = self.engine.losses(saved.conversation)
             self._ledger.take_up(saved, fork=fork)
             self._take_up(saved.conversation)
@@ -517,7 +571,7 @@ class ChatCore(Generic[E]):
 
     async def _switch(self, engine: E, options: EngineOptions, *, owned: bool) -> tuple[Loss, ...]:
         """Speak to this model from now on: what it will not get of the history."""
-        before: _Shared[E] | None = None
+        before: Shared[E] | None = None
         try:
             losses = engine.losses(self._conversation)
             if losses and options.get("strict", False):
@@ -530,50 +584,112 @@ class ChatCore(Generic[E]):
             if "options" in options:
                 self._options = {**self._options, "options": options["options"]}
             if engine is not self.engine:
-                before, self._engine = self._engine, _Shared(engine, owned=owned)
+                before, self._engine = self._engine, Shared(engine, owned=owned)
             self._set_up()
         if before is not None:
             await before.leave()
         return losses
 
     async def _take_up_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
-        found, tools = recovered.conversation, self.tools.tools
+        from .ledger import put_together  # which is loaded by now
+
+        conversation, _ = put_together(recovered, self.tools.tools)
+        self._put_right_one_in_charge(conversation)
+        tools = self.tools.tools
         if tools.function is not None and recovered.uncertain_calls:
-            moment = RunContext(deps=self._settings.deps, conversation=found, model=self.model)
+            moment = RunContext(deps=self._settings.deps, conversation=conversation, model=self.model)
             tools = await tools_of(tools, moment, self._io.wait_for)
-        known = self.tools.searched(tools).by_name
-        if found.last is not None and found.last.interrupted:
-            found = found.repaired().conversation  # the program ended before it could be put right
-        waiting = {call.id for call in found.pending_tool_calls}
-        done = [result for result in recovered.done_results if result.call_id in waiting]
-        conversation = append_tool_results(found, done)
+        conversation, uncertain = put_together(recovered, self.tools.searched(tools))
         losses = self.engine.losses(conversation)
         self._ledger.take_up_recovered(recovered)
-        uncertain = [call for call in recovered.uncertain_calls if call in conversation.pending_tool_calls]
-        self._take_up(
-            conversation,
-            [
-                PendingApproval(call=call, reason=UNCERTAIN)
-                for call in uncertain
-                if call.name not in known or not known[call.name].options.idempotent
-            ],
-        )
+        self._take_up(conversation, uncertain)
+        if self._has_agents:
+            from .agents import list_waiting
+
+            inside = await list_waiting(self, recovered.snapshot.root, conversation)
+            with self._state:
+                self._pending = tuple([each for each in inside if each.reason != UNCERTAIN])
+                self._uncertain = (*uncertain, *[each for each in inside if each.reason == UNCERTAIN])
         return losses
+
+    # --- who is in charge; see agents.py ---
+
+    def _succeed(self, run: LoopRun) -> Succession | None:
+        """Who takes over behind the results that a run has taken in."""
+        if all(tool.agent is None for tool in run.executor.tools):
+            return None
+        from .agents import hand_over
+
+        return hand_over(self, run)
+
+    def _look_who_is_in_charge(self, given: TurnOptions) -> tuple[TurnOptions, LoopSettings, ToolExecutor, LoopIO]:
+        """What a turn is carried out with: as the conversation says who is in charge."""
+        conversation = given.get("conversation", self._conversation)
+        if self._may_be_handed_over(conversation):
+            from .agents import charge_of, in_charge, name_agent
+
+            agent = in_charge(self, conversation)
+            named = name_agent(agent, conversation)
+            if self._stateless and agent is not None:
+                charge = charge_of(self, agent)
+                settings, io = self._equip(charge)
+                return {**given, "conversation": named}, settings, charge.executor, io
+            self._put_in_charge(agent)
+            if not self._stateless:
+                self._conversation = named
+        return given, self._settings, self.tools, self._io
+
+    def _may_be_handed_over(self, conversation: Conversation) -> bool:
+        """Whether somebody else than the one in charge now may have to be; a cheap look, for every turn takes it."""
+        if self._charges or IN_CHARGE in conversation.metadata:
+            return True
+        messages = conversation.messages
+        return bool(messages) and messages[-1].role == "tool" and self._has_agents
+
+    @property
+    def _has_agents(self) -> bool:
+        return any(tool.agent is not None for tool in self.tools.tools)
+
+    def _put_right_one_in_charge(self, conversation: Conversation) -> None:
+        if self._may_be_handed_over(conversation):
+            from .agents import in_charge
+
+            self._put_in_charge(in_charge(self, conversation))
+
+    def _put_in_charge(self, agent: Agent | None) -> None:
+        if agent is self._agent:
+            return
+        from .agents import charge_of
+
+        with self._state:
+            charge = charge_of(self, agent)
+            self._charges[self._agent] = Charge(self._engine, self._executor, self._options)
+            self._charges.pop(agent, None)
+            self._agent, (self._engine, self._executor, self._options) = agent, charge
+            self._set_up()
 
     def _take_up(self, conversation: Conversation, uncertain: Iterable[PendingApproval] = ()) -> None:
         with self._state:
             self._conversation, self._queue = conversation, ()
             self._pending, self._uncertain = (), tuple(uncertain)
 
+    def _own_charge(self) -> Charge:
+        """What the client itself works with, whoever is in charge now."""
+        return self._charges.get(None) or Charge(self._engine, self._executor, self._options)
+
     def _fork_into(self, other: ChatCore[E]) -> None:
         """Make the other client a branch of this conversation, on the same engine."""
         with self._state:
-            other._engine = self._engine.join()
+            other._engine = self._own_charge().engine.join()
             other._conversation, other._queue = self._conversation, self._queue
-            other._pending, other._uncertain = self._pending, self._uncertain
+            # What agents have begun stays behind: theirs is another conversation, and the fork begins it anew.
+            other._pending = tuple([each for each in self._pending if each.within is None])
+            other._uncertain = tuple([each for each in self._uncertain if each.within is None])
         if self._kept is not None and self._kept.snapshot is not None:
             other._ledger.take_up(self._kept.snapshot, fork=True)
         other._set_up()
+        if self._agent is not None:
+            other._put_right_one_in_charge(other._conversation)
 
     # --- the end ---
 
@@ -586,6 +702,11 @@ class ChatCore(Generic[E]):
             self._closed = True  # from here on nobody puts anything else in the place of these two
         self.cancel()
         self._executor.close()
+        for charge in self._charges.values():
+            charge.executor.close()
+            await charge.engine.leave()
+        if self._staff is not None:
+            await self._staff.close()
         await self._engine.leave()
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ been carried out all the same. It writes as a hook of the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import TypeAlias, TypeVar
 
@@ -17,7 +17,7 @@ import dragoman._observer
 from dragoman._observer import observing
 from dragoman.conversation import Conversation, ToolCall, ToolResult, ToolSpec
 from dragoman.errors import SnapshotNotFoundError, StoreConflictError
-from dragoman.loop import LoopHooks, LoopRun
+from dragoman.loop import UNCERTAIN, LoopHooks, LoopRun, append_tool_results
 from dragoman.stores import (
     AsyncConversationStore,
     Journal,
@@ -31,6 +31,7 @@ from dragoman.stores import (
     entry_to_json,
     validate_snapshot_id,
 )
+from dragoman.tools import AnyTool, PendingApproval, ToolSet
 
 T = TypeVar("T")
 
@@ -54,6 +55,25 @@ class Record(Struct, frozen=True):
 
 
 Writing: TypeAlias = Save | Record
+
+
+def put_together(recovered: Recovered, tools: ToolSet) -> tuple[Conversation, tuple[PendingApproval, ...]]:
+    """The conversation as far as it came, and the calls of which nobody knows whether they did their work."""
+    found = recovered.conversation
+    if found.last is not None and found.last.interrupted:
+        found = found.repaired().conversation  # the program ended before it could be put right
+    waiting = {call.id for call in found.pending_tool_calls}
+    done = [result for result in recovered.done_results if result.call_id in waiting]
+    conversation = append_tool_results(found, done)
+    begun = [call for call in recovered.uncertain_calls if call in conversation.pending_tool_calls]
+    return conversation, tuple(
+        [PendingApproval(call=call, reason=UNCERTAIN) for call in begun if not _can_go_on(tools.find(call.name))]
+    )
+
+
+def _can_go_on(tool: AnyTool | None) -> bool:
+    """Whether a call that had begun can be made again: no harm is done, or it is an agent's, whose steps are kept."""
+    return tool is not None and (tool.options.idempotent or tool.agent is not None)
 
 
 class Ledger(LoopHooks):
@@ -82,6 +102,9 @@ class Ledger(LoopHooks):
         self._known: Conversation = Conversation()
         """The conversation as it can be put together from the store."""
         self._position: int = 0
+        self.then: Callable[[ToolResult], Awaitable[None]] | None = None
+        """Is called with each result that is safe."""
+        self._given_up: bool = False
         self._fork: bool = False
         """Whether what comes next begins a conversation of its own."""
 
@@ -190,8 +213,14 @@ class Ledger(LoopHooks):
         assert self.snapshot is not None
         return self.snapshot
 
+    def give_up(self) -> None:
+        """Write nothing more: nobody will come back for this conversation."""
+        self._given_up = True
+
     async def write(self, plan: Callable[[T], Writing | None], about: T) -> None:
         """Write down what the plan, one of the methods above, makes of this; when it returns, it is safe."""
+        if self._given_up:
+            return
         if (doubt := self.doubt) is not None:
             if await self._is_there(doubt):
                 self.done(doubt)
@@ -256,6 +285,8 @@ class Ledger(LoopHooks):
 
     async def tool_finished(self, run: LoopRun, result: ToolResult) -> None:
         await self.write(self.note, ToolCallDone(result))
+        if self.then is not None:
+            await self.then(result)
 
     async def compacted(self, run: LoopRun, before: Conversation) -> None:
         await self.write(self.checkpoint, before)

@@ -115,12 +115,17 @@ def find_engine(
         if not any(isinstance(each, str) for each in cast("Sequence[object]", model)):  # a call brings the loop's
             found = {name: value for name, value in found.items() if name not in _LOOP and name not in but}
         return make(model, transport=transport, **found)
-    foreign = [name for name in found if name not in _LOOP and name not in but]
+    foreign = [name for name in list_engine_options(found) if name not in but]
     foreign += [] if transport is None else ["transport"]
     if foreign:
         message = f"{foreign[0]!r} is given together with an engine, which has its own."
         raise ConfigurationError(message, hint=f"Give {foreign[0]} to the engine, or a model's name instead of it.")
     return cast("E", adopt(model, kind))
+
+
+def list_engine_options(options: Mapping[str, object]) -> list[str]:
+    """Those that only an engine takes which is made with them."""
+    return [name for name in options if name in _ENGINE and name not in _LOOP]
 
 
 def check_store(store: object, *, plain: bool) -> None:

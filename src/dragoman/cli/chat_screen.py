@@ -21,6 +21,7 @@ from rich.text import Text
 from dragoman.conversation import (
     BlockReceived,
     Event,
+    HandedOver,
     Opaque,
     ServerToolUse,
     TextDelta,
@@ -28,10 +29,11 @@ from dragoman.conversation import (
     ThinkingDelta,
     ToolCall,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
 )
 
-from .output import View, format_result, format_use
+from .output import View, format_progress, format_result, format_use
 from .terminal import Terminal, escape_controls, shorten
 
 _RATE: Final = 8
@@ -91,6 +93,11 @@ class Screen(View):
                 self._thought = ""
                 self._running[event.call.id] = (event.call, self._clock())
                 self._spin()
+            case ToolProgress() | HandedOver():
+                if line := format_progress(event, self._terminal.width):
+                    self._stop()
+                    self._err.print(Text(line, "dim"))
+                    self._spin()
             case ToolFinished():
                 self._stop()
                 self._running.pop(event.result.call_id, None)

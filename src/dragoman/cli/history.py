@@ -24,6 +24,7 @@ from dragoman.stores import (
     SnapshotSummary,
     SqliteStore,
     format_document,
+    is_inner,
     resume,
 )
 
@@ -54,11 +55,11 @@ def shorten_id(id: str) -> str:
 
 
 def list_conversations(store: ConversationStore) -> Iterator[SnapshotSummary]:
-    """All of them, newest first; those in which nothing was said are left out."""
+    """All of them, newest first; those in which nothing was said are left out, and turns of agents under way."""
     cursor: str | None = None
     while True:
         page = store.list(limit=200, cursor=cursor)
-        yield from [item for item in page.items if item.message_count]
+        yield from [item for item in page.items if item.message_count and not is_inner(item.root)]
         if (cursor := page.cursor) is None:
             return
 
@@ -139,7 +140,7 @@ def _search(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("What is to be searched for?", hint="dragoman history search WORDS")
     with open_store() as store:
         found = store.search(" ".join(arguments.words), limit=min(1000, max(1, arguments.number))).items
-        return _print(found, arguments, terminal)
+        return _print([each for each in found if not is_inner(each.root)], arguments, terminal)
 
 
 def _print(found: Iterable[SnapshotSummary], arguments: argparse.Namespace, terminal: Terminal) -> int:

@@ -11,6 +11,7 @@ from dragoman.chat import ChatClient
 from dragoman.conversation import (
     BlockReceived,
     Event,
+    HandedOver,
     Message,
     Opaque,
     ServerToolUse,
@@ -20,6 +21,7 @@ from dragoman.conversation import (
     ThinkingEnded,
     ToolCall,
     ToolFinished,
+    ToolProgress,
     ToolResult,
     ToolStarted,
     Usage,
@@ -105,6 +107,10 @@ class TextView(View):
                 self.pause()
                 called = f"{event.call.name} {event.call.arguments}"
                 self._terminal.note(f"→ {shorten(called, self._terminal.width - 4)}")
+            case ToolProgress() | HandedOver():
+                if line := format_progress(event, self._terminal.width):
+                    self.pause()
+                    self._terminal.note(line)
             case ToolFinished():
                 style = "yellow" if event.result.is_error else "dim"
                 self._terminal.note(format_result(event.result, self._terminal.width), style)
@@ -140,6 +146,21 @@ def format_result(result: ToolResult, width: int) -> str:
     took = f" {result.duration:.1f} s" if result.duration is not None else ""
     head = f"← {to_line(result.name)}{took}{' failed' if result.is_error else ''}: "
     return head + shorten(result.text or "…", max(20, width - len(head) - 1))
+
+
+def format_progress(event: ToolProgress | HandedOver, width: int) -> str:
+    """What a tool reports, and what an agent behind it does, in a line; empty for what would be too much."""
+    if isinstance(event, HandedOver):
+        return shorten(f"{event.agent} is in charge now ({event.model})", width)
+    names, said = [event.name], event.said
+    while isinstance(said, ToolProgress):
+        names.append(said.name)
+        said = said.said
+    if isinstance(said, ToolStarted):
+        said = f"→ {said.call.name} {said.call.arguments}"
+    elif isinstance(said, HandedOver):
+        said = f"{said.agent} is in charge now"
+    return shorten(f"  {' > '.join(names)}: {said}", width) if isinstance(said, str) else ""
 
 
 # --- the sum of a turn ------------------------------------------------------------------------------------------------
@@ -178,7 +199,8 @@ def _sum_up_call(call: ToolCall, result: ToolResult | None) -> dict[str, object]
 
 
 def _add_usage(messages: tuple[Message, ...]) -> Usage:
-    return Usage.total_of([each.usage for each in messages if each.role == "assistant"])
+    behind_tools = [result.usage for each in messages for result in each.tool_results if result.usage is not None]
+    return Usage.total_of([*[each.usage for each in messages if each.role == "assistant"], *behind_tools])
 
 
 def format_usage(messages: tuple[Message, ...]) -> str:

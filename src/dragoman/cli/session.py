@@ -244,7 +244,9 @@ class Approver(Struct):
     ) -> list[Approval]:
         """An answer about each call that waits. Those that are `uncertain` may have done their work already."""
         begun = {each.call.id for each in uncertain}
-        return [self._answer(each, tools.find(each.call.name), begun=each.call.id in begun) for each in pending]
+        # A tool of an agent is not known here, even if one of the same name is.
+        found = [(each, None if each.within is not None else tools.find(each.call.name)) for each in pending]
+        return [self._answer(each, tool, begun=each.call.id in begun) for each, tool in found]
 
     def _answer(self, pending: PendingApproval, tool: AnyTool | None, *, begun: bool) -> Approval:
         call = pending.call
@@ -269,7 +271,8 @@ class Approver(Struct):
     def _ask(self, pending: PendingApproval, tool: AnyTool | None, *, begun: bool) -> Approval:
         call, say = pending.call, self._terminal.say
         why = f" ({to_line(pending.reason)})" if pending.reason else ""
-        say(f"{to_line(call.name)} {'wants to run again' if begun else 'wants to run'}{why}:", "bold")
+        name = to_line(call.name if pending.within is None else f"{pending.within.name} > {call.name}")
+        say(f"{name} {'wants to run again' if begun else 'wants to run'}{why}:", "bold")
         if tool is not None and tool.description:
             say(f"  {to_line(tool.description.partition(chr(10))[0])}", "dim")
         say("  " + format_arguments(call).replace("\n", "\n  "))

@@ -7,7 +7,7 @@ unknown, and so is every sum that it is a part of.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -116,7 +116,7 @@ def _list_replies(store: ConversationStore, terminal: Terminal) -> tuple[list[Co
             terminal.note(f"dragoman: conversation {summary.root} is left out: {error}", "yellow")
             left_out += 1
             continue
-        for message in messages:
+        for message in _with_agents(messages):
             which = (message.provider, message.id, message.time)
             if message.role != "assistant" or not (message.provider or message.usage) or which in seen:
                 continue
@@ -124,6 +124,22 @@ def _list_replies(store: ConversationStore, terminal: Terminal) -> tuple[list[Co
                 seen.add(which)
             found.append(Counted(message, summary))
     return found, left_out
+
+
+def _with_agents(messages: Iterable[Message]) -> Iterator[Message]:
+    """The messages, and for each call of an agent one that has what it used."""
+    for message in messages:
+        yield message
+        for result in message.tool_results:
+            if result.usage is not None:
+                yield Message(
+                    role="assistant",
+                    provider="agent",
+                    model=result.name,
+                    id=result.call_id,
+                    usage=result.usage,
+                    time=result.began,
+                )
 
 
 def _add_up(name: str, replies: list[Counted]) -> Row:

@@ -26,6 +26,7 @@ from .events import (
     Completed as Completed,
     Event as Event,
     Failed as Failed,
+    HandedOver as HandedOver,
     ReplyEvent as ReplyEvent,
     ReplyStarted as ReplyStarted,
     RunEnded as RunEnded,
@@ -40,6 +41,7 @@ from .events import (
     ToolCallEnded as ToolCallEnded,
     ToolCallStarted as ToolCallStarted,
     ToolFinished as ToolFinished,
+    ToolProgress as ToolProgress,
     ToolStarted as ToolStarted,
     UsageReported as UsageReported,
 )
@@ -59,9 +61,9 @@ from .message import (
     Message as Message,
     Role as Role,
     StopReason as StopReason,
-    Usage as Usage,
 )
 from .tool_spec import OneTool as OneTool, ToolChoice as ToolChoice, ToolExample as ToolExample, ToolSpec as ToolSpec
+from .usage import Usage as Usage
 from .validity import (
     Change as Change,
     ChangeKind as ChangeKind,

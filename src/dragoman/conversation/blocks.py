@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from dragoman.errors import ToolErrorType, ToolValidationError
 
+from .usage import Usage
 from .values import Native, Value
 
 if TYPE_CHECKING:
@@ -241,6 +242,8 @@ class ToolResult(Value, frozen=True, tag="tool_result", tag_field="type"):
     retries: int = 0
     began: datetime | None = None
     """When the call was taken up."""
+    usage: Usage | None = None
+    """What models behind the tool used, an agent's say; its `charged` is what that cost, None if that is not known."""
 
     @property
     def text(self) -> str:

@@ -14,7 +14,8 @@ import msgspec
 from dragoman.errors import InvalidConversationError
 
 from .blocks import ToolCall, ToolResult
-from .message import Message, Usage
+from .message import Message
+from .usage import Usage
 from .validity import Change, last_turn, mended
 from .values import FrozenDict, Value, memory_of
 
@@ -138,9 +139,10 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
 
     @property
     def usage(self) -> Usage:
-        """The usage of all replies, added up."""
-        replies = [message.usage for message in self.messages if message.role == "assistant"]
-        return Usage.total_of(replies) if replies else Usage()
+        """The usage of all replies, and of models behind tools, added up."""
+        used = [message.usage for message in self.messages if message.role == "assistant"]
+        used += [result.usage for message in self.messages for result in message.tool_results if result.usage]
+        return Usage.total_of(used) if used else Usage()
 
 
 def _is_plain(message: Message) -> bool:

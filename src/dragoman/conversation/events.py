@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from .blocks import Citation, Media, Opaque, ToolCall, ToolResult
-from .message import StopReason, Usage
+from .message import StopReason
+from .usage import Usage
 from .values import Native
 
 
@@ -141,6 +142,17 @@ class ToolStarted(_Event, frozen=True):
     call: ToolCall
 
 
+class ToolProgress(_Event, frozen=True):
+    """What a tool says while it runs: between its start and its end, in the order in which it was said."""
+
+    call_id: str
+    name: str
+    said: str | Event
+    """A text; or an event of the turn of an agent, which may be a ToolProgress itself."""
+    left_out: int = 0
+    """How many were left out before this one, since nobody had read those before them."""
+
+
 class ToolFinished(_Event, frozen=True):
     """A tool is done, whatever came of it."""
 
@@ -152,6 +164,16 @@ class AnswerGrown(_Event, frozen=True):
 
     value: object
     """The JSON value so far: members that are not complete or do not fit are left out, texts may be cut."""
+
+
+class HandedOver(_Event, frozen=True):
+    """Another agent is in charge from here on."""
+
+    agent: str
+    model: str
+    """As in `provider:model`."""
+    losses: tuple[str, ...] = ()
+    """The parts of the history that its model does not get, or gets in another form."""
 
 
 class RunEnded(_Event, frozen=True):
@@ -183,5 +205,5 @@ ReplyEvent: TypeAlias = (
 )
 """What a model's reply is made of."""
 
-Event: TypeAlias = ReplyEvent | ToolStarted | ToolFinished | AnswerGrown | RunEnded
+Event: TypeAlias = ReplyEvent | ToolStarted | ToolProgress | ToolFinished | AnswerGrown | HandedOver | RunEnded
 """Everything that a caller of a loop can see."""

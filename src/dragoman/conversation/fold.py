@@ -21,6 +21,7 @@ from .events import (
     Completed,
     Event,
     Failed,
+    HandedOver,
     ReplyEvent,
     ReplyStarted,
     RunEnded,
@@ -35,6 +36,7 @@ from .events import (
     ToolCallEnded,
     ToolCallStarted,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
     UsageReported,
 )
@@ -172,7 +174,7 @@ class Fold(Struct, eq=False):
     def _fail(self, _event: Failed) -> None:
         self._failed = True
 
-    def _pass_by(self, _event: ToolStarted | ToolFinished | AnswerGrown | RunEnded) -> None:
+    def _pass_by(self, _event: ToolStarted | ToolProgress | ToolFinished | AnswerGrown | HandedOver | RunEnded) -> None:
         """What a run does is not part of a reply."""
 
     def _not_new(self, index: int) -> ProtocolError:
@@ -198,6 +200,8 @@ class Fold(Struct, eq=False):
         Completed: _complete,
         Failed: _fail,
         ToolStarted: _pass_by,
+        ToolProgress: _pass_by,
+        HandedOver: _pass_by,
         ToolFinished: _pass_by,
         AnswerGrown: _pass_by,
         RunEnded: _pass_by,

@@ -18,8 +18,9 @@ from dragoman.errors import ConversationError, MalformedDataError, UnsupportedVe
 
 from .blocks import Citation, Json, Media, Opaque, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 from .conversation import Conversation
-from .message import Account, Attempt, Message, Usage
+from .message import Account, Attempt, Message
 from .tool_spec import ToolSpec
+from .usage import Usage
 from .values import FrozenDict, Native, Value
 
 FORMAT: Final = "dragoman.conversation"

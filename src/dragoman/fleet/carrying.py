@@ -178,6 +178,9 @@ class TurnStore:
     async def journal(self, id: str) -> Journal:
         return await self._repeat(lambda: self._store.journal(id))
 
+    async def delete(self, id: str) -> None:
+        await self._repeat(lambda: self._store.delete(id))
+
     async def record(self, id: str, entries: Iterable[JournalEntry], *, after: int) -> int:
         new, tried = tuple(entries), False
 

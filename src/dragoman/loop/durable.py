@@ -216,6 +216,7 @@ class DurableIO(LoopIO):
                 approvals=[] if approval is None else [approval],
                 deadline=shared.deadline,
                 stop=shared.stop,
+                pauses=False,
             )
             run.counts.update(counts)
             alone = self.executor.batch((call,), run, batch.tools)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from dragoman._stepping import step_through
 from dragoman._stop import Stop, stoppable
-from dragoman.conversation import Conversation, Event, ToolFinished, ToolStarted
+from dragoman.conversation import Conversation, Event
 from dragoman.engines import AsyncEngine, Engine
 from dragoman.errors import ConfigurationError
-from dragoman.tools import Batch, ToolExecutor
+from dragoman.tools import Batch, ToolEvent, ToolExecutor
 
 if TYPE_CHECKING:
     from .run import LoopRun, RunResult
@@ -34,7 +34,7 @@ class LoopIO:
         self.engine: Engine | AsyncEngine = engine
         self.executor: ToolExecutor = executor
 
-    def run_tools(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
+    def run_tools(self, batch: Batch) -> AsyncGenerator[ToolEvent, None]:
         """Carry a batch of calls out; its results are in the batch, however it is left."""
         raise NotImplementedError
 
@@ -53,7 +53,7 @@ async def close_engine(engine: Engine | AsyncEngine) -> None:
 class PlainIO(LoopIO):
     """The outside of a run in a plain program."""
 
-    def run_tools(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
+    def run_tools(self, batch: Batch) -> AsyncGenerator[ToolEvent, None]:
         return self.executor.stepped_events(batch)
 
     async def wait_for(self, given: Awaitable[T]) -> T:
@@ -74,7 +74,7 @@ class AsyncIO(LoopIO):
 
     guard = staticmethod(stoppable)
 
-    def run_tools(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
+    def run_tools(self, batch: Batch) -> AsyncGenerator[ToolEvent, None]:
         return self.executor.aevents(batch)
 
 

@@ -15,10 +15,12 @@ from dragoman.conversation import (
     Conversation,
     Event,
     Fold,
+    HandedOver,
     Message,
     ReplyStarted,
     RunEnded,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
 )
 
@@ -47,7 +49,7 @@ class _Shown:
             case ToolFinished():
                 self._put_away()
                 self._done.append(Message.tool([event.result]))
-            case ToolStarted() | RunEnded():
+            case ToolStarted() | ToolProgress() | HandedOver() | RunEnded():
                 pass
             case _:
                 if self._fold is not None:

@@ -20,7 +20,7 @@ from msgspec import Struct
 import dragoman._observer
 import dragoman.tools
 from dragoman._observer import Observed
-from dragoman._stop import CURRENT, Stop
+from dragoman._stop import CURRENT, Stop, shorter
 from dragoman.conversation import (
     BROKEN_OFF,
     Account,
@@ -29,12 +29,14 @@ from dragoman.conversation import (
     Conversation,
     Event,
     Failed,
+    HandedOver,
     Message,
     ReplyEvent,
     RunEnded,
     Text,
     ToolCall,
     ToolChoice,
+    ToolFinished,
     ToolResult,
     ToolSpec,
     ToolStarted,
@@ -58,7 +60,17 @@ from dragoman.providers import (
     estimated_tokens,
     total_cost,
 )
-from dragoman.tools import Approval, Batch, PendingApproval, ToolConfig, ToolExecutor, ToolRun, ToolSet
+from dragoman.tools import (
+    Approval,
+    Batch,
+    PendingApproval,
+    ToolConfig,
+    ToolContext,
+    ToolExecutor,
+    ToolRun,
+    ToolSet,
+    Used,
+)
 from dragoman.transport import AttemptRecord
 
 from .context import ContextUse
@@ -79,6 +91,7 @@ from .step import (
 )
 
 _SHOWN: Final = 80
+_NOTHING_USED: Final = Used()
 
 
 class Cancelled(Struct, frozen=True):
@@ -105,6 +118,10 @@ class RunResult(Struct, frozen=True):
     replies: tuple[Reply, ...]
     """The account of every call of the model, in order."""
     spent: Spent
+    behind_tools: tuple[Usage, ...] = ()
+    """What models behind tools used, those of agents say, for each of their calls."""
+    handoffs: tuple[HandedOver, ...] = ()
+    """The agents that were put in charge, one after the other."""
 
     def __str__(self) -> str:
         return self.text
@@ -134,18 +151,28 @@ class RunResult(Struct, frozen=True):
 
     @property
     def usage(self) -> Usage:
-        """The tokens of this run, added up."""
-        return Usage.total_of([reply.message.usage for reply in self.replies])
+        """The tokens of this run, those of agents included, added up."""
+        return Usage.total_of([*[reply.message.usage for reply in self.replies], *self.behind_tools])
 
     @property
     def cost(self) -> float | None:
         """What this run cost, in US dollars; None if a part of it is not known."""
-        return total_cost([reply.cost for reply in self.replies])
+        return total_cost([*[reply.cost for reply in self.replies], *[each.charged for each in self.behind_tools]])
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
         """The calls that wait for a person."""
         return self.ending.pending if isinstance(self.ending, AwaitApproval) else ()
+
+
+class Succession(Struct, frozen=True, kw_only=True):
+    """Who takes a run over: what it goes on with."""
+
+    conversation: Conversation
+    executor: ToolExecutor
+    settings: LoopSettings
+    io: LoopIO
+    event: HandedOver
 
 
 class LoopRun:
@@ -159,21 +186,22 @@ class LoopRun:
         *,
         approvals: Iterable[Approval] = (),
         waiting: Iterable[PendingApproval] = (),
+        inside: Iterable[PendingApproval] = (),
         unread: Iterable[Message] = (),
         spent: Spent = NOTHING_SPENT,
         single: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         calls = conversation.pending_tool_calls
-        answers = self._approvals = tuple(approvals)
-        if answers:
-            refuse_outdated(calls, answers)
+        answers, known = tuple(approvals), tuple(waiting)
+        self._approvals: tuple[Approval, ...] = answers
+        if answers:  # about calls of the conversation, or about those of agents inside them
+            deeper = [each.call for each in (*known, *inside) if each.held in calls]
+            refuse_outdated((*calls, *deeper), answers)
+        # Whatever else waits inside a call, an answer is brought to it.
+        answered = [each.held for each in known if any(answer.answers(each.call) for answer in answers)]
         self.pending: tuple[PendingApproval, ...] = tuple(
-            [
-                each
-                for each in waiting
-                if each.call in calls and not any(answer.answers(each.call) for answer in answers)
-            ]
+            [each for each in known if each.held in calls and each.held not in answered]
         )
         """The calls that wait for a person."""
         self.conversation: Conversation = conversation
@@ -193,7 +221,7 @@ class LoopRun:
         """Whether the first answer ends the run; what is said meanwhile then stays unread."""
         self._correction: Message | None = None
         """What the model was told last of an answer that the judge refused."""
-        self._executor: ToolExecutor = executor
+        self.executor: ToolExecutor = executor
         self._settings: LoopSettings = settings
         self._tools: ToolRun | None = None
         """What the tool calls of this run share, as soon as there is one."""
@@ -213,6 +241,14 @@ class LoopRun:
         self._tool_calls: int = spent.tool_calls
         self._tokens: int = spent.tokens
         self._cost: float | None = spent.cost if settings.limits.cost is not None else None
+        self._behind_tools: list[Usage] = []
+        self._caller: tuple[LoopRun, ToolContext[object]] | None = None
+        """The run that waits for this one, which is that of an agent, and the call for which it does."""
+        self.owner: object = None
+        """The client whose turn this is, if it is one's."""
+        self.succeed: Callable[[LoopRun], Succession | None] | None = None
+        """Says who takes over behind results of tools, where that can happen."""
+        self._handoffs: list[HandedOver] = []
         self.hooks: tuple[LoopHooks, ...] = settings.hooks
         self.observed: Observed[LoopRun] | None = None
         """The run as somebody observes it, if anybody does; whoever drives the run begins and ends that."""
@@ -228,15 +264,29 @@ class LoopRun:
         """Stop at once: a call under way is ended, tools are given up."""
         self.stop.cancel()
 
+    def work_for(self, caller: LoopRun, context: ToolContext[object]) -> None:
+        """Be the run of an agent: all that it spends counts for the caller, whose limits and whose stop hold for it."""
+        self._caller, stop = (caller, context), context.stop
+        self.stop.deadline = shorter(self.stop.deadline, stop.deadline)
+        stop.wakers[self] = self.cancel
+        if stop.cancelled:
+            self.cancel()
+
+    @property
+    def depth(self) -> int:
+        """How many runs wait for this one."""
+        return 0 if self._caller is None else self._caller[0].depth + 1
+
     @property
     def spent(self) -> Spent:
-        """What the run has used up so far."""
+        """What the run has used up so far, its agents included."""
+        behind = _NOTHING_USED if self._tools is None else self._tools.used
         return Spent(
             steps=self._steps,
-            model_calls=self._before.model_calls + len(self.replies),
-            tool_calls=self._tool_calls,
-            tokens=self._tokens,
-            cost=self._cost,
+            model_calls=self._before.model_calls + len(self.replies) + behind.model_calls,
+            tool_calls=self._tool_calls + behind.tool_calls,
+            tokens=self._tokens + behind.tokens,
+            cost=self._cost if behind is _NOTHING_USED else total_cost([self._cost, behind.cost]),
             seconds=self._clock() - self._began,
         )
 
@@ -246,7 +296,14 @@ class LoopRun:
         if self.ending is None:
             message = "The run has not ended yet, or it ended with an error."
             raise ConfigurationError(message, hint="Read the stream to its end; `conversation` has what was done.")
-        return RunResult(self.conversation, self.ending, tuple(self.replies), self.spent)
+        return RunResult(
+            self.conversation,
+            self.ending,
+            tuple(self.replies),
+            self.spent,
+            tuple(self._behind_tools),
+            tuple(self._handoffs),
+        )
 
     # --- the run ---
 
@@ -260,29 +317,33 @@ class LoopRun:
             while (step := await self._next_step(io)) is not None:
                 if isinstance(step, RunTools):
                     await self._notify(io, "before_tools", step.calls)
-                    if self._offered is None and self._executor.tools.function is not None:
-                        self._offered = await tools_of(self._executor.tools, self._moment(io), self._waiter(io))
-                    batch = self._batch = self._executor.batch(step.calls, self._tool_run(), self._offered)
+                    if self._offered is None and self.executor.tools.function is not None:
+                        self._offered = await tools_of(self.executor.tools, self._moment(io), self._waiter(io))
+                    batch = self._batch = self.executor.batch(
+                        step.calls, self._tool_run(watched=streamed), self._offered
+                    )
                     self.has_done_something = True
                     async with aclosing(io.run_tools(batch)) as happenings:
                         async for event in happenings:
                             if isinstance(event, ToolStarted):
                                 await self._notify(io, "tool_started", event.call)
-                            else:
+                            elif isinstance(event, ToolFinished):
                                 await self._notify(io, "tool_finished", event.result)
                             yield event
-                    await self._take_results(io, step.calls, batch)
+                    before, io = io, await self._take_results(io, step.calls, batch)
+                    if io is not before:
+                        yield self._handoffs[-1]
                     continue
                 await self._notify(io, "before_model")
                 self._asked = time.time() if self._settings.accounts else 0.0
                 asked = self.conversation
                 if self._settings.instructions:
                     asked = await instruct(asked, self._settings.instructions, self._moment(io), self._waiter(io))
-                if self._executor.tools.function is not None:
-                    self._offered = await tools_of(self._executor.tools, self._moment(io), self._waiter(io))
+                if self.executor.tools.function is not None:
+                    self._offered = await tools_of(self.executor.tools, self._moment(io), self._waiter(io))
                 options = self._settings.options
-                specs = offered_tools(self._executor, self.conversation, io.engine.profile, options, self._offered)
-                options = step_options(options, self._executor.config, specs, first=step.first)
+                specs = offered_tools(self.executor, self.conversation, io.engine.profile, options, self._offered)
+                options = step_options(options, self.executor.config, specs, first=step.first)
                 try:
                     if not streamed:
                         reply = await self._reply(io, asked, specs, options)
@@ -365,9 +426,11 @@ class LoopRun:
         if isinstance(error, ProviderError | ToolAbortedError | UnknownCostError | InvalidAnswerError):
             error.conversation = self.conversation
 
-    def _tool_run(self) -> ToolRun:
+    def _tool_run(self, *, watched: bool) -> ToolRun:
         if self._tools is None:
-            self._tools = ToolRun(deps=self._settings.deps, approvals=self._approvals, stop=self.stop)
+            self._tools = ToolRun(
+                deps=self._settings.deps, approvals=self._approvals, stop=self.stop, watched=watched, caller=self
+            )
         self._tools.conversation = self.conversation
         return self._tools
 
@@ -385,12 +448,14 @@ class LoopRun:
             while listens and self.unread and not self.conversation.pending_tool_calls:
                 self.conversation = self.conversation.plus(self.unread[0])
                 self.unread.popleft()
-            spent = self.spent if self.replies or self._tool_calls else self._before
+            spent = self.spent if self.replies or self._tools is not None else self._before
             step = next_step(self.conversation, self._settings.limits, spent, self.pending)
             if self.stop.cancelled and (
                 isinstance(step, AskModel | RunTools) or (isinstance(step, Done) and step.message.interrupted)
             ):
                 step = Cancelled()
+            if self._caller is not None and isinstance(step, AskModel | RunTools):
+                self._check_callers(io, step)
             if isinstance(step, RunTools):
                 return step
             if isinstance(step, AskModel):
@@ -424,11 +489,34 @@ class LoopRun:
 
     def _check_cost_is_known(self, io: LoopIO) -> None:
         """Raise UnknownCostError where a limit of cost could not be kept."""
-        if self._cost is not None and io.engine.priced:
+        known = self.spent.cost is not None
+        if known and io.engine.priced:
             return
-        what = f"what {io.engine.name} costs" if self._cost is not None else "what the replies so far have cost"
+        what = f"what {io.engine.name} costs" if known else "what the replies so far have cost"
         message = f"The run has a limit of cost, but it is not known {what}."
         raise UnknownCostError(message, conversation=self.conversation)
+
+    def _check_callers(self, io: LoopIO, step: AskModel | RunTools) -> None:
+        """Raise LimitReachedError where a run that waits for this one has no room for another step."""
+        above = None if self._caller is None else self._caller[0]
+        while above is not None:
+            limits, spent = above._settings.limits, above.spent
+            if limits.cost is not None and isinstance(step, AskModel) and not io.engine.priced:
+                message = f"The caller has a limit of cost, but it is not known what {io.engine.name} costs."
+                raise UnknownCostError(message, conversation=self.conversation)
+            if isinstance(step, RunTools):
+                under_way = (
+                    0 if above._batch is None else len(above._batch.calls)
+                )  # which are counted when all are done
+                reached = limits.reached_by_tools(spent, under_way + len(step.calls))
+            else:
+                reached = msgspec.structs.replace(limits, steps=None).reached(spent)
+            if reached is not None:
+                ended = LimitReached(*reached)
+                raise LimitReachedError(
+                    f"The caller's limit: {ended}", conversation=self.conversation, limit=ended.limit
+                )
+            above = None if above._caller is None else above._caller[0]
 
     def _check_limit(self) -> LimitReachedError | None:
         """The error for a run that a limit has ended, where one is wanted."""
@@ -448,8 +536,10 @@ class LoopRun:
             self.has_done_something = self.has_done_something or bool(said.blocks)
             self.conversation, self.partial = grown, None
         if self._batch is not None:
-            grown = append_tool_results(self.conversation, self._batch.results)
+            results = self._batch.results
+            grown = append_tool_results(self.conversation, results)
             self.conversation, self._batch = grown, None
+            self._behind_tools += [each.usage for each in results if each.usage is not None]
         if isinstance(self.ending, LimitReached):
             said = (Text(f"This call was not carried out: {self.ending}"),)
             results = [
@@ -506,6 +596,8 @@ class LoopRun:
             self._tokens += usage.total or (usage.input or 0) + (usage.output or 0)
         if self._settings.limits.cost is not None:
             self._cost = total_cost([self._cost, reply.cost])
+        if self._caller is not None:
+            self._caller[1].used(msgspec.structs.replace(usage or Usage(), charged=reply.cost))
 
     async def _shorten(self, io: LoopIO) -> None:
         """Let the context policies have their say."""
@@ -530,16 +622,42 @@ class LoopRun:
         self._count(reply)
         return reply.message
 
-    async def _take_results(self, io: LoopIO, calls: tuple[ToolCall, ...], batch: Batch) -> None:
+    async def _take_results(self, io: LoopIO, calls: tuple[ToolCall, ...], batch: Batch) -> LoopIO:
+        """Take the results in: what the run goes on with, which is another one where an agent was put in charge."""
         results = batch.results
         self._tool_calls += len(results)
-        self.pending = (*[each for each in self.pending if each.call not in calls], *batch.pending)
+        self.pending = (*[each for each in self.pending if each.held not in calls], *batch.pending)
         grown = append_tool_results(self.conversation, results)
         self.conversation, self._batch = grown, None
+        self._behind_tools += [each.usage for each in results if each.usage is not None]
+        if self._caller is not None:
+            self._caller[1].used(tool_calls=len(results))
+        if self.succeed is not None and (following := self.succeed(self)) is not None:
+            self._follow(following)
+            io = following.io
         await self._notify(io, "after_tools", results)
         aborted = batch.abortion
         if aborted is not None:
             raise aborted
+        return io
+
+    def _follow(self, following: Succession) -> None:
+        """Go on with another agent: what was said to the run itself still holds."""
+        ours, theirs = self._settings, following.settings
+        options = theirs.options
+        if ours.judge is not None:
+            options = msgspec.structs.replace(options, response_format=ours.options.response_format)
+        self._settings = msgspec.structs.replace(
+            theirs,
+            options=options,
+            limits=ours.limits,
+            on_limit=ours.on_limit,
+            deps=ours.deps,
+            accounts=ours.accounts,
+            judge=ours.judge,
+        )
+        self.executor, self.conversation, self._offered = following.executor, following.conversation, None
+        self._handoffs.append(following.event)
 
     def _moment(self, io: LoopIO) -> RunContext[object]:
         """What functions may know of the run."""

@@ -135,9 +135,9 @@ def next_step(
     calls = conversation.pending_tool_calls
     if calls and not (last.role == "assistant" and last.interrupted):
         # Providers use ids again: a call that waits is known by all of it.
-        waiting = tuple([each for each in waiting if each.call in calls])
+        waiting = tuple([each for each in waiting if each.held in calls])
         if waiting:
-            asked = {pending.call.id for pending in waiting}
+            asked = {pending.held.id for pending in waiting}
             calls = tuple([call for call in calls if call.id not in asked])
             if not calls:
                 return AwaitApproval(waiting)
@@ -193,10 +193,16 @@ def refuse_outdated(calls: Sequence[ToolCall], answers: Iterable[Approval]) -> N
             raise ConfigurationError(message, hint="Answer the calls in `pending`: approve(call) or deny(call).")
 
 
-def refuse_unanswered_calls(conversation: Conversation, answers: Iterable[Approval]) -> Conversation:
-    """The conversation when somebody speaks instead of answering: calls without an answer are not run."""
+def refuse_unanswered_calls(
+    conversation: Conversation, answers: Iterable[Approval], waiting: Iterable[PendingApproval] = ()
+) -> Conversation:
+    """The conversation when somebody speaks instead of answering: calls without an answer are not run.
+
+    A call has one, too, if one of those has that wait inside it.
+    """
     calls, given = conversation.pending_tool_calls, list(answers)
-    unanswered = {call.id for call in calls if not any(answer.answers(call) for answer in given)}
+    inside = {each.held.id for each in waiting if any(answer.answers(each.call) for answer in given)}
+    unanswered = {call.id for call in calls if not any(answer.answers(call) for answer in given)} - inside
     if not unanswered:
         return conversation
     *_, last = conversation.repaired().conversation.messages

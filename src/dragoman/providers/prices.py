@@ -93,9 +93,17 @@ def _reckon(message: Message) -> float | None:
 
 
 def conversation_cost(messages: Iterable[Message]) -> float | None:
-    """What all replies among these cost; None if a part of it is not known. What no model has said is free."""
-    replies = [each for each in messages if each.role == "assistant" and (each.provider or each.usage)]
-    return total_cost(map(cost_of, replies))
+    """What all replies among these cost, and models behind tools; None if a part of it is not known.
+
+    What no model has said is free.
+    """
+    costs = list[float | None]()
+    for each in messages:
+        if each.role == "assistant" and (each.provider or each.usage):
+            costs.append(cost_of(each))
+        elif each.role == "tool":
+            costs += [result.usage.charged for result in each.tool_results if result.usage is not None]
+    return total_cost(costs)
 
 
 def total_cost(costs: Iterable[float | None]) -> float | None:

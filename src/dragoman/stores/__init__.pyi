@@ -39,6 +39,8 @@ from .snapshot import (
     ErrInvalidSnapshotID as ErrInvalidSnapshotID,
     Snapshot as Snapshot,
     conversation_id as conversation_id,
+    inner_id as inner_id,
+    is_inner as is_inner,
     new_id as new_id,
     snapshot_from_json as snapshot_from_json,
     snapshot_to_json as snapshot_to_json,

@@ -244,6 +244,7 @@ class Activities:
             deps=agent.settings.deps,
             approvals=() if do.approval is None else (do.approval,),
             deadline=None if do.seconds is None else time.monotonic() + do.seconds,
+            pauses=False,
         )
         run.counts.update(do.counts)
         batch = executor.batch((call,), run, tools)

@@ -13,7 +13,7 @@ from .arguments.reader import (
     parse_text as parse_text,
     schema_of_type as schema_of_type,
 )
-from .batch import Batch as Batch
+from .batch import Batch as Batch, ToolEvent as ToolEvent
 from .call import (
     Middleware as Middleware,
     Outcome as Outcome,
@@ -45,6 +45,7 @@ from .registry import (
     ToolRegistry as ToolRegistry,
     ToolSet as ToolSet,
     ToolView as ToolView,
+    as_tool_set as as_tool_set,
     not_found as not_found,
 )
 from .run import (
@@ -53,6 +54,7 @@ from .run import (
     Ask as Ask,
     Decision as Decision,
     Deny as Deny,
+    Paused as Paused,
     PendingApproval as PendingApproval,
     PermissionCheck as PermissionCheck,
     RetryConfig as RetryConfig,
@@ -60,6 +62,7 @@ from .run import (
     ToolContext as ToolContext,
     ToolErrorHandling as ToolErrorHandling,
     ToolRun as ToolRun,
+    Used as Used,
     approve as approve,
     deny as deny,
     fingerprint as fingerprint,

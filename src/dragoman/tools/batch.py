@@ -9,14 +9,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import partial
+from typing import Final, TypeAlias
 
-from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
+from dragoman.conversation import Event, ToolCall, ToolFinished, ToolProgress, ToolResult, ToolStarted
 from dragoman.errors import ToolAbortedError, ToolError
 
 from .call import CallExecution, Outcome, Settings, cancelled, failure
 from .registry import ToolSet
-from .run import PendingApproval, ToolErrorHandling, ToolRun
+from .run import PausedCall, PendingApproval, ToolErrorHandling, ToolRun
 from .threads import Runner
+
+ToolEvent: TypeAlias = ToolStarted | ToolProgress | ToolFinished
+"""What happens while tools run."""
+
+_MOST_UNREAD: Final = 10_000
 
 
 class Batch:
@@ -41,6 +47,9 @@ class Batch:
         self._started: set[int] = set()
         self._active: dict[int, CallExecution] = {}
         self._left: bool = False
+        self._said: deque[tuple[int, ToolProgress]] = deque()
+        """What tools have reported and nobody has read yet, with the places of their calls."""
+        self._left_out: dict[int, int] = {}
 
     @property
     def outcomes(self) -> tuple[Outcome | PendingApproval, ...]:
@@ -56,7 +65,8 @@ class Batch:
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
         """The calls that wait for a person."""
-        return tuple([end for end in self.outcomes if isinstance(end, PendingApproval)])
+        ends = [end for end in self.outcomes if isinstance(end, PendingApproval)]
+        return tuple([each for end in ends for each in (end.waits_for if isinstance(end, PausedCall) else (end,))])
 
     @property
     def abortion(self) -> ToolAbortedError | None:
@@ -69,7 +79,7 @@ class Batch:
         error.__cause__ = failed
         return error
 
-    async def events(self, runner: Runner) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
+    async def events(self, runner: Runner) -> AsyncGenerator[ToolEvent, None]:
         """Carry out the calls that have no outcome yet. Closing this gives up on what is still under way."""
         waiting = deque([index for index, end in enumerate(self._outcomes) if end is None])
         cap = self._settings.config.max_parallel_tools
@@ -78,7 +88,8 @@ class Batch:
             while (waiting or self._active) and not self._stopped:
                 if waiting and len(self._active) < cap:
                     index = waiting.popleft()
-                    execution = CallExecution(self.tools, self.calls[index], self.run, self._settings)
+                    report = partial(self._report, runner, index) if self.run.watched else None
+                    execution = CallExecution(self.tools, self.calls[index], self.run, self._settings, report)
                     self._active[index] = execution
                     outcome = await execution.admit(runner)
                     if outcome is None and not self._stopped:
@@ -91,13 +102,16 @@ class Batch:
                     continue
                 looked = [(index, execution.look(runner)) for index, execution in self._active.items()]
                 ended = [(index, outcome) for index, outcome in looked if outcome is not None]
-                if not ended:
+                said = self._take_said() if self._said else ()  # after the look: before its end stands all it has said
+                for event in said:
+                    yield event
+                if not ended and not said:
                     dues = [each.due for each in self._active.values() if each.due is not None]
                     await runner.wait(min(dues, default=None))
                 for index, outcome in ended:
                     for event in self._finish(index, outcome):
                         yield event
-            for event in self._wind_up(runner):
+            for event in (*self._take_said(), *self._wind_up(runner)):
                 yield event
         finally:
             self._left = True
@@ -105,6 +119,20 @@ class Batch:
             for _ in self._wind_up(runner):
                 pass  # nobody listens any more, but the results are complete
             await runner.close()
+
+    def _report(self, runner: Runner, index: int, what: str | Event) -> None:
+        """A tool says something, in whatever thread."""
+        if len(self._said) >= _MOST_UNREAD:
+            self._left_out[index] = self._left_out.get(index, 0) + 1
+            return
+        call, left_out = self.calls[index], self._left_out.pop(index, 0) if self._left_out else 0
+        self._said.append((index, ToolProgress(call.id, call.name, what, left_out)))
+        runner.wake()
+
+    def _take_said(self) -> list[ToolProgress]:
+        """What was said so far, but for what a call says behind its end."""
+        taken = [self._said.popleft() for _ in range(len(self._said))]
+        return [event for index, event in taken if index in self._active]
 
     def take(self, index: int, outcome: Outcome | PendingApproval) -> Sequence[ToolStarted | ToolFinished]:
         """Take in how a call ended, perhaps elsewhere, and tell of it. Whoever carried it out has told `on_result`."""

@@ -21,7 +21,7 @@ import dragoman._observer
 from dragoman._files import read_result
 from dragoman._observer import Observed
 from dragoman._stop import CURRENT, Stop, chance, shorter, stopping
-from dragoman.conversation import Json, Media, ResultPart, Text, ToolCall, ToolResult
+from dragoman.conversation import Event, Json, Media, ResultPart, Text, ToolCall, ToolResult, Usage
 from dragoman.errors import (
     ConfigurationError,
     StoppedError,
@@ -39,9 +39,12 @@ from .definition import AnyTool, Tool
 from .registry import ToolSet, not_found
 from .run import (
     Allow,
+    Approval,
     Ask,
     Decision,
     Deny,
+    Paused,
+    PausedCall,
     PendingApproval,
     PermissionCheck,
     ToolConfig,
@@ -85,7 +88,14 @@ class CallExecution:
     None of them raises for what the tool, the model, the policy or the middleware did wrong: that is an outcome too.
     """
 
-    def __init__(self, tools: ToolSet, call: ToolCall, run: ToolRun, settings: Settings) -> None:
+    def __init__(
+        self,
+        tools: ToolSet,
+        call: ToolCall,
+        run: ToolRun,
+        settings: Settings,
+        report: Callable[[str | Event], object] | None = None,
+    ) -> None:
         self._tools: ToolSet = tools
         self._call: ToolCall = call
         self._run: ToolRun = run
@@ -101,6 +111,11 @@ class CallExecution:
         self._job: Job | None = None
         """The try under way."""
         self._left: bool = False
+        self._report: Callable[[str | Event], object] | None = report
+        self._used: tuple[Usage, ...] = ()
+        """What models behind the tool have used."""
+        self._answers: tuple[Approval, ...] = ()
+        """About calls inside this one."""
         self._observed: Observed[Outcome] | None = None
         """The call as somebody observes it, if anybody does; from the first try on."""
         self.stop: Stop = run.stop
@@ -167,6 +182,7 @@ class CallExecution:
         if isinstance(decision, Deny):
             raise _denied(call, decision.reason)
         approval = self._run.take_approval(call)
+        self._answers = self._run.take_answers_inside(call)
         if approval is not None and not approval.approved:
             raise _denied(call, approval.reason or "the user refused")
         if isinstance(decision, Allow) and decision.approved:
@@ -178,7 +194,8 @@ class CallExecution:
             raise _check_failed(call, error) from error
         # Where the provider wants a yes, a permission check may give it; a person does where there is none.
         asks = asks or (call.asks and self._settings.permission is None)
-        if approval is not None or (not isinstance(decision, Ask) and not asks):
+        # Whoever answers about what it does inside has seen that it was begun.
+        if approval is not None or self._answers or (not isinstance(decision, Ask) and not asks):
             return None
         reason = (decision.reason if isinstance(decision, Ask) else "") or call.asks
         return PendingApproval(call=call, reason=reason or f"{call.name} needs approval")
@@ -261,8 +278,8 @@ class CallExecution:
             if observed is not None:
                 observed.leave(before)
 
-    def look(self, runner: Runner) -> Outcome | None:
-        """How the call ended, if it has by now. After a try that failed another may begin."""
+    def look(self, runner: Runner) -> Outcome | PendingApproval | None:
+        """How the call ended, if it has by now, or what it waits for. After a try that failed another may begin."""
         is_over = self.due is not None and time.monotonic() >= self.due
         if self._job is None:
             return self.begin(runner) if is_over and not self._left else None
@@ -278,13 +295,24 @@ class CallExecution:
             discard(ended.value)
             return self._again_or_fail(error)
 
-    def _settle(self, ended: Ended, runner: Runner) -> Outcome | None:
+    def _pause(self, paused: Paused) -> PendingApproval:
+        call, inside = self._call, paused.pending
+        if self._left:
+            raise cancelled(call)
+        if not inside or not self._run.pauses:
+            reason = "it waits for a person, and nobody can be asked here" if inside else "it waits for nothing"
+            raise _denied(call, reason) from paused
+        return PausedCall(call=call, reason=str(paused), waits_for=tuple([each.inside(call) for each in inside]))
+
+    def _settle(self, ended: Ended, runner: Runner) -> Outcome | PendingApproval | None:
         """What became of a try that is done; raises a ToolError if it failed."""
         call, error = self._asked, ended.error
         if self.due is not None and ended.at >= self.due:  # it may have noticed itself that its time was over
             raise _timed_out(call, self.due - self._began)
         if isinstance(error, StoppedError) and self.stop.cancelled:
             raise cancelled(call) from error
+        if isinstance(error, Paused):
+            return self._pause(error)
         if type(error).__name__ == "CancelledError":  # asyncio's or a future's; asyncio may not even be loaded
             raise cancelled(call, "it cancelled itself") from error
         if error is not None:
@@ -319,7 +347,21 @@ class CallExecution:
             stop=self.stop,
             parent_logger=self._settings.logger,
             attempt=self._retries + 1,
+            run=self._run,
+            answers=self._answers,
+            desk=self,
         )
+
+    # --- meanwhile, from any thread ---
+
+    def report(self, stop: Stop, what: str | Event) -> None:
+        """Pass on what the tool says, unless that is a try that nobody waits for any more."""
+        if self._report is not None and stop is self.stop and not stop.cancelled:
+            self._report(what)
+
+    def take_usage(self, usage: Usage) -> None:
+        """Keep what a model behind the tool has used, for the result."""
+        self._used = (*self._used, usage)
 
     # --- after ---
 
@@ -328,7 +370,7 @@ class CallExecution:
         self._left = True
         outcome = self.look(runner)
         self.stop.cancel()
-        if outcome is None:
+        if not isinstance(outcome, Outcome):
             if self._job is not None:
                 runner.give_up(self._job)
             outcome = self.fail(cancelled(self._call, why))
@@ -352,6 +394,8 @@ class CallExecution:
         finally:
             self.close()
         result = cut_result(outcome.result, self._settings.config)
+        if self._used and result.usage is None:
+            result = msgspec.structs.replace(result, usage=_total(self._used))
         if (result.call_id, result.name) != (call.id, call.name):
             result = msgspec.structs.replace(result, call_id=call.id, name=call.name)
         outcome = outcome if result is outcome.result else Outcome(result, outcome.error)
@@ -378,6 +422,13 @@ def conclude(call: ToolCall, result: ToolResult, error: ToolError | None = None)
     if not result.is_error:
         return Outcome(result)
     return Outcome(result, error or error_of(call, ToolExecutionError, result.text))
+
+
+def _total(used: Sequence[Usage]) -> Usage:
+    """What calls of models used together. What that cost is known if it is known of each."""
+    costs = [each.charged for each in used]
+    known = [cost for cost in costs if cost is not None]
+    return msgspec.structs.replace(Usage.total_of(used), charged=sum(known) if len(known) == len(costs) else None)
 
 
 def decode_arguments(tool: AnyTool, call: ToolCall) -> object:

@@ -99,6 +99,8 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
     takes_context: bool = False
     needs_self: bool = False
     """A method that was taken from a class rather than from an object; it cannot run."""
+    agent: object = None
+    """The agent behind it, where the tool is one of `dragoman.chat.agents`."""
 
     @property
     def name(self) -> str:

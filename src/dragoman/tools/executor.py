@@ -19,10 +19,10 @@ import dragoman.tools
 from dragoman._checks import refuse_unknown
 from dragoman._stepping import step, step_through
 from dragoman._stop import shorter
-from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
+from dragoman.conversation import ToolCall, ToolResult
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolError
 
-from .batch import Batch
+from .batch import Batch, ToolEvent
 from .call import Middleware, Outcome, Settings, error_of, failure
 from .registry import AnyTools, ToolSet, as_tool_set
 from .run import PendingApproval, PermissionCheck, ToolConfig, ToolRun
@@ -133,15 +133,15 @@ class ToolExecutor:
             return tools
         return dragoman.tools.many_tools(tools, self.config) or tools  # loaded only now
 
-    def events(self, batch: Batch) -> Generator[ToolStarted | ToolFinished, None, None]:
+    def events(self, batch: Batch) -> Generator[ToolEvent, None, None]:
         """Carry a batch out and tell what happens. Closing the generator cancels what is still under way."""
         return step_through(self.stepped_events(batch))
 
-    def stepped_events(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
+    def stepped_events(self, batch: Batch) -> AsyncGenerator[ToolEvent, None]:
         """`events` for a core that a plain program steps."""
         return batch.events(Runner(self._workers, self._loop, inline=self.config.max_parallel_tools == 1))
 
-    def aevents(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
+    def aevents(self, batch: Batch) -> AsyncGenerator[ToolEvent, None]:
         """`events` on the caller's event loop. Close it (`contextlib.aclosing`) if you may leave it early."""
         return batch.events(AsyncRunner(self._workers))
 

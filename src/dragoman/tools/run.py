@@ -12,13 +12,13 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman._checks import CheckedMeta, Count, NotNegative, Positive
 from dragoman._stop import Stop, shorter
-from dragoman.conversation import Conversation, ToolCall, ToolChoice
+from dragoman.conversation import Conversation, Event, ToolCall, ToolChoice, Usage
 from dragoman.errors import ToolCancelledError
 
 if TYPE_CHECKING:
@@ -139,6 +139,40 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
 
     call: ToolCall
     reason: str = ""
+    within: ToolCall | None = None
+    """The call of the conversation itself for which this one is made, by an agent say. `call.id` begins with its id."""
+
+    @property
+    def held(self) -> ToolCall:
+        """The call of the conversation itself that has no result meanwhile."""
+        return self.within or self.call
+
+    def inside(self, outer: ToolCall) -> PendingApproval:
+        """The same as the caller of that call sees it."""
+        call = structs.replace(self.call, id=_id_inside(outer.id, self.call))
+        return PendingApproval(call=call, reason=self.reason, within=outer)
+
+
+class Paused(Exception):  # noqa: N818 - nothing went wrong
+    """Raised by a tool whose call waits for a person: these calls, made on its behalf, are to be answered first.
+
+    They come up in `pending` of whoever made the call, with ids that begin with its own. Once one of them is answered
+    the tool is called again, and `context.answer_about(call)` says what the person said.
+    """
+
+    def __init__(self, pending: Iterable[PendingApproval]) -> None:
+        self.pending: tuple[PendingApproval, ...] = tuple(pending)
+        super().__init__(", ".join([f"{each.call.name}: {each.reason}" for each in self.pending]))
+
+
+class PausedCall(PendingApproval, frozen=True, kw_only=True):
+    """A call that its tool has paused."""
+
+    waits_for: tuple[PendingApproval, ...]
+
+
+def _id_inside(outer: str, call: ToolCall) -> str:
+    return f"{outer}>{call.id}"
 
 
 def fingerprint(call: ToolCall) -> str:
@@ -166,6 +200,23 @@ def deny(call: ToolCall, *, reason: str = "") -> Approval:
 # --- what the calls of a run share -----------------------------------------------------------------------------------
 
 
+class Used(Struct, frozen=True, kw_only=True):
+    """What was done behind tools, by agents say."""
+
+    model_calls: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
+    cost: float | None = 0.0
+
+    def plus(self, usage: Usage | None, tool_calls: int) -> Used:
+        """One call of a model more, or so many calls of tools."""
+        if usage is None:
+            return structs.replace(self, tool_calls=self.tool_calls + tool_calls)
+        cost = None if self.cost is None or usage.charged is None else self.cost + usage.charged
+        tokens = self.tokens + (usage.tokens or (usage.input or 0) + (usage.output or 0))
+        return Used(model_calls=self.model_calls + 1, tool_calls=self.tool_calls, tokens=tokens, cost=cost)
+
+
 class ToolRun:
     """State shared by all tool calls of one run. `cancel()` may be called from any thread."""
 
@@ -177,6 +228,9 @@ class ToolRun:
         approvals: Iterable[Approval] = (),
         deadline: float | None = None,
         stop: Stop | None = None,
+        watched: bool = False,
+        pauses: bool = True,
+        caller: object = None,
     ) -> None:
         self.conversation: Conversation = conversation
         self.deps: object = deps
@@ -187,20 +241,36 @@ class ToolRun:
         """When all calls must be done, on the clock of `time.monotonic`; an executor with a `run_timeout` sets it."""
         self.counts: dict[str, int] = {}
         """How often each tool has been called."""
-        self._approvals: dict[str, Approval] = {approval.call_id: approval for approval in approvals}
+        self.watched: bool = watched
+        """Whether somebody reads what tools report."""
+        self.pauses: bool = pauses
+        """Whether somebody can go on with a call that its tool has paused."""
+        self.caller: object = caller
+        """The run of the loop that the calls belong to, if there is one; for tools that are runs themselves."""
+        self.used: Used = Used()
+        """What models behind the tools have used so far."""
+        self._approvals: dict[str, Approval] = {approval.fingerprint: approval for approval in approvals}
         self._lock: threading.Lock = threading.Lock()
 
     def answer(self, approval: Approval) -> None:
         """Take in a person's answer about a pending call."""
-        self._approvals[approval.call_id] = approval
+        self._approvals[approval.fingerprint] = approval
 
     def take_approval(self, call: ToolCall) -> Approval | None:
         """The answer about exactly this call. It is used up: the very same call, made again, must be approved again."""
-        approval = self._approvals.get(call.id)
-        if approval is None or not approval.answers(call):  # it was about other arguments
-            return None
-        self._approvals.pop(call.id, None)
-        return approval
+        return self._approvals.pop(fingerprint(call), None) if self._approvals else None
+
+    def take_answers_inside(self, call: ToolCall) -> tuple[Approval, ...]:
+        """The answers about calls that are made on behalf of this one. They are used up, too."""
+        if not self._approvals:
+            return ()
+        inside = [each for each in self._approvals.values() if each.call_id.startswith(f"{call.id}>")]
+        return tuple([self._approvals.pop(each.fingerprint) for each in inside])
+
+    def count(self, usage: Usage | None, tool_calls: int) -> None:
+        """Count what was done behind a tool: a call of a model, or calls of tools."""
+        with self._lock:
+            self.used = self.used.plus(usage, tool_calls)
 
     def spend(self, name: str, budget: int | None) -> bool:
         """Count one more call of the tool; False, and nothing counted, if it has been called that often already."""
@@ -214,6 +284,14 @@ class ToolRun:
     def cancel(self) -> None:
         """Stop waiting for tools and start no more. Every call still gets its result: `cancelled`."""
         self.stop.cancel()
+
+
+class Desk(Protocol):
+    """Takes what a tool reports while it runs, and what it has used."""
+
+    def report(self, stop: Stop, what: str | Event) -> None: ...
+
+    def take_usage(self, usage: Usage) -> None: ...
 
 
 # --- what a tool may know of its call --------------------------------------------------------------------------------
@@ -233,6 +311,44 @@ class ToolContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
     attempt: int = 1
     """1 for the first try, then 2 for the first retry, and so on."""
     parent_logger: logging.Logger
+    run: ToolRun | None = None
+    """What the calls of the run share; None where the context was made by hand."""
+    answers: tuple[Approval, ...] = ()
+    """What people have said about calls inside this one, which it has paused for; see `answer_about`."""
+    desk: Desk | None = None
+    """Who takes what the tool reports, and what it has used."""
+
+    def report(self, what: str | Event) -> None:
+        """Say how it goes, from any thread. In a streamed run it becomes a ToolProgress, elsewhere nothing at all.
+
+        Nobody waits for a slow reader: behind 10,000 unread reports further ones are left out, and the next that gets
+        through says how many.
+        """
+        if self.watched and self.desk is not None:
+            self.desk.report(self.stop, what)
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody reads what is reported."""
+        return self.run is not None and self.run.watched
+
+    def used(self, usage: Usage | None = None, *, tool_calls: int = 0) -> None:
+        """Count a call of a model behind this tool, or calls of tools: for the limits of the run, and in the result.
+
+        `usage.charged` is what it cost, in US dollars; None says that nobody knows.
+        """
+        if self.run is not None:
+            self.run.count(usage, tool_calls)
+        if usage is not None and self.desk is not None:
+            self.desk.take_usage(usage)
+
+    def answer_about(self, call: ToolCall) -> Approval | None:
+        """What a person has said about a call that this one was paused for; for exactly these arguments."""
+        mark = fingerprint(structs.replace(call, id=_id_inside(self.call_id, call)))
+        said = next((each for each in self.answers if each.fingerprint == mark), None)
+        if said is None:
+            return None
+        return structs.replace(said, call_id=call.id, fingerprint=fingerprint(call))
 
     @property
     def logger(self) -> logging.Logger:

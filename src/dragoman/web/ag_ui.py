@@ -220,7 +220,7 @@ def _interrupt(pending: PendingApproval) -> dict[str, object]:
         "id": fingerprint(call),
         "reason": "tool_call",
         "message": pending.reason or f"{call.name} wants to run.",
-        "toolCallId": call.id,
+        "toolCallId": pending.held.id,
         "responseSchema": _ANSWER,
     }
 

@@ -37,11 +37,13 @@ from dragoman.conversation import (
     ToolCallEnded,
     ToolCallStarted,
     ToolFinished,
+    ToolProgress,
     ToolResult,
+    ToolStarted,
     sources_of,
 )
 from dragoman.errors import ConfigurationError, ToolError
-from dragoman.tools import fingerprint
+from dragoman.tools import PendingApproval, fingerprint
 
 from .turns import Happening, TurnEnded
 
@@ -206,6 +208,8 @@ class Encoder:
                 return []
             case ToolFinished():
                 return [_output_part(happening.result)]
+            case ToolProgress():
+                return _parts_inside(happening)
             case TurnEnded():
                 return self._end(happening)
             case _:
@@ -226,15 +230,29 @@ class Encoder:
             return [{"type": "error", "errorText": ended.error.message}]
         if ended.ending == "cancelled":
             return [{"type": "abort"}]
-        asked: list[dict[str, object]] = [
-            {"type": "tool-approval-request", "approvalId": fingerprint(each.call), "toolCallId": each.call.id}
-            for each in ended.pending
-        ]
+        asked = list[dict[str, object]]()
+        for each in ended.pending:
+            if each.within is not None:  # a call of an agent, which nobody has told of yet
+                asked.append(_input_part(each.call))
+            request = {"approvalId": fingerprint(each.call), "toolCallId": each.call.id}
+            asked.append({"type": "tool-approval-request", **request})
         reason = "tool-calls" if asked else _FINISH.get(self._stopped, "other")
         if ended.ending == "limit_reached":
             reason = "length"
         metadata = {"model": self._model, "usage": msgspec.to_builtins(ended.usage)}
         return [*asked, *self._end_step(), {"type": "finish", "finishReason": reason, "messageMetadata": metadata}]
+
+
+def _parts_inside(progress: ToolProgress) -> list[dict[str, object]]:
+    """The calls of an agent's tools, as they begin and end; of the rest that it does and says nothing is told."""
+    path, said = progress.call_id, progress.said
+    while isinstance(said, ToolProgress):
+        path, said = f"{path}>{said.call_id}", said.said
+    if isinstance(said, ToolStarted):
+        return [_input_part(msgspec.structs.replace(said.call, id=f"{path}>{said.call.id}"))]
+    if isinstance(said, ToolFinished):
+        return [_output_part(msgspec.structs.replace(said.result, call_id=f"{path}>{said.result.call_id}"))]
+    return []
 
 
 def _input_part(call: ToolCall) -> dict[str, object]:
@@ -262,10 +280,10 @@ def _file_part(media: Media) -> dict[str, object]:
 # --- a conversation as messages ---------------------------------------------------------------------------------------
 
 
-def messages_of(conversation: Conversation) -> list[dict[str, object]]:
+def messages_of(conversation: Conversation, pending: Iterable[PendingApproval]) -> list[dict[str, object]]:
     """The conversation as the messages that `useChat` begins with. All that a model said between two messages of the
-    user is one message."""
-    waiting = {call.id for call in conversation.pending_tool_calls}
+    user is one message, and calls of agents that wait stand behind it."""
+    waiting = {each.call.id for each in pending}
     found: list[dict[str, object]] = []
     parts: list[dict[str, object]] = []
     before = "user"
@@ -277,6 +295,7 @@ def messages_of(conversation: Conversation) -> list[dict[str, object]]:
             found.append({"id": message_id(index), "role": message.role, "parts": parts})
         parts += _message_parts(message, _results_behind(conversation.messages, index), waiting)
         before = message.role
+    parts += [_call_part(each.call, None, waiting) for each in pending if each.within is not None]
     return found
 
 

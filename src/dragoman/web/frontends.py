@@ -136,7 +136,7 @@ class FrontEnd:
 
     async def _messages(self, request: Request) -> Response:
         talk = await self._open(request, request.path_params["name"])
-        return JSONResponse(ai_sdk.messages_of(talk.client.conversation))
+        return JSONResponse(ai_sdk.messages_of(talk.client.conversation, talk.client.pending))
 
     # --- AG-UI ---
 

@@ -28,6 +28,7 @@ from dragoman.stores import (
     Snapshot,
     aresume,
     format_document,
+    is_inner,
     new_id,
 )
 from dragoman.toolkit import PermissionChecker
@@ -204,9 +205,8 @@ class Page:
             page = await self._store.search(text, limit=60, cursor=cursor)
         else:
             page = await self._store.list(text=text, limit=60, cursor=cursor)
-        return JSONResponse(
-            {"conversations": [show_summary(each) for each in page.items if each.message_count], "cursor": page.cursor}
-        )
+        shown = [show_summary(each) for each in page.items if each.message_count and not is_inner(each.root)]
+        return JSONResponse({"conversations": shown, "cursor": page.cursor})
 
     async def _show(self, request: Request) -> Response:
         snapshot, talk, uncertain = await self._read(request)
@@ -244,16 +244,13 @@ class Page:
             return []
         known = talk.client.pending if talk is not None else ()
         waiting = known or tuple([PendingApproval(call=call) for call in conversation.pending_tool_calls])
-        tools = talk.client.tools.tools if talk is not None else None
         return [
             {
                 **show_call(each.call),
                 "fingerprint": fingerprint(each.call),
                 "reason": each.reason,
                 "uncertain": each.call.id in uncertain,
-                "rules": [
-                    rule.text for rule in self._rules(each.call, None if tools is None else tools.find(each.call.name))
-                ],
+                "rules": [rule.text for rule in self._rules(each.call, _tool_of(talk, each))],
                 "answered": talk is not None and fingerprint(each.call) in talk.answers,
             }
             for each in waiting
@@ -319,11 +316,11 @@ class Page:
         talk = await self._open(request)
         talk.refuse_if_busy()
         approvals = find_approvals(talk, [(each.fingerprint, each.approved, each.reason) for each in given])
-        calls = {fingerprint(each.call): each.call for each in talk.client.pending}
+        waiting = {fingerprint(each.call): each for each in talk.client.pending}
         for each in given:
             if each.approved and each.remember is not None:
-                call = calls[each.fingerprint]
-                rules = {rule.text: rule for rule in self._rules(call, talk.client.tools.tools.find(call.name))}
+                pending = waiting[each.fingerprint]
+                rules = {rule.text: rule for rule in self._rules(pending.call, _tool_of(talk, pending))}
                 if each.remember not in rules:
                     raise ConfigurationError("There is no such rule.", hint="Look at the conversation again.")
                 self._checker.remember(rules[each.remember])
@@ -402,6 +399,11 @@ class Page:
         """The conversation's id, where the id of one of its snapshots may be given. Raises SnapshotNotFoundError."""
         id = request.path_params["id"]
         return id if self._talks.find(id) is not None else (await self._store.latest(id)).root
+
+
+def _tool_of(talk: Talk | None, pending: PendingApproval) -> AnyTool | None:
+    """The tool of a call that waits; those of agents are not known here, even if one of the same name is."""
+    return None if talk is None or pending.within is not None else talk.client.tools.tools.find(pending.call.name)
 
 
 def _json(value: object) -> Response:

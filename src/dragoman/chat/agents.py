@@ -1,0 +1,548 @@
+"""Agents: clients behind tools. `agent_tool` lets a model ask another one, `handoff` lets it put another one in charge.
+
+Owns: what an agent is, its turn on behalf of a call, where that is kept meanwhile, and who is in charge of a
+conversation. Must not know: how a turn is carried out; that is a client's business, and an agent's turn is one.
+
+With a store, an agent's conversation is kept there until the call has its result, under an id that follows from the
+caller's conversation and the call. So a call that had begun when a program died is simply made again.
+"""
+
+# pyright: reportPrivateUsage=false
+from __future__ import annotations
+
+import threading
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack, cast
+
+from msgspec import structs
+
+from dragoman._checks import check_names
+from dragoman._stepping import step
+from dragoman.conversation import Conversation, HandedOver, ToolCall, ToolResult
+from dragoman.engines import AsyncEngine, Engine, Models, adopt, lossy, made_here
+from dragoman.errors import (
+    ConfigurationError,
+    SnapshotNotFoundError,
+    ToolBudgetError,
+    ToolCancelledError,
+    ToolDeniedError,
+)
+from dragoman.loop import (
+    AwaitApproval,
+    Cancelled,
+    LimitReached,
+    LoopRun,
+    RunResult,
+    Succession,
+    close_engine,
+    split_instructions,
+)
+from dragoman.stores import aresume, inner_id
+from dragoman.tools import (
+    AnyTool,
+    AnyTools,
+    Paused,
+    PendingApproval,
+    Tool,
+    ToolContext,
+    ToolSet,
+    as_tool_set,
+    deny,
+    fingerprint,
+)
+from dragoman.transport import Transport
+
+from .client import AsyncChatClient, ChatClient
+from .core import IN_CHARGE, Charge, ChatCore, Shared
+from .ledger import put_together
+from .options import (
+    ELSEWHERE,
+    ChatOptions,
+    TurnOptions,
+    drop_engine_options,
+    find_engine,
+    list_engine_options,
+    make_executor,
+)
+
+if TYPE_CHECKING:
+    from dragoman.stores import AsyncConversationStore
+
+
+Core: TypeAlias = ChatCore[Any]
+
+DEEPEST: Final = 8
+"""How many agents may wait for each other: one that calls itself comes to an end."""
+
+_MAKING: Final = threading.Lock()
+_NOBODY: Final = "nobody can be asked here: a client that keeps no conversation cannot go on with the turn of its agent"
+_PROMPT: Final = {
+    "type": "object",
+    "properties": {"prompt": {"type": "string", "description": "What to do, with all that must be known for it."}},
+    "required": ["prompt"],
+    "additionalProperties": False,
+}
+_OF_CONVERSATIONS: Final = ("id", "stateless", "answer")
+_OF_RUNS: Final = ("limits", "on_limit", "hooks", "conversation", "deps")
+
+
+# --- what an agent is -------------------------------------------------------------------------------------------------
+
+
+class Agent:
+    """A model, its tools, and the options of a chat client, under a name. No model: that of whoever calls it."""
+
+    def __init__(
+        self,
+        name: str,
+        model: object,
+        tools: AnyTools,
+        transport: Transport | None,
+        options: ChatOptions,
+        *,
+        takes_over: bool = False,
+    ) -> None:
+        check_names(options, ChatOptions.__annotations__, "An agent", ELSEWHERE)
+        for each in (*_OF_CONVERSATIONS, *(_OF_RUNS if takes_over else ())):
+            if each in options:
+                message = f"{each!r} is said of a conversation, not of an agent."
+                raise ConfigurationError(message, hint="Leave it out, or say it to the client that has the agent.")
+        foreign = list_engine_options(options) if model is None else []
+        if foreign:
+            message = f"{foreign[0]!r} is said of a model, and this agent uses that of its caller."
+            raise ConfigurationError(message, hint=f"Leave {foreign[0]} out, or name the agent's model.")
+        self.name: Final = name
+        self.model: Final = model
+        self.tools: Final[ToolSet] = as_tool_set(tools)
+        self.transport: Final = transport
+        hooks, context = tuple(options.get("hooks", ())), tuple(options.get("context", ()))  # gone through only once
+        self.options: Final[ChatOptions] = {**options, "hooks": hooks, "context": context}
+        self.takes_over: Final = takes_over
+        """Whether a call of the tool puts it in charge."""
+
+    @property
+    def is_async(self) -> bool:
+        return isinstance(self.model, AsyncEngine)
+
+
+def agent_tool(
+    name: str,
+    description: str,
+    model: Engine | Models[Engine] | AsyncEngine | Models[AsyncEngine] | None = None,
+    tools: AnyTools = (),
+    *,
+    transport: Transport | None = None,
+    **options: Unpack[ChatOptions],
+) -> Tool[..., object]:
+    """A tool that asks another model, with tools, instructions and limits of its own; its answer is the result.
+
+    The options are those of a chat client. Without a model it is the caller's; without a `permission` the caller's
+    check holds, and without `deps` the tools get the caller's.
+    """
+    return _make_tool(Agent(name, model, tools, transport, options), description)
+
+
+def handoff(
+    name: str,
+    description: str,
+    model: Engine | Models[Engine] | AsyncEngine | Models[AsyncEngine] | None = None,
+    tools: AnyTools = (),
+    *,
+    transport: Transport | None = None,
+    **options: Unpack[ChatOptions],
+) -> Tool[..., object]:
+    """A tool that puts another agent in charge of the conversation: its model, tools, instructions and options.
+
+    The run goes on with its limits, and so do the next turns, until that agent hands over to another one.
+    """
+    return _make_tool(Agent(name, model, tools, transport, options, takes_over=True), description)
+
+
+def make_tool_of(core: Core, name: str, description: str) -> Tool[..., object]:
+    """A client as a tool: what it was made with, under its system prompt as that is now."""
+    own = core._own_charge()
+    options = drop_engine_options(own.options)
+    for each in (*_OF_CONVERSATIONS, "conversation"):
+        options.pop(each, None)
+    if core._agent is None:
+        options["system"] = core.system
+    return _make_tool(Agent(name, own.engine.engine, own.executor.tools, None, options), description)
+
+
+def _make_tool(agent: Agent, description: str) -> Tool[..., object]:
+    def ask(context: ToolContext[object], prompt: str) -> object:
+        working = _staff_of(context).work(agent, context, prompt)
+        # A program on an event loop awaits what it is given, and elsewhere this is a thread of the turn's own.
+        return working if _is_async(agent, context) else step(working)
+
+    def hand_over(context: ToolContext[object]) -> str:
+        return _staff_of(context).admit(agent, context)
+
+    given: dict[str, Any] = {"name": agent.name, "description": description, "retries": 0}
+    if agent.takes_over:
+        made: AnyTool = Tool.from_schema(hand_over, **given, idempotent=True)
+    else:
+        made = Tool.from_schema(ask, _PROMPT, **given)
+    return structs.replace(made, agent=agent)
+
+
+def _owner_of(context: ToolContext[object]) -> Core | None:
+    run = None if context.run is None else context.run.caller
+    return cast("Core | None", run.owner) if isinstance(run, LoopRun) else None
+
+
+def _staff_of(context: ToolContext[object]) -> Staff:
+    owner = _owner_of(context)
+    return Staff(None) if owner is None else staff_of(owner)
+
+
+def _is_async(agent: Agent, context: ToolContext[object]) -> bool:
+    owner = _owner_of(context)
+    return agent.is_async if owner is None else isinstance(owner, AsyncChatClient)
+
+
+def check_colours(tools: ToolSet, kind: type[Engine] | type[AsyncEngine]) -> None:
+    """Refuse engines of agents that are for programs of the other colour, before any model is asked."""
+    seen, waiting = set[int](), [tools]
+    while waiting:
+        for tool in waiting.pop():
+            agent = cast("Agent | None", tool.agent)
+            if agent is None or id(agent) in seen:
+                continue
+            if isinstance(agent.model, Engine | AsyncEngine):
+                adopt(agent.model, kind)
+            seen.add(id(agent))
+            waiting.append(agent.tools)
+
+
+# --- the agents of a client -------------------------------------------------------------------------------------------
+
+
+def staff_of(core: Core) -> Staff:
+    """What a client has for its agents; made when one is first called."""
+    with core._state:
+        if core._staff is None:
+            core._staff = Staff(core)
+            if core._kept_in is not None:
+                core._ledger.then = core._staff.forget
+        return core._staff
+
+
+class Staff:
+    """The engines of a client's agents, and those of their turns that wait for a person."""
+
+    def __init__(self, owner: Core | None) -> None:
+        above = None if owner is None or owner._caller is None else cast("Core | None", owner._caller[0].owner)
+        self._owner: Core | None = owner
+        self._is_first: bool = above is None
+        """An agent that has agents shares what its caller has."""
+        self._engines: dict[Agent, Any] = {} if above is None else staff_of(above)._engines
+        self._can_pause: bool = owner is not None and not owner._stateless
+        if above is not None:
+            self._can_pause = staff_of(above)._can_pause
+        self._paused: dict[str, Core] = {}
+        """The clients of turns that wait for a person, by the call; where there is no store."""
+        self.kept: dict[str, str] = {}
+        """The conversations in the store, by the call."""
+
+    def engine_of(self, agent: Agent) -> Any:
+        """The agent's engine, made for the first of its turns."""
+        if agent.model is None:
+            if self._owner is None:
+                message = f"The agent {agent.name!r} has no model, and no chat client calls it that has one."
+                raise ConfigurationError(message, hint="Name its model: agent_tool(name, description, 'openai:…').")
+            return self._owner._own_charge().engine.engine if agent.takes_over else self._owner.engine
+        with _MAKING:
+            if agent in self._engines:
+                return self._engines[agent]
+            plain = isinstance(self._owner, ChatClient) if self._owner is not None else not agent.is_async
+            kind: Any = Engine if plain else AsyncEngine
+            made = self._engines[agent] = find_engine(agent.model, agent.transport, agent.options, kind)
+            return made
+
+    async def close(self) -> None:
+        """Close the engines, and the clients that wait."""
+        for client in self._paused.values():
+            await client._close()
+        self._paused.clear()
+        if self._is_first:
+            for agent, engine in self._engines.items():
+                if made_here(engine, cast("Any", agent.model)):
+                    await close_engine(engine)
+            self._engines.clear()
+
+    # --- a turn on behalf of a call ---
+
+    async def work(self, agent: Agent, context: ToolContext[object], prompt: str) -> str:
+        """Carry a turn of the agent out, or go on with it: the text of its answer."""
+        run = None if context.run is None else context.run.caller
+        if isinstance(run, LoopRun) and run.depth >= DEEPEST:
+            message = f"Agents may call each other {DEEPEST} deep, and {agent.name!r} would be one more."
+            raise ToolBudgetError(message, tool_name=context.tool_name, call_id=context.call_id)
+        client, waits = self._paused.pop(context.call_id, None), False
+        goes_on = client is not None
+        client = client or self._make_client(agent, context)
+        if isinstance(run, LoopRun):
+            client._caller = (run, context)
+        try:
+            goes_on = goes_on or await self._find(client, context)
+            if goes_on and context.desk is not None:  # what it used before is part of the result, too
+                context.desk.take_usage(structs.replace(client.usage, charged=client.cost))
+            result = await self._carry_out(client, context, None if goes_on else prompt)
+            waits = isinstance(result.ending, AwaitApproval) and client._kept_in is None
+            if waits:
+                self._paused[context.call_id] = client
+            return _answer_of(agent, context, result)
+        finally:
+            if not waits:
+                await client._close()
+            if self._owner is None:
+                await self.close()
+
+    def _make_client(self, agent: Agent, context: ToolContext[object]) -> Core:
+        owner, options = self._owner, drop_engine_options(agent.options)
+        options["on_limit"] = "return"
+        options.setdefault("deps", context.deps)
+        plain, store = (not agent.is_async, None) if owner is None else (isinstance(owner, ChatClient), owner._store)
+        if owner is not None and (permission := owner._options.get("permission")) is not None:
+            options.setdefault("permission", permission)
+        if owner is not None and store is not None:
+            call = _call_of(context)
+            options["id"] = id = inner_id_of(owner.id or "", context.conversation, call)
+            begin = options.get("conversation", Conversation())
+            parent = {"dragoman.parent": owner.id, "dragoman.call": call.id}
+            options["conversation"] = begin.with_metadata({**begin.metadata, **parent})
+            self.kept[call.id] = id
+        kind: Any = ChatClient if plain else AsyncChatClient
+        client: Core = kind(self.engine_of(agent), agent.tools, store=store, **options)
+        if store is not None:  # what is given up will have a result that says so, and nobody comes back for it
+            context.stop.wakers[client] = client._ledger.give_up
+        return client
+
+    async def _find(self, client: Core, context: ToolContext[object]) -> bool:
+        """Go on with what the store has of this turn, if it has anything."""
+        id = self.kept.get(context.call_id)
+        if client._kept_in is None or id is None:
+            return False
+        try:
+            await client._restore(id)
+        except SnapshotNotFoundError:
+            return False
+        return True
+
+    async def _carry_out(self, client: Core, context: ToolContext[object], prompt: str | None) -> RunResult:
+        answers = [said for each in client.pending if (said := context.answer_about(each.call)) is not None]
+        while True:
+            begun: list[LoopRun] = []
+            given: TurnOptions = {"approvals": answers}
+            async with aclosing(client._turn(prompt, given, begun, streamed=context.watched)) as events:
+                async for event in events:
+                    context.report(event)
+            result = begun[0].result
+            if not result.pending or self._can_pause:
+                return result
+            prompt, answers = None, [deny(each.call, reason=_NOBODY) for each in result.pending]
+
+    async def forget(self, result: ToolResult) -> None:
+        """The caller's journal has the result: what was kept for the call is not needed any more."""
+        id = self.kept.pop(result.call_id, None)
+        if id is not None and self._owner is not None and self._owner._kept_in is not None:
+            await delete_inner(self._owner._kept_in, id)
+
+    async def forget_answered(self, conversation: Conversation) -> None:
+        """The same for calls that have their result in another way: they were refused, cancelled, or given up."""
+        waiting = {call.id for call in conversation.pending_tool_calls}
+        for call_id in [each for each in self._paused if each not in waiting]:
+            await self._paused.pop(call_id)._close()
+        for call_id in [each for each in self.kept if each not in waiting]:
+            await self.forget(ToolResult(call_id, ""))
+
+    # --- handing over ---
+
+    def admit(self, agent: Agent, context: ToolContext[object]) -> str:
+        """Whether this agent may be put in charge: what the model reads, or a ToolError."""
+        owner, about = self._owner, {"tool_name": context.tool_name, "call_id": context.call_id}
+        if owner is None:
+            message = f"A handoff needs a chat client: nobody can put {agent.name!r} in charge here."
+            raise ToolDeniedError(message, **about)
+        run = cast("LoopRun", cast("Any", context.run).caller)
+        if _takes_over(run.executor.tools, context.tool_name) is None:
+            message = f"{agent.name!r} cannot be put in charge: a function of the moment gave this handoff."
+            raise ToolDeniedError(
+                message, hint="Give handoffs to the client itself, where they are found again.", **about
+            )
+        handoffs = [
+            each for each in context.conversation.pending_tool_calls if _takes_over(run.executor.tools, each.name)
+        ]
+        first = next(iter(handoffs), None)
+        if first is not None and first.id != context.call_id:
+            message = f"Only the first handoff of a reply counts, and that was {first.name!r}."
+            raise ToolDeniedError(message, **about)
+        losses = self.engine_of(agent).losses(context.conversation)
+        if losses and agent.options.get("strict", False):
+            raise ToolDeniedError(f"{agent.name!r} cannot take over: {lossy(agent.name, losses).message}", **about)
+        return f"From here on {agent.name} is in charge."
+
+
+def _answer_of(agent: Agent, context: ToolContext[object], result: RunResult) -> str:
+    about: dict[str, Any] = {"tool_name": context.tool_name, "call_id": context.call_id}
+    match result.ending:
+        case AwaitApproval():
+            raise Paused(result.pending)
+        case LimitReached():
+            said = f" It had said: {result.text}" if result.text else ""
+            raise ToolBudgetError(f"The agent {agent.name!r} did not come to an end. {result.ending}{said}", **about)
+        case Cancelled():
+            raise ToolCancelledError(f"The agent {agent.name!r} was stopped.", **about)
+        case _:
+            return result.text
+
+
+def _call_of(context: ToolContext[object]) -> ToolCall:
+    waiting = context.conversation.pending_tool_calls
+    return next((each for each in waiting if each.id == context.call_id), ToolCall(context.call_id, context.tool_name))
+
+
+# --- what the store has of agents' turns ------------------------------------------------------------------------------
+
+
+def inner_id_of(parent: str, conversation: Conversation, call: ToolCall) -> str:
+    """The id under which the turn of an agent is kept that works for this call."""
+    messages = conversation.messages
+    place = max([index for index, each in enumerate(messages) if each.role == "assistant"], default=0)
+    return inner_id(parent, f"{place} {fingerprint(call)}")
+
+
+async def delete_inner(store: AsyncConversationStore, id: str) -> None:
+    """Delete what is kept of an agent's turn, and of those that its own agents have not ended."""
+    try:
+        conversation = (await aresume(store, id)).conversation
+    except SnapshotNotFoundError:
+        return
+    for call in conversation.pending_tool_calls:
+        await delete_inner(store, inner_id_of(id, conversation, call))
+    with suppress(SnapshotNotFoundError):
+        await store.delete(id)
+
+
+async def list_waiting(core: Core, id: str, conversation: Conversation) -> tuple[PendingApproval, ...]:
+    """The calls that wait inside those of a conversation; and what was kept for calls with a result is put away."""
+    staff, store = staff_of(core), core._kept_in
+    assert store is not None
+    for message in reversed(conversation.messages):
+        if message.role == "user":
+            break
+        for call in message.tool_calls:
+            if (agent := _agent_of(core.tools.tools, call.name)) is not None and not agent.takes_over:
+                staff.kept[call.id] = inner_id_of(id, conversation, call)
+        if message.role == "assistant":
+            break
+    await staff.forget_answered(conversation)
+    return await _look_inside(store, id, conversation, core.tools.tools)
+
+
+async def _look_inside(
+    store: AsyncConversationStore, id: str, conversation: Conversation, tools: ToolSet
+) -> tuple[PendingApproval, ...]:
+    found = list[PendingApproval]()
+    for call in conversation.pending_tool_calls:
+        agent = _agent_of(tools, call.name)
+        if agent is None or agent.takes_over:
+            continue
+        inner = inner_id_of(id, conversation, call)
+        try:
+            recovered = await aresume(store, inner)
+        except SnapshotNotFoundError:
+            continue
+        its_tools = agent.tools
+        if (name := recovered.conversation.metadata.get(IN_CHARGE)) is not None:
+            its_tools = _find_agent(its_tools, cast("str", name)).tools
+        talk, uncertain = put_together(recovered, its_tools)
+        known = (*uncertain, *await _look_inside(store, inner, talk, its_tools))
+        for each in talk.pending_tool_calls:
+            waiting = [one for one in known if one.held == each] or [PendingApproval(call=each)]
+            found += [one.inside(call) for one in waiting]
+    return tuple(found)
+
+
+# --- who is in charge -------------------------------------------------------------------------------------------------
+
+
+def in_charge(core: Core, conversation: Conversation) -> Agent | None:
+    """The agent that a conversation names, or whose handoff has just got its result; None: the client itself."""
+    name, first = conversation.metadata.get(IN_CHARGE), charge_of(core, None).executor.tools
+    now = None if name is None else next((each for each in core._charges if each and each.name == name), None)
+    if name is not None and now is None:
+        now = _find_agent(first, cast("str", name))
+    return put_in_charge(charge_of(core, now).executor.tools, conversation) or now
+
+
+def put_in_charge(tools: ToolSet, conversation: Conversation) -> Agent | None:
+    """The agent whose handoff is among the results at the end, if all calls have theirs."""
+    if conversation.last is None or conversation.last.role != "tool" or conversation.pending_tool_calls:
+        return None
+    done = [result for result in conversation.last.tool_results if not result.is_error]
+    return next((agent for each in done if (agent := _takes_over(tools, each.name)) is not None), None)
+
+
+def charge_of(core: Core, agent: Agent | None) -> Charge:
+    """What an agent in charge works with, made when it first is; None: what the client was made with."""
+    found = core._charges.get(agent)
+    if found is None and agent is core._agent:
+        found = Charge(core._engine, core._executor, core._options)
+    if found is None:
+        assert agent is not None
+        engine, first = staff_of(core).engine_of(agent), charge_of(core, None).options
+        kept = {name: value for name, value in first.items() if name not in ("system", "options")}
+        options = cast("ChatOptions", {**kept, **drop_engine_options(agent.options)})
+        found = Charge(Shared(engine, owned=False), make_executor(agent.tools, options), options)
+        core._charges[agent] = found
+    return found
+
+
+def name_agent(agent: Agent | None, conversation: Conversation) -> Conversation:
+    """The conversation with this agent in charge."""
+    if agent is None or conversation.metadata.get(IN_CHARGE) == agent.name:
+        return conversation
+    named = conversation.with_metadata({**conversation.metadata, IN_CHARGE: agent.name})
+    return named.with_system(split_instructions(agent.options.get("system"))[0])
+
+
+def hand_over(core: Core, run: LoopRun) -> Succession | None:
+    """Who takes over behind the results that a run has just taken in, if anybody does."""
+    agent = put_in_charge(run.executor.tools, run.conversation)
+    if agent is None:
+        return None
+    charge, conversation = charge_of(core, agent), name_agent(agent, run.conversation)
+    settings, io = core._equip(charge)
+    if not core._stateless:
+        core._put_in_charge(agent)
+    engine = charge.engine.engine
+    losses = tuple(map(str, engine.losses(conversation)))
+    event = HandedOver(agent=agent.name, model=engine.name, losses=losses)
+    return Succession(conversation=conversation, executor=charge.executor, settings=settings, io=io, event=event)
+
+
+def _agent_of(tools: ToolSet, name: str) -> Agent | None:
+    found = tools.find(name)
+    return None if found is None else cast("Agent | None", found.agent)
+
+
+def _takes_over(tools: ToolSet, name: str) -> Agent | None:
+    agent = _agent_of(tools, name)
+    return agent if agent is not None and agent.takes_over else None
+
+
+def _find_agent(tools: ToolSet, name: str) -> Agent:
+    """The agent of that name among those that can be handed over to from these tools, in any number of steps."""
+    seen, waiting = set[int](), [tools]
+    while waiting:
+        now = waiting.pop(0)
+        for agent in [agent for each in now if (agent := _takes_over(now, each.name)) is not None]:
+            if agent.name == name:
+                return agent
+            if id(agent) not in seen:
+                seen.add(id(agent))
+                waiting.append(agent.tools)
+    message = f"The agent {name!r} is in charge of this conversation, and none of this client's handoffs leads to it."
+    raise ConfigurationError(message, hint="Give the client the tools that it had: handoff(…) of that name among them.")
