@@ -369,7 +369,7 @@ class Staff:
         if _takes_over(run.executor.tools, context.tool_name) is None:
             message = f"{agent.name!r} cannot be put in charge: a function of the moment gave this handoff."
             raise ToolDeniedError(
-                message, hint="Give handoffs to the client itself, where they are found again.", **about
+                message, hint="Give handoffs to the client itself, where it finds them again.", **about
             )
         handoffs = [
             each for each in context.conversation.pending_tool_calls if _takes_over(run.executor.tools, each.name)
