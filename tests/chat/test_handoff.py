@@ -227,12 +227,12 @@ def test_a_result_in_the_journal_alone_puts_the_agent_in_charge(tmp_path: Path) 
     path = tmp_path / "talks.db"
     with pytest.raises(Dead):
         ChatClient(ScriptedEngine([HANDING]), [billing("plain", [])], store=Dying(path)).chat("Hi")
-    with SqliteStore(path) as store:
-        with ChatClient(ScriptedEngine([]), [billing("plain", ["Billing here."])], store=store) as client:
-            client.restore(store.list().items[0].root)
-            assert client.agent == "billing"
-            assert client.chat().text == "Billing here."
-            assert client.system == "You are billing."
+    store, tools = SqliteStore(path), [billing("plain", ["Billing here."])]
+    with store, ChatClient(ScriptedEngine([]), tools, store=store) as client:
+        client.restore(store.list().items[0].root)
+        assert client.agent == "billing"
+        assert client.chat().text == "Billing here."
+        assert client.system == "You are billing."
 
 
 def test_tools_of_the_moment_do_not_hand_over_by_a_name_alone(start: Start, colour: str) -> None:
