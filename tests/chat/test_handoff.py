@@ -14,10 +14,10 @@ from dragoman.chat import ChatClient, agent_tool, handoff
 from dragoman.conversation import HandedOver, Message, Thinking, ToolCall
 from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError
-from dragoman.loop import LimitReached, Limits, Orchestrator
+from dragoman.loop import LimitReached, Limits, LoopHooks, LoopRun, Orchestrator
 from dragoman.simulator import Reply, Simulator
 from dragoman.stores import AsyncStore, MemoryStore, SqliteStore
-from dragoman.tools import ToolRegistry, approve, tool
+from dragoman.tools import ToolContext, ToolRegistry, approve, tool
 from tests.chat.killed_agents import make_tools
 from tests.chat.scenarios import add, delete
 from tests.chat.talking import ROOT, WAYS, Stage, Start
@@ -82,6 +82,28 @@ def test_the_limits_of_the_run_go_on(start: Start, colour: str) -> None:
     result = talk.chat("Hi")
     assert result.ending == LimitReached("steps", 3)
     assert result.spent.steps == 3
+
+
+def test_the_hooks_and_deps_of_the_client_go_on(start: Start, colour: str) -> None:
+    asked: list[str | None] = []
+
+    class Looking(LoopHooks):
+        def before_model(self, run: LoopRun) -> None:
+            asked.append(run.conversation.system)
+
+    @tool
+    def whose(context: ToolContext[Any]) -> str:
+        """Whose deps these are."""
+        return f"those of {context.deps}"
+
+    asking = Message.assistant(ToolCall("c1", "whose", "{}"))
+    agent = billing(colour, [asking, "Fine.", asking, "Still."], [whose])
+    talk = start([HANDING], [agent], system="Front.", hooks=[Looking()], deps="the client")
+    talk.chat("Hi")
+    talk.chat("And?")
+    assert asked == ["Front.", *["You are billing."] * 4]
+    told = [result.text for message in talk.client.history for result in message.tool_results]
+    assert told[1:] == ["those of the client"] * 2
 
 
 def test_only_the_first_of_two_counts(start: Start, colour: str) -> None:
@@ -227,8 +249,8 @@ def test_a_result_in_the_journal_alone_puts_the_agent_in_charge(tmp_path: Path) 
     path = tmp_path / "talks.db"
     with pytest.raises(Dead):
         ChatClient(ScriptedEngine([HANDING]), [billing("plain", [])], store=Dying(path)).chat("Hi")
-    agents = [billing("plain", ["Billing here."])]
-    with SqliteStore(path) as store, ChatClient(ScriptedEngine([]), agents, store=store) as client:
+    store, tools = SqliteStore(path), [billing("plain", ["Billing here."])]
+    with store, ChatClient(ScriptedEngine([]), tools, store=store) as client:
         client.restore(store.list().items[0].root)
         assert client.agent == "billing"
         assert client.chat().text == "Billing here."

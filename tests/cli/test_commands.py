@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from msgspec import structs
 
+from dragoman import ChatClient, ScriptedEngine, SqliteStore, agent_tool, tool
 from dragoman.cli.history import store_path
-from dragoman.conversation import Usage
+from dragoman.conversation import Message, ToolCall, Usage
 from dragoman.simulator import Reply
 from dragoman.stores import snapshot_from_json
 from tests.cli.running import Surroundings, calling
@@ -184,6 +186,28 @@ def test_usage_by_day_model_and_conversation(around: Surroundings) -> None:
     assert around.here("usage", "--since", "2999-01-01", "--json").json["rows"] == []
     assert around.here("usage", "--since", "soon").ended(2, "is no day")
     assert [row["cost"] for row in around.here("history", "list", "--json").json] == [2.0, None, None]
+
+
+def test_agents_are_in_the_usage_and_not_in_the_history(around: Surroundings) -> None:
+    @tool(requires_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def used(*blocks: ToolCall | str, cost: float) -> Message:
+        return structs.replace(Message.assistant(*blocks), usage=Usage(input=9, output=1, charged=cost))
+
+    around.here("history")  # which makes the store
+    inner = ScriptedEngine([used("Yes.", cost=0.5), used(ToolCall("p", "pay", "{}"), cost=0.5)])
+    calls = [used(ToolCall(id, "clerk", '{"prompt": "x"}'), cost=0.25) for id in ("c1", "c2")]
+    with SqliteStore(store_path()) as store:
+        client = ChatClient(ScriptedEngine(calls), [agent_tool("clerk", "Pays.", inner, [pay])], store=store)
+        client.chat("Go.")
+        client.close()
+    assert len(around.here("history", "list", "--json").json) == 1
+    found = around.here("usage", "--by", "model", "--json").json
+    assert {row["model"]: row["cost"] for row in found["rows"]} == {"agent:clerk": 0.5, "scripted:model": 0.5}
+    assert found["total"]["cost"] == 1.0
 
 
 def test_usage_does_not_know_what_a_conversation_cost_that_cannot_be_read(around: Surroundings) -> None:

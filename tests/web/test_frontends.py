@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import ChatClient, MemoryStore, Text, ToolCall, tool
+from dragoman import ChatClient, MemoryStore, Text, ToolCall, agent_tool, tool
 from dragoman.conversation import Citation
 from dragoman.simulator import Drip, Reply, Request, Simulator, Status
 from dragoman.stores import conversation_id
@@ -52,12 +52,14 @@ def script(request: Request) -> Reply:
 
 
 @contextmanager
-def serving(answers: Any = script, **options: Any) -> Iterator[tuple[WebServer, Simulator, MemoryStore]]:
+def serving(
+    answers: Any = script, tools: Any = (pay, weather), **options: Any
+) -> Iterator[tuple[WebServer, Simulator, MemoryStore]]:
     paid.clear()
     store = MemoryStore()
     with Simulator(answers) as simulator:
         model = {"key": "any", "base_url": simulator.base_url("openai")}
-        app = FrontEnd("openai:gpt-4o", [pay, weather], store=store, **model, **options)
+        app = FrontEnd("openai:gpt-4o", tools, store=store, **model, **options)
         with WebServer(app, when_closed=app.aclose) as server:
             yield server, simulator, store
 
@@ -112,6 +114,29 @@ def test_use_chat_approves_and_denies(home: Path) -> None:
     states = [part["state"] for _, parts in seen["messages"] for part in parts if part["type"] == "tool-pay"]
     assert states == ["output-available", "output-denied"]
     assert [result.text for message in kept.messages for result in message.tool_results][1].find("too dear") >= 0
+
+
+def with_clerk(request: Request) -> Reply:
+    """The front model asks a clerk, who pays."""
+    if "clerk" not in request.tools:
+        return script(request)
+    if request.tool_results:
+        return Reply(f"Front: {request.tool_results[-1].text}")
+    text = request.last_user_text
+    return Reply(ToolCall(f"k{request.turns}", "clerk", json.dumps({"prompt": text})))
+
+
+def test_use_chat_answers_about_a_call_of_an_agent(home: Path) -> None:
+    clerk = agent_tool("clerk", "Pays.", tools=[pay])
+    with serving(with_clerk, [clerk]) as (server, _, store):
+        seen = talk(home, "ai_sdk", f"{server.url}/chat", "approvals")
+        kept = store.latest(conversation_id("talk-approvals")).conversation
+    assert (seen["seen"], seen["asked"], paid) == ([], 1, [7])
+    parts = [part for _, parts in seen["messages"] for part in parts if part["type"] == "tool-pay"]
+    assert [part["state"] for part in parts] == ["output-available", "output-denied"]
+    assert parts[0]["output"] == {"paid": 7}
+    assert [result.name for message in kept.messages for result in message.tool_results] == ["clerk", "clerk"]
+    assert kept.text.startswith("Front: ")
 
 
 def test_use_chat_edits_and_asks_again(home: Path) -> None:

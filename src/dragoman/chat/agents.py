@@ -1,7 +1,7 @@
 """Agents: clients behind tools. `agent_tool` lets a model ask another one, `handoff` lets it put another one in charge.
 
-Owns: what an agent is, its turn on behalf of a call, where that is kept meanwhile, and who is in charge of a
-conversation. Must not know: how a turn is carried out; that is a client's business, and an agent's turn is one.
+Owns: what an agent is, its turn on behalf of a call, and where that is kept meanwhile.
+Must not know: how a turn is carried out. That is a client's business, and an agent's turn is one.
 
 With a store, an agent's conversation is kept there until the call has its result, under an id that follows from the
 caller's conversation and the call. So a call that had begun when a program died is simply made again.
@@ -11,6 +11,7 @@ caller's conversation and the call. So a call that had begun when a program died
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack, cast
 
@@ -18,7 +19,7 @@ from msgspec import structs
 
 from dragoman._checks import check_names
 from dragoman._stepping import step
-from dragoman.conversation import Conversation, HandedOver, ToolCall, ToolResult
+from dragoman.conversation import Conversation, ToolCall, ToolResult
 from dragoman.engines import AsyncEngine, Engine, Models, adopt, lossy, made_here
 from dragoman.errors import (
     ConfigurationError,
@@ -27,16 +28,7 @@ from dragoman.errors import (
     ToolCancelledError,
     ToolDeniedError,
 )
-from dragoman.loop import (
-    AwaitApproval,
-    Cancelled,
-    LimitReached,
-    LoopRun,
-    RunResult,
-    Succession,
-    close_engine,
-    split_instructions,
-)
+from dragoman.loop import AwaitApproval, Cancelled, LimitReached, LoopRun, RunResult, close_engine
 from dragoman.stores import aresume, inner_id
 from dragoman.tools import (
     AnyTool,
@@ -53,7 +45,7 @@ from dragoman.tools import (
 from dragoman.transport import Transport
 
 from .client import AsyncChatClient, ChatClient
-from .core import IN_CHARGE, Charge, ChatCore, Shared
+from .core import IN_CHARGE, ChatCore
 from .ledger import put_together
 from .options import (
     ELSEWHERE,
@@ -62,7 +54,6 @@ from .options import (
     drop_engine_options,
     find_engine,
     list_engine_options,
-    make_executor,
 )
 
 if TYPE_CHECKING:
@@ -201,18 +192,44 @@ def _is_async(agent: Agent, context: ToolContext[object]) -> bool:
     return agent.is_async if owner is None else isinstance(owner, AsyncChatClient)
 
 
-def check_colours(tools: ToolSet, kind: type[Engine] | type[AsyncEngine]) -> None:
-    """Refuse engines of agents that are for programs of the other colour, before any model is asked."""
+def list_agents(tools: ToolSet, *, handoffs: bool = False) -> Iterator[Agent]:
+    """All agents behind these tools, and behind their tools, each once; or those alone that handoffs lead to."""
     seen, waiting = set[int](), [tools]
     while waiting:
-        for tool in waiting.pop():
+        for tool in waiting.pop(0):
             agent = cast("Agent | None", tool.agent)
-            if agent is None or id(agent) in seen:
+            if agent is None or id(agent) in seen or (handoffs and not agent.takes_over):
                 continue
-            if isinstance(agent.model, Engine | AsyncEngine):
-                adopt(agent.model, kind)
             seen.add(id(agent))
             waiting.append(agent.tools)
+            yield agent
+
+
+def check_colours(tools: ToolSet, kind: type[Engine] | type[AsyncEngine]) -> None:
+    """Refuse engines of agents that are for programs of the other colour, before any model is asked."""
+    for agent in list_agents(tools):
+        if isinstance(agent.model, Engine | AsyncEngine):
+            adopt(agent.model, kind)
+
+
+def agent_of(tools: ToolSet, name: str) -> Agent | None:
+    found = tools.find(name)
+    return None if found is None else cast("Agent | None", found.agent)
+
+
+def takes_over(tools: ToolSet, name: str) -> Agent | None:
+    agent = agent_of(tools, name)
+    return agent if agent is not None and agent.takes_over else None
+
+
+def find_agent(tools: ToolSet, name: str) -> Agent:
+    """The agent of that name among those that handoffs lead to from these tools, in any number of steps."""
+    found = next((agent for agent in list_agents(tools, handoffs=True) if agent.name == name), None)
+    if found is None:
+        message = f"The agent {name!r} is in charge of this conversation, and no handoff of this client leads to it."
+        hint = "Give the client the tools that it had: handoff(…) of that name among them."
+        raise ConfigurationError(message, hint=hint)
+    return found
 
 
 # --- the agents of a client -------------------------------------------------------------------------------------------
@@ -366,13 +383,11 @@ class Staff:
             message = f"A handoff needs a chat client: nobody can put {agent.name!r} in charge here."
             raise ToolDeniedError(message, **about)
         run = cast("LoopRun", cast("Any", context.run).caller)
-        if _takes_over(run.executor.tools, context.tool_name) is None:
+        if takes_over(run.executor.tools, context.tool_name) is None:
             message = f"{agent.name!r} cannot be put in charge: a function of the moment gave this handoff."
-            raise ToolDeniedError(
-                message, hint="Give handoffs to the client itself, where it finds them again.", **about
-            )
+            raise ToolDeniedError(message, hint="Give handoffs to the client itself.", **about)
         handoffs = [
-            each for each in context.conversation.pending_tool_calls if _takes_over(run.executor.tools, each.name)
+            each for each in context.conversation.pending_tool_calls if takes_over(run.executor.tools, each.name)
         ]
         first = next(iter(handoffs), None)
         if first is not None and first.id != context.call_id:
@@ -433,7 +448,7 @@ async def list_waiting(core: Core, id: str, conversation: Conversation) -> tuple
         if message.role == "user":
             break
         for call in message.tool_calls:
-            if (agent := _agent_of(core.tools.tools, call.name)) is not None and not agent.takes_over:
+            if (agent := agent_of(core.tools.tools, call.name)) is not None and not agent.takes_over:
                 staff.kept[call.id] = inner_id_of(id, conversation, call)
         if message.role == "assistant":
             break
@@ -446,7 +461,7 @@ async def _look_inside(
 ) -> tuple[PendingApproval, ...]:
     found = list[PendingApproval]()
     for call in conversation.pending_tool_calls:
-        agent = _agent_of(tools, call.name)
+        agent = agent_of(tools, call.name)
         if agent is None or agent.takes_over:
             continue
         inner = inner_id_of(id, conversation, call)
@@ -456,93 +471,10 @@ async def _look_inside(
             continue
         its_tools = agent.tools
         if (name := recovered.conversation.metadata.get(IN_CHARGE)) is not None:
-            its_tools = _find_agent(its_tools, cast("str", name)).tools
+            its_tools = find_agent(its_tools, cast("str", name)).tools
         talk, uncertain = put_together(recovered, its_tools)
         known = (*uncertain, *await _look_inside(store, inner, talk, its_tools))
         for each in talk.pending_tool_calls:
             waiting = [one for one in known if one.held == each] or [PendingApproval(call=each)]
             found += [one.inside(call) for one in waiting]
     return tuple(found)
-
-
-# --- who is in charge -------------------------------------------------------------------------------------------------
-
-
-def in_charge(core: Core, conversation: Conversation) -> Agent | None:
-    """The agent that a conversation names, or whose handoff has just got its result; None: the client itself."""
-    name, first = conversation.metadata.get(IN_CHARGE), charge_of(core, None).executor.tools
-    now = None if name is None else next((each for each in core._charges if each and each.name == name), None)
-    if name is not None and now is None:
-        now = _find_agent(first, cast("str", name))
-    return put_in_charge(charge_of(core, now).executor.tools, conversation) or now
-
-
-def put_in_charge(tools: ToolSet, conversation: Conversation) -> Agent | None:
-    """The agent whose handoff is among the results at the end, if all calls have theirs."""
-    if conversation.last is None or conversation.last.role != "tool" or conversation.pending_tool_calls:
-        return None
-    done = [result for result in conversation.last.tool_results if not result.is_error]
-    return next((agent for each in done if (agent := _takes_over(tools, each.name)) is not None), None)
-
-
-def charge_of(core: Core, agent: Agent | None) -> Charge:
-    """What an agent in charge works with, made when it first is; None: what the client was made with."""
-    found = core._charges.get(agent)
-    if found is None and agent is core._agent:
-        found = Charge(core._engine, core._executor, core._options)
-    if found is None:
-        assert agent is not None
-        engine, first = staff_of(core).engine_of(agent), charge_of(core, None).options
-        kept = {name: value for name, value in first.items() if name not in ("system", "options")}
-        options = cast("ChatOptions", {**kept, **drop_engine_options(agent.options)})
-        found = Charge(Shared(engine, owned=False), make_executor(agent.tools, options), options)
-        core._charges[agent] = found
-    return found
-
-
-def name_agent(agent: Agent | None, conversation: Conversation) -> Conversation:
-    """The conversation with this agent in charge."""
-    if agent is None or conversation.metadata.get(IN_CHARGE) == agent.name:
-        return conversation
-    named = conversation.with_metadata({**conversation.metadata, IN_CHARGE: agent.name})
-    return named.with_system(split_instructions(agent.options.get("system"))[0])
-
-
-def hand_over(core: Core, run: LoopRun) -> Succession | None:
-    """Who takes over behind the results that a run has just taken in, if anybody does."""
-    agent = put_in_charge(run.executor.tools, run.conversation)
-    if agent is None:
-        return None
-    charge, conversation = charge_of(core, agent), name_agent(agent, run.conversation)
-    settings, io = core._equip(charge)
-    if not core._stateless:
-        core._put_in_charge(agent)
-    engine = charge.engine.engine
-    losses = tuple(map(str, engine.losses(conversation)))
-    event = HandedOver(agent=agent.name, model=engine.name, losses=losses)
-    return Succession(conversation=conversation, executor=charge.executor, settings=settings, io=io, event=event)
-
-
-def _agent_of(tools: ToolSet, name: str) -> Agent | None:
-    found = tools.find(name)
-    return None if found is None else cast("Agent | None", found.agent)
-
-
-def _takes_over(tools: ToolSet, name: str) -> Agent | None:
-    agent = _agent_of(tools, name)
-    return agent if agent is not None and agent.takes_over else None
-
-
-def _find_agent(tools: ToolSet, name: str) -> Agent:
-    """The agent of that name among those that can be handed over to from these tools, in any number of steps."""
-    seen, waiting = set[int](), [tools]
-    while waiting:
-        now = waiting.pop(0)
-        for agent in [agent for each in now if (agent := _takes_over(now, each.name)) is not None]:
-            if agent.name == name:
-                return agent
-            if id(agent) not in seen:
-                seen.add(id(agent))
-                waiting.append(agent.tools)
-    message = f"The agent {name!r} is in charge of this conversation, and none of this client's handoffs leads to it."
-    raise ConfigurationError(message, hint="Give the client the tools that it had: handoff(…) of that name among them.")

@@ -612,13 +612,13 @@ class ChatCore(Generic[E]):
                 self._uncertain = (*uncertain, *[each for each in inside if each.reason == UNCERTAIN])
         return losses
 
-    # --- who is in charge; see agents.py ---
+    # --- who is in charge; see handoffs.py ---
 
     def _succeed(self, run: LoopRun) -> Succession | None:
         """Who takes over behind the results that a run has taken in."""
         if all(tool.agent is None for tool in run.executor.tools):
             return None
-        from .agents import hand_over
+        from .handoffs import hand_over
 
         return hand_over(self, run)
 
@@ -626,7 +626,7 @@ class ChatCore(Generic[E]):
         """What a turn is carried out with: as the conversation says who is in charge."""
         conversation = given.get("conversation", self._conversation)
         if self._may_be_handed_over(conversation):
-            from .agents import charge_of, in_charge, name_agent
+            from .handoffs import charge_of, in_charge, name_agent
 
             agent = in_charge(self, conversation)
             named = name_agent(agent, conversation)
@@ -652,14 +652,14 @@ class ChatCore(Generic[E]):
 
     def _put_right_one_in_charge(self, conversation: Conversation) -> None:
         if self._may_be_handed_over(conversation):
-            from .agents import in_charge
+            from .handoffs import in_charge
 
             self._put_in_charge(in_charge(self, conversation))
 
     def _put_in_charge(self, agent: Agent | None) -> None:
         if agent is self._agent:
             return
-        from .agents import charge_of
+        from .handoffs import charge_of
 
         with self._state:
             charge = charge_of(self, agent)

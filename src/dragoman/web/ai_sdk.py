@@ -230,17 +230,24 @@ class Encoder:
             return [{"type": "error", "errorText": ended.error.message}]
         if ended.ending == "cancelled":
             return [{"type": "abort"}]
-        asked = list[dict[str, object]]()
-        for each in ended.pending:
-            if each.within is not None:  # a call of an agent, which nobody has told of yet
-                asked.append(_input_part(each.call))
-            request = {"approvalId": fingerprint(each.call), "toolCallId": each.call.id}
-            asked.append({"type": "tool-approval-request", **request})
+        asked = [_request(each) for each in ended.pending if each.within is None]
+        inside = [each for each in ended.pending if each.within is not None]
+        if inside:
+            # Calls of agents, which nobody has told of yet. In a step of their own: a client goes on when all calls of
+            # the last step have a result or an answer, and those of the agents themselves have neither.
+            asked += [*self._end_step(), self._begin_step()]
+            for each in inside:
+                asked += [_input_part(each.call), _request(each)]
         reason = "tool-calls" if asked else _FINISH.get(self._stopped, "other")
         if ended.ending == "limit_reached":
             reason = "length"
         metadata = {"model": self._model, "usage": msgspec.to_builtins(ended.usage)}
         return [*asked, *self._end_step(), {"type": "finish", "finishReason": reason, "messageMetadata": metadata}]
+
+
+def _request(pending: PendingApproval) -> dict[str, object]:
+    call = pending.call
+    return {"type": "tool-approval-request", "approvalId": fingerprint(call), "toolCallId": call.id}
 
 
 def _parts_inside(progress: ToolProgress) -> list[dict[str, object]]:
@@ -295,7 +302,9 @@ def messages_of(conversation: Conversation, pending: Iterable[PendingApproval]) 
             found.append({"id": message_id(index), "role": message.role, "parts": parts})
         parts += _message_parts(message, _results_behind(conversation.messages, index), waiting)
         before = message.role
-    parts += [_call_part(each.call, None, waiting) for each in pending if each.within is not None]
+    if inside := [each for each in pending if each.within is not None]:
+        parts.append({"type": "step-start"})
+        parts += [_call_part(each.call, None, waiting) for each in inside]
     return found
 
 
