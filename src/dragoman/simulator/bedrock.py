@@ -15,18 +15,7 @@ from msgspec import Raw
 
 from dragoman.conversation import Json, Opaque, ResultPart, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import (
-    Answer,
-    Dialect,
-    Frame,
-    FrameKind,
-    Refusal,
-    ScriptError,
-    is_spoilt,
-    own_words,
-    parsed_arguments,
-    sign,
-)
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, own_words, parsed_arguments, sign
 from .exchange import Part
 from .reading import JsonObject, Transcript, members, objects, string
 
@@ -257,7 +246,7 @@ def _deltas(block: Part, answer: Answer) -> list[JsonObject]:
         case ToolCall():
             return [{"toolUse": {"input": piece}} for piece in answer.pieces(block.arguments)]
         case Opaque():
-            raise ScriptError("A stream of the bedrock dialect has no place for a block that only it understands.")
+            return [own_words(block, "bedrock")]
 
 
 BEDROCK: Final = _Bedrock()
