@@ -8,6 +8,7 @@ import time
 
 import pytest
 from hypothesis import example, given, strategies as st
+from msgspec import Raw
 
 import devtools.terminal_screen
 from dragoman.cli.chat_screen import Screen, find_end
@@ -15,6 +16,9 @@ from dragoman.cli.failures import report
 from dragoman.cli.output import TextView, print_list
 from dragoman.cli.terminal import Terminal
 from dragoman.conversation import (
+    BlockReceived,
+    Opaque,
+    ServerToolUse,
     Text,
     TextDelta,
     TextEnded,
@@ -81,6 +85,7 @@ def test_no_text_makes_a_terminal_do_anything(text: str, piece: int) -> None:
         view.show(TextEnded(0, ""))
         view.show(ToolStarted(call))
         view.show(ToolFinished(failed))
+        view.show(BlockReceived(1, "", Opaque("p", Raw(b"{}"), ServerToolUse(text, "both", name=text, input=text))))
         view.pause()
         view.cite([text])
         view.end()
@@ -108,6 +113,17 @@ def test_tools_are_shown_with_their_time() -> None:
     assert 'Bash {"command": "ls"} 1.5 s' in seen
     assert "← Bash 1.5 s: a b" in seen
     assert "← Read 0.1 s failed: no" in seen
+
+
+def test_what_the_provider_ran_itself_is_a_line() -> None:
+    used = ServerToolUse("web_search", "both", input="Dom tower\nheight", is_error=True)
+    for kind in (Screen, TextView):
+        err = Tty()
+        view = kind(Terminal(stdin=io.StringIO(), stdout=Tty(), stderr=err, environ={}))
+        view.show(BlockReceived(0, "", Opaque("p", Raw(b"{}"), used)))
+        view.show(BlockReceived(1, "", Opaque("p", Raw(b"{}"))))
+        view.end()
+        assert SEQUENCE.sub("", err.getvalue()).count("→ at the provider: web_search failed: Dom tower") == 1
 
 
 def test_what_is_said_meanwhile_gets_a_line_of_its_own() -> None:

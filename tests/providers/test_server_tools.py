@@ -40,6 +40,9 @@ from dragoman.providers import (
     WebFetch,
     WebSearch,
 )
+from dragoman.providers.anthropic import server_tools as anthropic
+from dragoman.providers.gemini import server_tools as gemini
+from dragoman.providers.openai_responses import server_tools as responses
 from tests.providers.calls import body_of, encoded
 from tests.providers.oracles import claude_message
 from tests.providers.recorded import Exchange, exchanges
@@ -197,10 +200,10 @@ def test_options_take_values_and_json_and_nothing_else() -> None:
     plain = msgspec.json.decode(
         msgspec.json.encode(ModelOptions(server_tools=(WebSearch(max_uses=1), Raw(b'{"a":1}'))))
     )
-    assert plain == {"server_tools": [{"server_tool": "web_search", "max_uses": 1}, {"a": 1}]}
+    assert plain == {"server_tools": [{"server_tool": "WebSearch", "max_uses": 1}, {"a": 1}]}
     again = ModelOptions(**plain)
     assert again.server_tools == (WebSearch(max_uses=1), Raw(b'{"a":1}'))
-    for wrong in ("web_search", {"server_tool": "telepathy"}, {"server_tool": "web_search", "max_uses": 0}):
+    for wrong in ("web_search", {"server_tool": "telepathy"}, {"server_tool": "WebSearch", "max_uses": 0}):
         with pytest.raises(ConfigurationError):
             ModelOptions(server_tools=(wrong,))  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="Did you mean"):
@@ -371,10 +374,6 @@ _TYPES += ["mcp_tool_use", "web_search_tool_result", "mcp_tool_result", "code_ex
 
 @given(st.sampled_from(_TYPES), st.dictionaries(st.sampled_from(_MEMBERS), _JSON, max_size=6))
 def test_whatever_a_server_says_of_its_tools_can_be_read(kind: str, members: dict[str, Any]) -> None:
-    from dragoman.providers.anthropic import server_tools as anthropic
-    from dragoman.providers.gemini import server_tools as gemini
-    from dragoman.providers.openai_responses import server_tools as responses
-
     raw = {name: Raw(json.dumps(value).encode()) for name, value in {**members, "type": kind}.items()}
     for used in (responses.use_of(raw), anthropic.use_of(kind, raw), gemini.use_of({"toolCall": raw["type"], **raw})):
         assert used is None or str(used)

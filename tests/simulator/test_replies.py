@@ -10,11 +10,12 @@ import pytest
 from anthropic.types import Message as AnthropicMessage, RawMessageStreamEvent
 from google.genai.types import GenerateContentResponse
 from hypothesis import given, settings, strategies as st
+from msgspec import Raw
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from dragoman.conversation import Citation, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
+from dragoman.conversation import Citation, Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 from dragoman.simulator import Reply, Simulator
 from tests.simulator.raw_client import DIALECTS, Answer, ask, said
 from tests.strategies import json_values, names, texts
@@ -163,3 +164,14 @@ def test_replies_that_make_no_sense() -> None:
         Reply(ToolResult("c1", "f"))
     with pytest.raises(ValueError, match="number of characters"):
         Reply("Hello", delta=-1)
+
+
+@every_dialect
+def test_a_block_in_the_words_of_a_dialect_is_sent_as_it_is_and_to_no_other(simulator: Simulator, dialect: str) -> None:
+    words = Raw(b'{"type":"new_thing","novelty":{"a":[1,null]}}')
+    for answer in whole_and_streamed(simulator, dialect, Reply(Opaque(dialect, words), "a")):
+        assert answer.status == 200
+        assert b'"novelty":{"a":[1,null]}' in answer.body
+    for answer in whole_and_streamed(simulator, dialect, Reply(Opaque("elsewhere", words))):
+        assert answer.status == 500
+        assert "'elsewhere' cannot be sent" in answer.json["error"]["message"]

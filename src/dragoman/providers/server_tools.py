@@ -20,10 +20,6 @@ from dragoman.errors import ConfigurationError
 _TAG: Final = "server_tool"
 
 
-def _snake(name: str) -> str:
-    return "".join([f"_{letter.lower()}" if letter.isupper() else letter for letter in name]).lstrip("_")
-
-
 class _Tool(
     Struct,
     metaclass=CheckedMeta,
@@ -31,22 +27,13 @@ class _Tool(
     kw_only=True,
     forbid_unknown_fields=True,
     omit_defaults=True,
-    tag=_snake,
+    tag=True,
     tag_field=_TAG,
 ):
     pass
 
 
-class Location(
-    Struct,
-    metaclass=CheckedMeta,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-    tag="approximate",
-    tag_field="type",
-):
+class Location(_Tool, frozen=True, tag="approximate", tag_field="type"):
     """Where the user is, roughly."""
 
     city: str | None = None

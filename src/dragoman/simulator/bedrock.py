@@ -21,7 +21,6 @@ from .dialect import (
     Frame,
     FrameKind,
     Refusal,
-    ScriptError,
     is_spoilt,
     own_words,
     pages,
@@ -275,7 +274,7 @@ def _deltas(block: Part, answer: Answer) -> list[JsonObject]:
         case ToolCall():
             return [{"toolUse": {"input": piece}} for piece in answer.pieces(block.arguments)]
         case Opaque():
-            raise ScriptError("A stream of the bedrock dialect has no place for a block that only it understands.")
+            return [own_words(block, "bedrock")]
 
 
 BEDROCK: Final = _Bedrock()

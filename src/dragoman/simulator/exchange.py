@@ -68,7 +68,8 @@ _NOT_A_REPLY = {
 
 
 Part: TypeAlias = Text | Thinking | ToolCall | Opaque
-"""What a model says. `Opaque` is a block, part or item in the words of the request's own dialect, sent as it is."""
+"""What a model says. `Opaque` is in the words of its `provider`, a dialect, and sent as it is: a block of Anthropic's,
+a part of Gemini's, an item of the responses API, members of a message of chat completions."""
 
 
 class Reply:

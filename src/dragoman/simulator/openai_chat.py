@@ -12,7 +12,7 @@ from typing import Final
 
 from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, ScriptError, likelihoods, pages, several
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, likelihoods, own_words, pages, several
 from .reading import JsonObject, Transcript, members, objects, result_parts, string, text_of
 
 CREATED: Final = 1_767_225_600
@@ -143,8 +143,9 @@ class _OpenAIChat(OpenAIDialect):
         }
         if thinking:
             message["reasoning_content"] = thinking
-        if any(isinstance(block, Opaque) for block in answer.blocks):
-            raise _no_place()
+        for block in answer.blocks:
+            if isinstance(block, Opaque):
+                message |= own_words(block, self.name)
         calls = [block for block in answer.blocks if isinstance(block, ToolCall)]
         if calls:
             message["tool_calls"] = [
@@ -179,7 +180,7 @@ class _OpenAIChat(OpenAIDialect):
                     result += _call_chunks(answer, block, index)
                     index += 1
                 case Opaque():
-                    raise _no_place()
+                    result.append(_chunk(answer, own_words(block, self.name)))
         cited = [{"type": "url_citation", "url_citation": page} for page in annotate(*answer.texts)]
         result += [_chunk(answer, {"annotations": cited})] if cited else []
         result.append(_chunk(answer, {}, kind="finish", finish_reason=_finish_reason(answer)))
@@ -192,10 +193,6 @@ class _OpenAIChat(OpenAIDialect):
         """A chunk of another kind, without a choice."""
         novelty: JsonObject = {"choices": [], "payload": {"new": True}}
         return Frame(_base(answer, "chat.completion.simulated") | novelty)
-
-
-def _no_place() -> ScriptError:
-    return ScriptError("The openai_chat dialect has no place for a block that only one dialect understands.")
 
 
 def _base(answer: Answer, kind: str) -> JsonObject:
