@@ -160,8 +160,12 @@ def test_escape_stops_a_turn_that_has_not_begun_yet(browser: Browser) -> None:
 def test_escape_right_behind_enter(browser: Browser) -> None:
     pressed = 'press("Enter"); await drawn(); press("Escape"); await drawn();'
     with serving(Model().answer) as site, opened(browser, site) as tab:
-        tab.keyboard.type("slowly")
-        tab.evaluate(f"async () => {{ {AT_ONCE} {pressed} }}")
+        expect(tab.get_by_label("Model: anthropic")).to_be_visible()
+        tab.fill("#composer", "slowly")
+        told = tab.evaluate(
+            f"async () => {{ {AT_ONCE} {pressed} return document.querySelector('.status').textContent }}"
+        )
+        assert told == "Stopping."
         wait_for_answer(tab)
 
 
