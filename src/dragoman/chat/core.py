@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 from msgspec import structs
 
 import dragoman._observer
+import dragoman.providers
 from dragoman._checks import check_names, overlay
 from dragoman._observer import follow, within
 from dragoman.conversation import Conversation, Event, Message, ToolSpec, Usage
@@ -32,8 +33,8 @@ from dragoman.loop import (
     refuse_unanswered_calls,
     settings_of,
 )
-from dragoman.providers import Loss, conversation_cost
-from dragoman.tools import AnyTools, PendingApproval
+from dragoman.providers import Loss
+from dragoman.tools import PendingApproval
 
 from .options import (
     ELSEWHERE,
@@ -48,7 +49,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, Recovered, Snapshot
-    from dragoman.tools import ToolExecutor
+    from dragoman.tools import AnyTools, ToolExecutor
 
     from .ledger import Ledger
 
@@ -171,7 +172,7 @@ class ChatCore(Generic[E]):
     @property
     def cost(self) -> float | None:
         """What all replies in the conversation cost, in US dollars; None if a part of it is not known."""
-        return conversation_cost(self.conversation.messages)
+        return dragoman.providers.conversation_cost(self.conversation.messages)
 
     @property
     def tools(self) -> ToolExecutor:

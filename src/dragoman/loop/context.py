@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+import dragoman.providers
 from dragoman.conversation import (
     Block,
     Conversation,
@@ -19,7 +20,6 @@ from dragoman.conversation import (
     Text,
     ToolResult,
 )
-from dragoman.providers import length_of_block
 
 _DROPPED: Final = "[This result was dropped to save space. Call the tool again if it is needed.]"
 
@@ -65,9 +65,12 @@ class DropToolResults(Struct, frozen=True, kw_only=True):
 
 
 def _without_content(message: Message) -> Message:
+    def length(result: ToolResult) -> int:
+        return sum(map(dragoman.providers.length_of_block, result.content))
+
     kept: list[Block] = []
     for block in message.blocks:
-        if isinstance(block, ToolResult) and sum(map(length_of_block, block.content)) > len(_DROPPED):
+        if isinstance(block, ToolResult) and length(block) > len(_DROPPED):
             kept.append(msgspec.structs.replace(block, content=(Text(_DROPPED),), structured=None))
         else:
             kept.append(block)

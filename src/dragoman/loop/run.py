@@ -12,12 +12,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
 import dragoman._observer
+import dragoman.providers
 from dragoman._observer import Observed
 from dragoman._stop import CURRENT, Stop
 from dragoman.conversation import (
@@ -48,12 +49,8 @@ from dragoman.errors import (
     ToolAbortedError,
     UnknownCostError,
 )
-from dragoman.providers import (
-    ModelOptions,
-    estimated_tokens,
-    total_cost,
-)
-from dragoman.tools import Approval, Batch, PendingApproval, ToolConfig, ToolExecutor, ToolRun
+from dragoman.providers import ModelOptions
+from dragoman.tools import Approval, PendingApproval, ToolConfig, ToolRun
 from dragoman.transport import AttemptRecord
 
 from .context import ContextUse
@@ -71,6 +68,9 @@ from .step import (
     next_step,
     refuse_outdated,
 )
+
+if TYPE_CHECKING:
+    from dragoman.tools import Batch, ToolExecutor
 
 _SHOWN: Final = 80
 
@@ -129,7 +129,7 @@ class RunResult(Struct, frozen=True):
     @property
     def cost(self) -> float | None:
         """What this run cost, in US dollars; None if a part of it is not known."""
-        return total_cost([reply.cost for reply in self.replies])
+        return dragoman.providers.total_cost([reply.cost for reply in self.replies])
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
@@ -463,13 +463,14 @@ class LoopRun:
         if usage is not None:
             self._tokens += usage.total or (usage.input or 0) + (usage.output or 0)
         if self._settings.limits.cost is not None:
-            self._cost = total_cost([self._cost, reply.cost])
+            self._cost = dragoman.providers.total_cost([self._cost, reply.cost])
 
     async def _shorten(self, io: LoopIO) -> None:
         """Let the context policies have their say."""
         for policy in self._settings.context:
             before = self.conversation
-            use = ContextUse(estimated_tokens(before), io.engine.context_window, partial(self._ask, io))
+            tokens = dragoman.providers.estimated_tokens(before)
+            use = ContextUse(tokens, io.engine.context_window, partial(self._ask, io))
             after: object = policy(before, use)
             if isinstance(after, Awaitable):
                 after = cast("object", await io.wait_for(after))
