@@ -492,7 +492,8 @@ class LoopRun:
     async def _take_results(self, io: LoopIO, calls: tuple[ToolCall, ...], batch: Batch) -> None:
         results = batch.results
         self._tool_calls += len(results)
-        self.pending = (*[each for each in self.pending if each.call not in calls], *batch.pending)
+        if self.pending or len(results) < len(calls):
+            self.pending = (*[each for each in self.pending if each.call not in calls], *batch.pending)
         grown = append_tool_results(self.conversation, results)
         self.conversation, self._batch = grown, None
         await self._notify(io, "after_tools", results)

@@ -89,14 +89,13 @@ class Batch:
                         for event in self._finish(index, outcome):
                             yield event
                     continue
-                looked = [(index, execution.look(runner)) for index, execution in self._active.items()]
-                ended = [(index, outcome) for index, outcome in looked if outcome is not None]
-                if not ended:
-                    dues = [each.due for each in self._active.values() if each.due is not None]
-                    await runner.wait(min(dues, default=None))
-                for index, outcome in ended:
-                    for event in self._finish(index, outcome):
-                        yield event
+                dues = [each.due for each in self._active.values() if each.due is not None]
+                await runner.wait(min(dues, default=None))
+                for index, execution in list(self._active.items()):
+                    outcome = execution.look(runner)
+                    if outcome is not None:
+                        for event in self._finish(index, outcome):
+                            yield event
             for event in self._wind_up(runner):
                 yield event
         finally:
