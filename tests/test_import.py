@@ -40,6 +40,13 @@ def test_a_name_loads_its_own_room_when_it_is_used() -> None:
     assert not HEAVY & loaded
 
 
+def test_importing_the_client_leaves_for_later_what_only_some_turns_need() -> None:
+    loaded = loaded_after("from dragoman import ChatClient")
+    codecs = {f"dragoman.providers.{name}" for name in ("counting", "failures", "prices", "prompt_cache", "requests")}
+    standard = {"hashlib", "ipaddress", "logging", "pathlib", "socket", "ssl", "unicodedata"}
+    assert not loaded & (codecs | standard | {"dragoman.providers.schema", "dragoman.tools.executor"})
+
+
 def test_a_client_loads_its_own_provider_only() -> None:
     loaded = loaded_after("from dragoman import ChatClient; ChatClient('openai:gpt-5', key='k')")
     assert "dragoman.providers.openai_chat" in loaded

@@ -11,7 +11,17 @@ import pytest
 from dragoman._stop import Stop, current_stop, sleep
 from dragoman.conversation import ToolCall, ToolFinished, ToolStarted
 from dragoman.errors import ToolAbortedError
-from dragoman.tools import ToolConfig, ToolContext, ToolErrorHandling, ToolExecutor, ToolRun, tool
+from dragoman.tools import (
+    Allow,
+    Decision,
+    Deny,
+    ToolConfig,
+    ToolContext,
+    ToolErrorHandling,
+    ToolExecutor,
+    ToolRun,
+    tool,
+)
 from tests.tools.cases import Runner, call, echo, one, wait_until
 
 ABORT = ToolConfig(tool_error_handling=ToolErrorHandling.ABORT)
@@ -45,6 +55,22 @@ def test_a_call_that_was_done_when_another_aborted_keeps_its_result(execute_all:
         execute_all(executor, calls("boom", "pay", "third"))
     failed, done, _ = caught.value.results
     assert (failed.error_type, done.text) == ("execution", "paid")
+
+
+def test_a_call_that_ends_while_another_is_judged_is_not_waited_for_any_more(execute_all: Runner) -> None:
+    async def check(call: ToolCall, *_: object) -> Decision:
+        if call.name == "first":
+            return Allow()
+        await asyncio.to_thread(wait_until, lambda: bool(executor._workers._idle))
+        await asyncio.sleep(0.05)  # the first one has told of its end by now, and nothing else will ring
+        return Deny("not now")
+
+    def first() -> str:
+        return "done"
+
+    executor = ToolExecutor([first, tool(first, name="second")], permission=check)
+    done, denied = execute_all(executor, calls("first", "second")).results
+    assert (done.text, denied.error_type) == ("done", "denied")
 
 
 @pytest.mark.parametrize("how", ["abort", "leave"])

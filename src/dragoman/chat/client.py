@@ -11,7 +11,7 @@ from dragoman.conversation import Event
 from dragoman.engines import AsyncEngine, Engine, EngineOptions, Models, made_here
 from dragoman.loop import AsyncIO, AsyncRunStream, LoopRun, PlainIO, RunResult, RunStream
 from dragoman.providers import Loss
-from dragoman.tools import AnyTools, Approval
+from dragoman.tools import Approval
 from dragoman.transport import Transport
 
 from .core import ChatCore
@@ -19,6 +19,7 @@ from .options import CallOptions, ChatOptions, Prompt, TurnOptions, check_store,
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, ConversationStore, Snapshot
+    from dragoman.tools import AnyTools
 
     from .answers import AnswerType, TypedResult
     from .growing import AsyncTypedStream, TypedStream

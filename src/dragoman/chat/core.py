@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Typ
 from msgspec import structs
 
 import dragoman._observer
+import dragoman.providers
 from dragoman._checks import check_names, overlay
 from dragoman._observer import follow, within
 from dragoman.conversation import Conversation, Event, Message, ToolSpec, Usage
@@ -38,8 +39,8 @@ from dragoman.loop import (
     split_instructions,
     tools_of,
 )
-from dragoman.providers import Loss, conversation_cost
-from dragoman.tools import AnyTools, PendingApproval
+from dragoman.providers import Loss
+from dragoman.tools import PendingApproval
 
 from .options import (
     ELSEWHERE,
@@ -53,7 +54,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, ConversationStore, Recovered, Snapshot
-    from dragoman.tools import Tool, ToolContext, ToolExecutor
+    from dragoman.tools import AnyTools, Tool, ToolContext, ToolExecutor
 
     from .agents import Agent, Staff
     from .answers import AnswerJudge
@@ -221,7 +222,7 @@ class ChatCore(Generic[E]):
     @property
     def cost(self) -> float | None:
         """What all replies in the conversation cost, in US dollars; None if a part of it is not known."""
-        return conversation_cost(self.conversation.messages)
+        return dragoman.providers.conversation_cost(self.conversation.messages)
 
     @property
     def tools(self) -> ToolExecutor:

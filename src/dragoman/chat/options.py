@@ -19,12 +19,12 @@ from dragoman.engines import AsyncEngine, Engine, EngineOptions, adopt, async_en
 from dragoman.errors import ConfigurationError
 from dragoman.loop import Limits, LoopOptions
 from dragoman.providers import ModelOptions
-from dragoman.tools import AnyTools, Approval, PermissionCheck, ToolConfig
+from dragoman.tools import Approval, PermissionCheck, ToolConfig
 
 if TYPE_CHECKING:
     import logging
 
-    from dragoman.tools import Middleware, OnResult, ToolExecutor
+    from dragoman.tools import AnyTools, Middleware, OnResult, ToolExecutor
 
     from .answers import AnswerType
 

@@ -10,29 +10,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from msgspec import Struct, structs
 
 import dragoman._observer
+import dragoman.providers
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec, unfold
 from dragoman.errors import ConfigurationError, InvalidRequestError, LossyConversionError
 from dragoman.providers import (
     Loss,
     ModelOptions,
-    Prices,
     Profile,
-    TokenCount,
     ToolLimits,
-    cannot_count,
-    estimated_tokens,
-    prices_of,
-    window_of,
 )
 
 from .call import Reply, ReplyCall, Veto
 from .observed import ObservedCall
+
+if TYPE_CHECKING:
+    from dragoman.providers import Prices, TokenCount
 
 
 def lossy(name: str, losses: tuple[Loss, ...]) -> LossyConversionError:
@@ -97,7 +95,9 @@ class BaseEngine:
     @property
     def known_prices(self) -> Prices | None:
         """What the model costs: as somebody said, else as the table does. None: not known."""
-        return prices_of(*self._address, time=datetime.now(UTC)) if self.prices is None else self.prices
+        if self.prices is not None:
+            return self.prices
+        return dragoman.providers.prices_of(*self._address, time=datetime.now(UTC))
 
     @property
     def priced(self) -> bool:
@@ -108,7 +108,7 @@ class BaseEngine:
     def context_window(self) -> int | None:
         """How many tokens the model can read: as its profile says, else as the table does. None: not known."""
         known = self.profile.context_window
-        return window_of(*self._address) if known is None else known
+        return dragoman.providers.window_of(*self._address) if known is None else known
 
     @property
     def _address(self) -> tuple[str, str]:
@@ -154,12 +154,13 @@ class BaseEngine:
         try:
             usage = None if call is None else (await call.reply()).message.usage
         except InvalidRequestError as error:
-            if not cannot_count(error):
+            if not dragoman.providers.cannot_count(error):
                 raise
             usage = None
         if usage is None or usage.input is None:
-            return TokenCount(tokens=estimated_tokens(conversation, tools), source="estimate")
-        return TokenCount(tokens=usage.input, source="provider")
+            tokens = dragoman.providers.estimated_tokens(conversation, tools)
+            return dragoman.providers.TokenCount(tokens=tokens, source="estimate")
+        return dragoman.providers.TokenCount(tokens=usage.input, source="provider")
 
     def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
         """What this model would not get of the conversation, or would get in another form; nothing is sent."""

@@ -25,10 +25,7 @@ from dragoman.providers import (
     Decoder,
     Encoded,
     Loss,
-    Prices,
-    cost_of,
     is_content,
-    read_refusal,
 )
 from dragoman.transport import (
     MAX_BODY_BYTES,
@@ -45,7 +42,7 @@ from .credential import Credential, MadeKey
 from .keys import without_keys
 
 if TYPE_CHECKING:
-    from dragoman.providers import AnswerReader, CacheUse, Prompt, SafetyRating, TokenLogprob
+    from dragoman.providers import AnswerReader, CacheUse, Prices, Prompt, SafetyRating, TokenLogprob
     from dragoman.transport import RateLimits
 
     from .http import Connection
@@ -87,7 +84,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     @property
     def cost(self) -> float | None:
         """What the reply cost, in US dollars; None if that is not known."""
-        return cost_of(self.message)
+        return dragoman.providers.cost_of(self.message)
 
     @property
     def logprobs(self) -> tuple[TokenLogprob, ...]:
@@ -451,7 +448,7 @@ class ModelCall(ReplyCall):
         return True
 
     def _refusal(self, body: bytes) -> ProviderError:
-        error = read_refusal(self._status or 0, self._headers, body, self._prepared.call)
+        error = dragoman.providers.read_refusal(self._status or 0, self._headers, body, self._prepared.call)
         advice = retry_after_of(self._headers, self._connection.wall_clock())
         if advice is not None:  # the header is more precise than what a body may say
             error.retry_after = advice

@@ -9,7 +9,6 @@ Must not know: where keys come from, and how a request carries one (`Connection.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -26,7 +25,6 @@ from dragoman.errors import AuthenticationError, ConfigurationError, DragomanErr
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-_LOGGER: Final = logging.getLogger("dragoman.engines")
 _EARLY: Final = 300.0
 """Seconds before its end that a key is renewed; one that lives for less than 25 minutes, in its last fifth."""
 _NEXT_TRY: Final = 30.0
@@ -209,7 +207,10 @@ class Credential:
         except DragomanError as error:
             if isinstance(error, StoppedError) or (old := self._unexpired()) is None:
                 raise
-            _LOGGER.warning("A key could not be renewed; the old one is used until it expires. %s", error)
+            import logging  # slow to load, and keys that are typed need none of it
+
+            logger = logging.getLogger("dragoman.engines")
+            logger.warning("A key could not be renewed; the old one is used until it expires. %s", error)
             self._renew_at = self._clock() + _NEXT_TRY
             return old
         self._renew_at = None

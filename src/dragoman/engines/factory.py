@@ -20,7 +20,6 @@ from dragoman.providers import (
     PROGRAMS,
     PROVIDERS,
     ModelOptions,
-    Prices,
     Profile,
     divided,
     profile_of,
@@ -35,6 +34,8 @@ from .http import AsyncHttpEngine, Connection, HttpEngine
 from .keys import belongs_elsewhere, key_of, may_go
 
 if TYPE_CHECKING:
+    from dragoman.providers import Prices
+
     from .fallback import Fallback
     from .limiter import RateLimiter
 

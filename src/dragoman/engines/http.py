@@ -6,7 +6,6 @@ Must not know: how requests are sent.
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,15 +21,12 @@ from dragoman._version import __version__
 from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.errors import AuthenticationError, ConfigurationError, ProviderError
 from dragoman.providers import (
-    RECENT,
     Call,
     Codec,
     Encoded,
     Loss,
     ModelOptions,
-    Prices,
     Profile,
-    Prompt,
     Provider,
     WireRequest,
     codec_of,
@@ -43,10 +39,11 @@ from .credential import AwsKeys, Confidential, Credential, MadeKey, Secret, Toke
 from .keys import without_keys
 
 if TYPE_CHECKING:
+    from dragoman.providers import Prices, Prompt
+
     from .limiter import Line, RateLimiter
 
 _AGENT: Final = f"dragoman/{__version__} python/{'.'.join(map(str, sys.version_info[:3]))}"
-_LOGGER: Final = logging.getLogger("dragoman.engines")
 
 
 Sign: TypeAlias = Callable[[HttpRequest, AwsKeys], Mapping[str, str]]
@@ -185,8 +182,8 @@ class _Http(BaseEngine):
 
     def _remember(self, call: Call) -> tuple[Prompt, ...]:
         said = call.conversation
-        prompt = Prompt(call.profile, said.system, said.messages, call.tools, call.options)
-        prompts = self._prompts = (*self._prompts[-RECENT:], prompt)
+        prompt = dragoman.providers.Prompt(call.profile, said.system, said.messages, call.tools, call.options)
+        prompts = self._prompts = (*self._prompts[-dragoman.providers.RECENT :], prompt)
         return prompts
 
     def count_call(
@@ -284,7 +281,10 @@ class _Http(BaseEngine):
             raise lossy(self.name, losses)
         if len(losses) > self._warned:
             self._warned = len(losses)
-            _LOGGER.warning("%s does not get all of the conversation: %s", self.name, "; ".join(map(str, losses)))
+            import logging  # slow to load, and hardly ever needed here
+
+            logger = logging.getLogger("dragoman.engines")
+            logger.warning("%s does not get all of the conversation: %s", self.name, "; ".join(map(str, losses)))
 
 
 class HttpEngine(_Http, Engine):

@@ -12,6 +12,8 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+import dragoman.providers
+import dragoman.tools
 from dragoman.conversation import (
     Block,
     Conversation,
@@ -19,8 +21,6 @@ from dragoman.conversation import (
     Text,
     ToolResult,
 )
-from dragoman.providers import length_of_block
-from dragoman.tools import FIND_TOOLS
 
 _DROPPED: Final = "[This result was dropped to save space. Call the tool again if it is needed.]"
 
@@ -66,13 +66,13 @@ class DropToolResults(Struct, frozen=True, kw_only=True):
 
 
 def _without_content(message: Message) -> Message:
+    def length(result: ToolResult) -> int:
+        return sum(map(dragoman.providers.length_of_block, result.content))
+
     kept: list[Block] = []
     for block in message.blocks:
-        if (
-            isinstance(block, ToolResult)
-            and block.name != FIND_TOOLS  # what was found is offered for as long as the result says so
-            and sum(map(length_of_block, block.content)) > len(_DROPPED)
-        ):
+        # What was found among many tools is offered for as long as the result says so.
+        if isinstance(block, ToolResult) and block.name != dragoman.tools.FIND_TOOLS and length(block) > len(_DROPPED):
             kept.append(msgspec.structs.replace(block, content=(Text(_DROPPED),), structured=None))
         else:
             kept.append(block)

@@ -16,9 +16,10 @@ from dragoman._stop import Stop, stoppable
 from dragoman.conversation import Conversation, Event
 from dragoman.engines import AsyncEngine, Engine
 from dragoman.errors import ConfigurationError
-from dragoman.tools import Batch, ToolEvent, ToolExecutor
 
 if TYPE_CHECKING:
+    from dragoman.tools import Batch, ToolEvent, ToolExecutor
+
     from .run import LoopRun, RunResult
 
 T = TypeVar("T")

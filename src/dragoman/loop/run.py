@@ -12,12 +12,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
 import dragoman._observer
+import dragoman.providers
 import dragoman.tools
 from dragoman._observer import Observed
 from dragoman._stop import CURRENT, Stop, shorter
@@ -54,23 +55,8 @@ from dragoman.errors import (
     ToolAbortedError,
     UnknownCostError,
 )
-from dragoman.providers import (
-    ModelOptions,
-    Profile,
-    estimated_tokens,
-    total_cost,
-)
-from dragoman.tools import (
-    Approval,
-    Batch,
-    PendingApproval,
-    ToolConfig,
-    ToolContext,
-    ToolExecutor,
-    ToolRun,
-    ToolSet,
-    Used,
-)
+from dragoman.providers import ModelOptions
+from dragoman.tools import Approval, PendingApproval, ToolConfig, ToolRun, Used
 from dragoman.transport import AttemptRecord
 
 from .context import ContextUse
@@ -89,6 +75,10 @@ from .step import (
     next_step,
     refuse_outdated,
 )
+
+if TYPE_CHECKING:
+    from dragoman.providers import Profile
+    from dragoman.tools import Batch, ToolContext, ToolExecutor, ToolSet
 
 _SHOWN: Final = 80
 _NOTHING_USED: Final = Used()
@@ -157,7 +147,8 @@ class RunResult(Struct, frozen=True):
     @property
     def cost(self) -> float | None:
         """What this run cost, in US dollars; None if a part of it is not known."""
-        return total_cost([*[reply.cost for reply in self.replies], *[each.charged for each in self.behind_tools]])
+        costs = [*[reply.cost for reply in self.replies], *[each.charged for each in self.behind_tools]]
+        return dragoman.providers.total_cost(costs)
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
@@ -286,7 +277,7 @@ class LoopRun:
             model_calls=self._before.model_calls + len(self.replies) + behind.model_calls,
             tool_calls=self._tool_calls + behind.tool_calls,
             tokens=self._tokens + behind.tokens,
-            cost=self._cost if behind is _NOTHING_USED else total_cost([self._cost, behind.cost]),
+            cost=self._cost if behind is _NOTHING_USED else dragoman.providers.total_cost([self._cost, behind.cost]),
             seconds=self._clock() - self._began,
         )
 
@@ -595,7 +586,7 @@ class LoopRun:
         if usage is not None:
             self._tokens += usage.total or (usage.input or 0) + (usage.output or 0)
         if self._settings.limits.cost is not None:
-            self._cost = total_cost([self._cost, reply.cost])
+            self._cost = dragoman.providers.total_cost([self._cost, reply.cost])
         if self._caller is not None:
             self._caller[1].used(msgspec.structs.replace(usage or Usage(), charged=reply.cost))
 
@@ -603,7 +594,8 @@ class LoopRun:
         """Let the context policies have their say."""
         for policy in self._settings.context:
             before = self.conversation
-            use = ContextUse(estimated_tokens(before), io.engine.context_window, partial(self._ask, io))
+            tokens = dragoman.providers.estimated_tokens(before)
+            use = ContextUse(tokens, io.engine.context_window, partial(self._ask, io))
             after: object = policy(before, use)
             if isinstance(after, Awaitable):
                 after = cast("object", await io.wait_for(after))
@@ -626,7 +618,8 @@ class LoopRun:
         """Take the results in: what the run goes on with, which is another one where an agent was put in charge."""
         results = batch.results
         self._tool_calls += len(results)
-        self.pending = (*[each for each in self.pending if each.held not in calls], *batch.pending)
+        if self.pending or len(results) < len(calls):
+            self.pending = (*[each for each in self.pending if each.held not in calls], *batch.pending)
         grown = append_tool_results(self.conversation, results)
         self.conversation, self._batch = grown, None
         self._behind_tools += [each.usage for each in results if each.usage is not None]

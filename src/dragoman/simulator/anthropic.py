@@ -249,8 +249,8 @@ def _deltas(block: Part, answer: Answer) -> list[JsonObject]:
             return [*thoughts, {"type": "signature_delta", "signature": block.signature or sign(block.text)}]
         case ToolCall():
             # The first delta is always empty; a call without arguments has no other.
-            pieces = ["", *answer.pieces(block.arguments)]
-            return [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+            arguments = ["", *answer.pieces(block.arguments)]
+            return [{"type": "input_json_delta", "partial_json": piece} for piece in arguments]
         case Opaque():
             return []
 

@@ -100,17 +100,16 @@ class Batch:
                         for event in self._finish(index, outcome):
                             yield event
                     continue
-                looked = [(index, execution.look(runner)) for index, execution in self._active.items()]
-                ended = [(index, outcome) for index, outcome in looked if outcome is not None]
-                said = self._take_said() if self._said else ()  # after the look: before its end stands all it has said
-                for event in said:
-                    yield event
-                if not ended and not said:
-                    dues = [each.due for each in self._active.values() if each.due is not None]
-                    await runner.wait(min(dues, default=None))
-                for index, outcome in ended:
-                    for event in self._finish(index, outcome):
-                        yield event
+                dues = [each.due for each in self._active.values() if each.due is not None]
+                await runner.wait(min(dues, default=None))
+                for index, execution in list(self._active.items()):
+                    outcome = execution.look(runner)
+                    if self._said:  # after the look: before its end stands all that a call has said
+                        for event in self._take_said():
+                            yield event
+                    if outcome is not None:
+                        for event in self._finish(index, outcome):
+                            yield event
             for event in (*self._take_said(), *self._wind_up(runner)):
                 yield event
         finally:

@@ -236,6 +236,7 @@ class CallExecution:
             if job is not None and job.ended is None:
                 runner.give_up(job)
             discard(said)
+            runner.wake()  # this wait may have heard of the end of another call
 
     # --- running ---
 

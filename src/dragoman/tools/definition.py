@@ -334,4 +334,5 @@ def _is_context(annotation: object, names: Mapping[str, object]) -> bool:
         if re.search(_NAMES_CONTEXT, annotation):  # also where only type checkers import it
             return True
         annotation = names.get(annotation.partition("[")[0])  # imported under another name
-    return annotation is ToolContext or get_origin(annotation) is ToolContext
+    named = annotation if isinstance(annotation, type) else get_origin(annotation)
+    return named is ToolContext

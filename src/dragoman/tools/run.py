@@ -7,7 +7,6 @@ middleware, hooks) goes to the executor's constructor.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -22,6 +21,8 @@ from dragoman.conversation import Conversation, Event, ToolCall, ToolChoice, Usa
 from dragoman.errors import ToolCancelledError
 
 if TYPE_CHECKING:
+    import logging
+
     from .definition import Tool
 
 Deps = TypeVar("Deps")

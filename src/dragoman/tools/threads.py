@@ -372,9 +372,11 @@ class Runner:
 
     async def wait(self, until: float | None) -> None:
         """Wait until a function is done, or `wake` was called, or it is that late. It may also be nothing at all."""
-        left = None if until is None else min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX)
+        if until is None:
+            self._bell.get()
+            return
         with suppress(queue.Empty):
-            self._bell.get(timeout=left)
+            self._bell.get(timeout=min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX))
 
     def wake(self) -> None:
         """End a `wait`, from any thread."""

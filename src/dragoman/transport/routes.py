@@ -12,7 +12,6 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
-from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
 from msgspec import Struct
@@ -50,6 +49,8 @@ def _matches(rule: str, host: str, port: int | None) -> bool:
     """
     if rule == "*":
         return True
+    from ipaddress import ip_address, ip_network  # slow to load, and few programs have such rules
+
     try:
         address = ip_address(host)
     except ValueError:

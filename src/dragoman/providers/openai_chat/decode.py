@@ -372,6 +372,7 @@ class ReplyDecoder(DecoderBase):
             for place, call in enumerate(said.tool_calls):
                 calls.grow(place, call.id, call.function.name, call.function.arguments, events)
             calls.end(self._reader, events, cut=False)
+            self._calls = None  # they know this decoder: nothing of it should have to wait for the garbage collector
         self._report_usage(events)
         kept: dict[str, Raw] = {}
         for name in _KEPT_OF_PLAIN_REPLY:
@@ -439,6 +440,7 @@ class ReplyDecoder(DecoderBase):
         stop = self._stop_reason()
         if self._calls is not None:
             self._calls.end(self._reader, events, cut=stop in _CUT)
+            self._calls = None  # as above
         self._cite(events)
         self._report_usage(events)
         self.ended = True

@@ -69,13 +69,14 @@ class Parser:
 
     def parameter(self, hint: object) -> Node:
         """The node of a parameter's hint, beside which a Field may give a default."""
-        return self._annotated(hint, may_default=True) if typing.get_origin(hint) is Annotated else self.node(hint)
+        is_annotated = not isinstance(hint, type) and typing.get_origin(hint) is Annotated
+        return self._annotated(hint, may_default=True) if is_annotated else self.node(hint)
 
     def node(self, hint: object) -> Node:
         """The node of a hint; raises UnsupportedError."""
         scalar = SCALARS.get(_key(hint))
         if scalar is not None:
-            return scalar._replace(schema=dict(scalar.schema))  # who gets a schema may change it
+            return Node(scalar.wire, dict(scalar.schema), scalar.kind)  # who gets a schema may change it
         if isinstance(hint, str | typing.ForwardRef):
             raise UnsupportedError(f"the forward reference {hint!r} was not resolved", "Write the type without quotes.")
         if isinstance(hint, typing.TypeVar):

@@ -12,10 +12,9 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Container, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, cast
 
 import msgspec
 
@@ -71,14 +70,17 @@ def arguments_of_function(
     parameters = [each for each in offered if each.name not in bound]
     fields = _fields(fn, parameters)
     schema = write_document(object_schema(fields, descriptions or {}))
-    # gc=False: it lives for one call and nothing points back to it, and the collector costs a seventh of the decoding.
-    struct = msgspec.defstruct(
-        "Arguments",
-        [(f"f{index}", field.node.wire, _struct_field(field.raw)) for index, field in enumerate(fields)],
-        kw_only=True,
-        forbid_unknown_fields=True,
-        gc=False,
-    )
+
+    def make_struct() -> type[msgspec.Struct]:
+        # gc=False: it lives for one call and nothing points back to it, and the collector costs a seventh of decoding.
+        return msgspec.defstruct(
+            "Arguments",
+            [(f"f{index}", field.node.wire, _struct_field(field.raw)) for index, field in enumerate(fields)],
+            kw_only=True,
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+
     names = [parameter.name for parameter in parameters]
     count = sum(parameter.kind is parameter.POSITIONAL_ONLY for parameter in parameters)
 
@@ -86,7 +88,7 @@ def arguments_of_function(
         values = msgspec.structs.astuple(cast("msgspec.Struct", decoded))
         return values[:count], dict(zip(names[count:], values[count:], strict=True))
 
-    return Arguments(schema=schema, decode=_decoder_of(struct, schema, "argument"), bind=bind)
+    return Arguments(schema=schema, decode=_decoder_of(make_struct, schema, "argument"), bind=bind)
 
 
 def signature_of(fn: Callable[..., object]) -> inspect.Signature:
@@ -118,25 +120,23 @@ def _fields(fn: Callable[..., object], parameters: Sequence[inspect.Parameter]) 
     parser, scope = Parser(), scope_of_function(fn)
     fields: list[Field] = []
     for parameter in parameters:
-        with _understanding(f"Parameter {parameter.name!r} of {_name_of(fn)}: "):
+        try:
             hint = MISSING if parameter.annotation is _EMPTY else resolve(parameter.annotation, scope)
             field = _field(parameter, hint, parser)
             if field.node.wire not in JSON_SCALARS:
                 make_decoder(field.node.wire)  # here, where it can be said which parameter cannot be read
-            fields.append(field)
+        except Exception as error:  # noqa: BLE001 -- a hint may hold any object
+            _refuse(error, f"Parameter {parameter.name!r} of {_name_of(fn)}: ")
+        fields.append(field)
     return fields
 
 
-@contextmanager
-def _understanding(place: str = "") -> Generator[None]:
+def _refuse(error: Exception, place: str = "") -> NoReturn:
     """Hints may hold any object, and objects may fail in any way when they are looked at."""
-    try:
-        yield
-    except UnsupportedError as error:
+    if isinstance(error, UnsupportedError):
         raise ToolDefinitionError(f"{place}{error.message}.", hint=error.fix) from None
-    except Exception as error:
-        message = f"{place}it cannot be understood ({type(error).__name__}: {error})."
-        raise ToolDefinitionError(message, hint="Use a simpler type.") from error
+    message = f"{place}it cannot be understood ({type(error).__name__}: {error})."
+    raise ToolDefinitionError(message, hint="Use a simpler type.") from error
 
 
 def _field(parameter: inspect.Parameter, hint: object, parser: Parser) -> Field:
@@ -205,7 +205,9 @@ def arguments_of_schema(schema: Mapping[str, object], *, needed: Container[str] 
         given = cast("dict[str, object]", decoded)
         return (), {**deepcopy(defaults), **given} if defaults else given
 
-    return Arguments(schema=normal, decode=Decoder(quick, read, lambda: checker, "argument"), bind=bind)
+    return Arguments(
+        schema=normal, decode=Decoder(lambda: Readers(quick, read), lambda: checker, "argument"), bind=bind
+    )
 
 
 def schema_of_type(hint: object) -> Schema:
@@ -216,23 +218,31 @@ def decoder_of_type(hint: object) -> Callable[[str], object]:
     """A function from JSON text to a value of the type; it raises InvalidArguments."""
     node = _node_of_type(hint)
     schema = write_document(node.schema)
-    return _decoder_of(node.wire, schema, "field")
+    return _decoder_of(lambda: node.wire, schema, "field")
 
 
-def _decoder_of(wire: Any, schema: Schema, noun: str) -> Decoder:
+def _decoder_of(make_wire: Callable[[], Any], schema: Schema, noun: str) -> Decoder:
+    """The type to be read is made when something is: of many tools few are ever called."""
+
+    def make_readers() -> Readers:
+        wire = make_wire()
+        return Readers(make_decoder(wire).decode, functools.partial(convert, wire=wire))
+
     def make_checker() -> Checker:
         from .json_schema import Checker  # it loads the schema library, and only when something does not fit
 
         return Checker(schema, formats=True, noun=noun)
 
-    return Decoder(make_decoder(wire).decode, lambda value: convert(value, wire), make_checker, noun)
+    return Decoder(make_readers, make_checker, noun)
 
 
 def _node_of_type(hint: object) -> Node:
-    with _understanding():
+    try:
         node = Parser().node(hint)
         make_decoder(node.wire)
-        return node
+    except Exception as error:  # noqa: BLE001 -- as above
+        _refuse(error)
+    return node
 
 
 # --- when the quick decoder has refused ------------------------------------------------------------------------------
@@ -248,21 +258,24 @@ def parse_text(text: str) -> object:
         raise InvalidArguments([Problem((), f"not valid JSON ({error}): {cut(text)}")]) from None
 
 
-class Decoder:
-    """From JSON text to arguments or a value. `quick` reads the text, `read` what was decoded of it.
+class Readers(NamedTuple):
+    """How arguments or a value are read. Both raise if something does not fit."""
 
-    Both raise if it does not fit; then the checker says why not.
+    quick: Callable[[str], object]
+    """From JSON text."""
+    patient: Callable[[object], object]
+    """From what was decoded of it."""
+
+
+class Decoder:
+    """From JSON text to arguments or a value. Where a text does not fit, the checker says why not.
+
+    Readers and checker are made when they are first needed.
     """
 
-    def __init__(
-        self,
-        quick: Callable[[str], object],
-        read: Callable[[object], object],
-        make_checker: Callable[[], Checker],
-        noun: str,
-    ) -> None:
-        self._quick: Callable[[str], object] = quick
-        self._read: Callable[[object], object] = read
+    def __init__(self, make_readers: Callable[[], Readers], make_checker: Callable[[], Checker], noun: str) -> None:
+        self._make_readers: Callable[[], Readers] = make_readers
+        self._readers: Readers | None = None
         self._make_checker: Callable[[], Checker] = make_checker
         self._checker: Checker | None = None
         self._nothing: str = "{}" if noun == "argument" else ""
@@ -270,8 +283,9 @@ class Decoder:
 
     def __call__(self, text: str) -> object:
         """What the text becomes; raises InvalidArguments with every problem there is."""
+        readers = self._readers = self._readers or self._make_readers()
         try:
-            return self._quick(text or self._nothing)
+            return readers.quick(text or self._nothing)
         except Exception:  # noqa: BLE001 -- also what the user's own classes raise
             value = parse_text(text if text.strip() else self._nothing)
         if deeper_than(DEEPEST, value):
@@ -283,7 +297,7 @@ class Decoder:
         else:
             nulls, problems = checker.unwanted_nulls(value), checker.problems(value)
         try:
-            return self._read(_forgive(value, nulls))
+            return readers.patient(_forgive(value, nulls))
         except Exception as error:  # noqa: BLE001 -- as above
             raise InvalidArguments(problems or [_problem_of(error)]) from None
 
