@@ -547,6 +547,8 @@ class LoopRun:
             last = self.conversation.messages[-1]
             if last.stop_reason in BROKEN_OFF or self.conversation.pending_tool_calls:
                 self.conversation = self.conversation.repaired().conversation
+        if self._tools is not None:
+            self._tools.caller = None  # they would keep each other alive until the collector comes
         self.settled = True
 
     async def _take_reply(self, io: LoopIO, reply: Reply) -> None:
