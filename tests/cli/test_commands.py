@@ -19,6 +19,7 @@ from msgspec import structs
 from dragoman import ChatClient, ScriptedEngine, SqliteStore, agent_tool, tool
 from dragoman.cli.history import store_path
 from dragoman.conversation import Message, ToolCall, Usage
+from dragoman.engines import MODELS
 from dragoman.simulator import Reply
 from dragoman.stores import snapshot_from_json
 from tests.cli.running import Surroundings, calling
@@ -331,7 +332,7 @@ def test_doctor_finds_a_store_that_cannot_be_written(around: Surroundings) -> No
 def test_local_list_and_remove(around: Surroundings) -> None:
     around.set(DRAGOMAN_MODEL_DIR=str(around.home / "models"))
     assert "local:qwen2.5-coder-1.5b (default)" in around.here("local").out
-    assert [row["present"] for row in around.here("local", "list", "--json").json] == [False, False]
+    assert [row["present"] for row in around.here("local", "list", "--json").json] == [False] * len(MODELS)
     assert "It was not here." in around.here("local", "remove", "local:smollm2-135m").err
     wrong = around.here("local", "remove", "smollm")
     assert wrong.code != 0

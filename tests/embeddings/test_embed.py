@@ -18,6 +18,7 @@ from dragoman import ChatClient
 from dragoman._stop import Stop, stopping
 from dragoman.conversation import Usage
 from dragoman.embeddings import Embeddings, aembed, embed
+from dragoman.embeddings.profiles import fold
 from dragoman.embeddings.run import _divide
 from dragoman.engines import AwsKeys, RateLimiter, async_engine, engine
 from dragoman.errors import (
@@ -269,7 +270,8 @@ def test_one_text_none_and_an_engine_that_is_used_twice() -> None:
             "is not known here.*titan-embed-text",
         ),
         ({"model": "vertex:../evil", "base_url": "https://h.test"}, "cannot be the name of a model"),
-        ({"model": "local:"}, "has no models that embed"),
+        ({"model": "local:smollm2-135m"}, "smollm2-135m makes no vectors.*local: \\(no key\\)"),
+        ({"model": "local:", "dimensions": 100}, "have one length"),
         ({"model": "claude-local:"}, "has no embeddings"),
         ({"resume": Embeddings(model="m", data=memoryview(b"").cast("f"), count=3, dimensions=0)}, "3 texts"),
         ({"resume": Embeddings(model="openai:n", data=memoryview(b"").cast("f"), count=1, dimensions=0)}, "openai:n"),
@@ -337,6 +339,13 @@ def test_it_stops_at_once(how: str) -> None:
                 assert len(begun.missing) == len(TEXTS) - 10
         assert simulator.wait_until_idle()
         assert len(simulator.requests) <= 6
+
+
+@given(st.text())
+def test_a_folded_text_stays_as_it_is_when_it_is_folded_again(text: str) -> None:
+    assert fold(fold(text)) == fold(text)
+    assert fold("Älter, ÉCOLE, " + "x" * 101) == "Alter, ECOLE, [UNK]"
+    assert fold("x" * 100) == "x" * 100
 
 
 @given(

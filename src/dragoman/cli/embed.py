@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, cast
 import msgspec
 
 from dragoman.chat import load_config
-from dragoman.embeddings import Embeddings, embed
+from dragoman.embeddings import Embeddings, embed, full_name
 from dragoman.engines import HttpEngine, as_service, engine
 
 from .arguments import Parser, UsageError, expand_path, read_lines
@@ -29,7 +29,7 @@ def declare_embed(parser: Parser) -> None:
         about,
         "dragoman embed -m openai:text-embedding-3-small questions.txt -o questions.npy",
         "dragoman embed -m voyage:voyage-3.5 --task document --whole docs/*.md > docs.jsonl",
-        "cat lines.txt | dragoman embed -m ollama:nomic-embed-text -o lines.jsonl --resume",
+        "cat lines.txt | dragoman embed -m local: -o lines.jsonl --resume",
     )
     add = parser.add_argument
     add("files", nargs="*", metavar="FILE", help="the texts; - or none reads standard input")
@@ -55,7 +55,7 @@ def _embed(arguments: argparse.Namespace, terminal: Terminal) -> int:
     as_array = bool(arguments.output) and arguments.output.endswith(".npy")
     if arguments.resume and (as_array or not arguments.output):
         raise UsageError("Only a file of JSON lines can be resumed.", hint="Say -o FILE.jsonl, or leave --resume out.")
-    config = load_config(model=arguments.model, base_url=arguments.base_url).config
+    config = load_config(model=full_name(arguments.model), base_url=arguments.base_url).config
     with engine(config.model_name, **config.for_engine()) as made:
         service = as_service(made, HttpEngine, "embeddings")
         with _open_output(arguments, terminal) as (write, done):

@@ -89,7 +89,7 @@ def _describe_models(config: Config, terminal: Terminal, offline: bool) -> Itera
             listed = "server" if names else "catalogue"
             yield _describe(profile_of(provider, model), model, service.key_state, listed)
     yield _describe(PROFILES["claude-local"], "…", "not needed", "catalogue")
-    for row in MODELS.values():
+    for row in [each for each in MODELS.values() if not each.embeds]:
         yield {**_describe(PROFILES["local"], row.name, "not needed", "catalogue"), "tools": row.tools}
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 import dragoman.providers
 from dragoman.providers import WireRequest
 
-from .profiles import Asked, Task
+from .profiles import BY_TOKENS, Asked, Task
 
 Row: TypeAlias = bytes | list[float]
 """A vector as it came: 32-bit floats, the lowest byte first, or numbers."""
@@ -34,6 +34,7 @@ class EmbeddingCodec(Struct, frozen=True):
     """How one kind of service is spoken to. `decode` raises msgspec's errors for what is not a reply of that kind."""
 
     encode: Callable[[Asked, Sequence[str]], WireRequest]
+    """In place of a text tokens may stand, where the profile says that the service takes them."""
     decode: Callable[[bytes], Answered]
 
 
@@ -85,7 +86,7 @@ def _encode_openai(asked: Asked, texts: Sequence[str]) -> WireRequest:
         "input_type": _task_of(asked),
         profile.dimensions: asked.dimensions,
     }
-    if profile.truncation:
+    if profile.truncation not in ("", BY_TOKENS):
         members[profile.truncation] = asked.truncate
     return _write("/embeddings", members)
 

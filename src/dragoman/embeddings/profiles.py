@@ -8,6 +8,8 @@ A provider is added with a row of PROFILES, and a codec if it speaks in yet anot
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -29,6 +31,8 @@ Task: TypeAlias = Literal[
     "code_retrieval",
 ]
 """What a vector is for. `document` is what is searched, `query` and the last three are what it is searched with."""
+BY_TOKENS: Final = "by tokens"
+"""The truncation of a service that has no parameter for it, but takes tokens in place of a text."""
 TASKS: Final[tuple[Task, ...]] = get_args(Task)
 
 
@@ -49,9 +53,11 @@ class EmbeddingProfile(Struct, frozen=True, kw_only=True):
     base64: bool = False
     """Whether vectors can be asked for in base64, which costs far less to read than numbers."""
     dimensions: str = "dimensions"
-    """The name of the parameter for the length of vectors."""
+    """The name of the parameter for the length of vectors; empty: they have but one."""
     truncation: str = ""
     """The name of the parameter that says whether a text that is too long is cut; empty: it is refused."""
+    folded: bool = False
+    """Whether texts are to be sent as BERT was taught to read them; see `fold`."""
     tokens_header: str = ""
     """The header that says how many tokens the texts had, where the reply itself does not."""
 
@@ -132,6 +138,7 @@ PROFILES: Final[dict[str, EmbeddingProfile]] = {
     "vertex": EmbeddingProfile(
         codec="vertex", texts=250, tokens=20_000, tasks=_GEMINI_TASKS, truncation="autoTruncate"
     ),
+    "local": EmbeddingProfile(base64=True, texts=64, dimensions="", truncation=BY_TOKENS),
     "bedrock": EmbeddingProfile(texts=1, tokens_header="x-amzn-bedrock-input-token-count"),
 }
 """By provider. One that is not here is a compatible server, and asked as OpenAI is, for numbers."""
@@ -152,6 +159,7 @@ _MODELS: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
             "truncation": "truncate",
         },
     ),
+    ("local", "all-minilm-l6-v2", {"folded": True}),
     ("vertex", "gemini-*", {"codec": "vertex_content", "texts": 1}),
     ("vertex", "gemini-embedding-001", {"codec": "vertex"}),
     ("vertex", "gemini-embedding-2", _PREFIXED),
@@ -164,12 +172,30 @@ _MODELS: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
 """Models that differ from the rest of their provider's: (provider, pattern, fields)."""
 
 
+def fold(text: str) -> str:
+    """A text without accents, and with words that are longer than any word as unknown ones.
+
+    The tokenizer that BERT was trained with does both; llama.cpp does so for some scripts, and never for long words.
+    """
+    bare = [each for each in unicodedata.normalize("NFD", text) if unicodedata.category(each) != "Mn"]
+    return _LONG_WORD.sub("[UNK]", "".join(bare))
+
+
+_LONG_WORD: Final = re.compile(r"[^\W_]{101,}")
+
+
+def full_name(model: str) -> str:
+    """The name of a model for vectors: `local:` means the one on this machine that makes them."""
+    return "local:all-minilm-l6-v2" if model.lower() == "local:" else model
+
+
 def profile_for(provider: Provider, model: str) -> EmbeddingProfile:
     """How this model takes texts. Raises ConfigurationError for a provider that has no vectors."""
-    no_vectors = provider.dialect == "anthropic" or provider.name in PROGRAMS or provider.name.startswith("bedrock-")
-    if no_vectors:
-        message = f"{provider.name} has no models that embed texts."
-        raise ConfigurationError(message, hint="Use for instance voyage:voyage-3.5 or openai:text-embedding-3-small.")
+    no_vectors = provider.dialect == "anthropic" or provider.name.startswith("bedrock-")
+    if no_vectors or (provider.name in PROGRAMS and provider.chat):
+        message = f"{provider.name} has no models that embed texts." if no_vectors else f"{model} makes no vectors."
+        hint = "Use for instance voyage:voyage-3.5, openai:text-embedding-3-small, or local: (no key)."
+        raise ConfigurationError(message, hint=hint)
     profile = PROFILES.get(provider.name, EmbeddingProfile())
     for name, pattern, fields in _MODELS:
         if name == provider.name and fnmatchcase(model, pattern):

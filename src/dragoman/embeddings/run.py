@@ -6,12 +6,13 @@ Must not know: how a provider is asked (codecs.py), how a request is sent and tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import Final, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 import msgspec
+from msgspec import Struct
 
 from dragoman._checks import check_names, suggest
 from dragoman._stepping import step
@@ -36,11 +37,11 @@ from dragoman.errors import (
     ProviderError,
     StoppedError,
 )
-from dragoman.providers import Prices
+from dragoman.providers import Prices, WireRequest
 from dragoman.transport import RetryPolicy, Timeouts, Transport
 
 from .codecs import CODECS, Answered, EmbeddingCodec
-from .profiles import TASKS, Asked, Task, adaptations_of, profile_for
+from .profiles import BY_TOKENS, TASKS, Asked, Task, adaptations_of, fold, full_name, profile_for
 from .vectors import Embeddings, Sheet
 
 Progress: TypeAlias = Callable[[int, int], object]
@@ -95,7 +96,7 @@ def embed(
     if not isinstance(model, str):
         return step(_embed(as_service(model, HttpEngine, "embeddings"), wanted, progress))
     _check_options(options)
-    with engine(model, transport=transport, **options) as made:
+    with engine(full_name(model), transport=transport, **options) as made:
         return step(_embed(as_service(made, HttpEngine, "embeddings"), wanted, progress))
 
 
@@ -118,7 +119,7 @@ async def aembed(
     if not isinstance(model, str):
         return await _embed(as_service(model, AsyncHttpEngine, "embeddings"), wanted, progress)
     _check_options(options)
-    async with async_engine(model, transport=transport, **options) as made:
+    async with async_engine(full_name(model), transport=transport, **options) as made:
         return await _embed(as_service(made, AsyncHttpEngine, "embeddings"), wanted, progress)
 
 
@@ -217,8 +218,11 @@ class _Job:
         connection = engine.connection
         profile = profile_for(connection.provider, connection.model)
         _check_resumed(wanted, engine.name)
+        if wanted.dimensions and not profile.dimensions:
+            message = f"The vectors of {engine.name} have one length, and cannot be shortened."
+            raise ConfigurationError(message, hint="Leave dimensions out.")
         self.engine: AnyHttpEngine = engine
-        self.texts: Sequence[str] = wanted.texts
+        self.texts: Sequence[str] = [fold(text) for text in wanted.texts] if profile.folded else wanted.texts
         self.asked: Asked = Asked(
             model=connection.model,
             profile=profile,
@@ -228,6 +232,7 @@ class _Job:
         )
         self.codec: EmbeddingCodec = CODECS[profile.codec]
         self.sheet: Sheet = Sheet(len(wanted.texts), wanted.resume)
+        self._cuts: bool = wanted.truncate and profile.truncation == BY_TOKENS
 
     def finish(self) -> Embeddings:
         adaptations = adaptations_of(self.asked, self.engine.connection.provider.name)
@@ -239,30 +244,56 @@ class _Job:
 
     async def embed_part(self, part: list[int]) -> int:
         """Put the vectors of these texts into the sheet; gives how many texts these were."""
-        request = self.codec.encode(self.asked, [self.texts[position] for position in part])
-        exchange = self.engine.exchange(request, is_read=True)
+        texts: list[Any] = [self.texts[position] for position in part]
+        if self._cuts:  # those that are probably too long at once, the others when they are refused
+            window = self.engine.context_window or 0
+            texts = [await self._first_tokens(text) if len(text) > window else text for text in texts]
+        return await self._ask(part, texts)
+
+    async def _ask(self, part: list[int], texts: Sequence[Any]) -> int:
+        exchange = self.engine.exchange(self.codec.encode(self.asked, texts), is_read=True)
         try:
             body = await exchange.body()
         except (InvalidRequestError, ContextTooLongError) as error:
-            if error.status not in _TOO_MUCH:
+            if error.status not in _TOO_MUCH and not isinstance(error, ContextTooLongError):
                 raise
             if len(part) == 1:
+                if self._cuts and isinstance(texts[0], str):
+                    return await self._ask(part, [await self._first_tokens(texts[0])])
                 error.hint = f"It refused text {part[0]}, which begins {self.texts[part[0]][:40]!r}. {error.hint}"
                 raise
             middle = len(part) // 2
             return await self.embed_part(part[:middle]) + await self.embed_part(part[middle:])
-        try:
+        with self._understanding():
             answered, counted = self.codec.decode(body), exchange.account.headers.get(self.asked.profile.tokens_header)
             if answered.tokens is None and counted is not None:
                 answered = Answered(answered.rows, int(counted))
             self.sheet.fill(part, answered)
+        return len(part)
+
+    async def _first_tokens(self, text: str) -> list[int]:
+        """The tokens of a text, as many as the model reads, with the one that ends every text."""
+        request = WireRequest(path="/tokenize", body=msgspec.json.encode({"content": text, "add_special": True}))
+        body = await self.engine.exchange(request, is_read=True).body()
+        with self._understanding():
+            tokens = msgspec.json.decode(body, type=_Tokens).tokens
+        window = self.engine.context_window or len(tokens)
+        return [*tokens[: window - 1], tokens[-1]] if len(tokens) > window else tokens
+
+    @contextmanager
+    def _understanding(self) -> Generator[None]:
+        try:
+            yield
         except (msgspec.MsgspecError, ValueError) as error:
             raise ProtocolError(
                 f"The reply of {self.engine.name} cannot be understood: {error}.",
                 provider=self.engine.connection.provider.name,
                 model=self.asked.model,
             ) from None
-        return len(part)
+
+
+class _Tokens(Struct):
+    tokens: list[int]
 
 
 async def _embed(engine: AnyHttpEngine, wanted: _Wanted, progress: Progress | None) -> Embeddings:

@@ -79,6 +79,8 @@ _CONTEXT_WORDS: Final = (
     "context size",
     "context limit",
 )
+_BATCH_WORDS: Final = "increase the physical batch size"
+"""What llama.cpp says, as if it had failed (500), of a text that is too long for a model that embeds."""
 _MODEL_WORDS: Final = ("model identifier is invalid", "publisher model")
 _KEY_WORDS: Final = ("incorrect api key", "invalid api key", "api key not valid", "api key is invalid")
 _TEXTS: Final = ("message", "msg", "error_message", "detail", "title", "Message")
@@ -221,6 +223,8 @@ _CLOUD_HINTS: Final[dict[tuple[str, type[ProviderError]], str]] = {
 
 def _kind(status: int | None, code: str | None, text: str) -> type[ProviderError]:
     lower = text.lower()
+    if _BATCH_WORDS in lower:
+        return ContextTooLongError
     kind = _by_code(code)
     if kind not in (None, InvalidRequestError):
         return kind

@@ -17,6 +17,7 @@ from msgspec import Struct
 from dragoman._checks import CheckedMeta, NotNegative, Positive
 from dragoman.errors import (
     ConnectionFailedError,
+    ContextTooLongError,
     OverloadedError,
     ProviderError,
     RateLimitError,
@@ -131,7 +132,7 @@ def _judge(error: ProviderError, headers: Mapping[str, str]) -> tuple[str, bool]
     said = headers.get("x-should-retry")
     if said in ("true", "false"):
         return why, said == "true"
-    if code in _HOPELESS:
+    if code in _HOPELESS or isinstance(error, ContextTooLongError):  # whatever its status
         return f"{why} ({code})" if status is not None else why, False
     if status is not None and status >= 300:
         return why, status in _STATUSES

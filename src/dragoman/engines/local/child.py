@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import sys
 import time
@@ -115,6 +116,11 @@ def _parameters(runtime: Any, asked: dict[str, Any], key: str) -> Any:
     parameters.n_threads_http = 32  # a connection that waits for its turn, or is kept, holds a thread
     parameters.cache_ram_mib = 512  # of earlier conversations
     parameters.use_jinja = True
+    with Path(asked["model"]).open("rb") as file:
+        if re.search(rb"\.pooling_type\x04\0\0\0[^\0]", file.read(1 << 16)):
+            # It makes vectors. A text that is longer than the context is then refused as such, and not as too large.
+            parameters.embedding = True
+            parameters.n_batch = parameters.n_ubatch = 2 * asked["context"]
     parameters.warmup = False
     parameters.ui = False
     parameters.verbosity = -1

