@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Optional
 import annotated_types as at
 import jsonschema_rs
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from dragoman.tools import InvalidArguments, decoder_of_type, schema_of_type
 from dragoman.tools.arguments.reader import arguments_of_function
@@ -44,6 +44,7 @@ hints = st.recursive(
 )
 
 
+@example(dict[str, tuple[bool, bool]], {"value": None})  # a key that has the name of the parameter is not declared
 @given(hints, json_values)
 def test_the_schema_and_the_decoder_agree_on_any_value(hint: Any, instance: object) -> None:
     """Types only: what a format such as `date` allows, a JSON Schema does not check."""

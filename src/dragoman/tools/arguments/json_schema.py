@@ -99,7 +99,7 @@ class Checker:
         errors: list[ValidationError] = list(islice(self._validator.iter_errors(value), MANY_PROBLEMS))
         for error in errors:
             path = _path_of(error, value)
-            if path and error.instance is None and path[-1] in error.evaluation_path:
+            if path and error.instance is None and _is_declared(path[-1], error.evaluation_path):
                 found.append(path)
             branches: list[list[ValidationError]] = cast("Any", error.kind).as_dict().get("context", [])
             errors.extend(inner for branch in branches for inner in branch)
@@ -193,6 +193,17 @@ def _reads_as(kind: type, text: str) -> bool:
     except (msgspec.ValidationError, ValueError, OverflowError):
         return False
     return True
+
+
+def _is_declared(name: object, keywords: Iterable[object]) -> bool:
+    """Whether the way through a schema led to the value at its end by a property of that name."""
+    steps, by_name = iter(keywords), None
+    for step in steps:
+        if step == "properties":
+            by_name = next(steps, None)
+        elif step in ("additionalProperties", "patternProperties", "items", "prefixItems"):
+            by_name = None
+    return by_name == name
 
 
 def _path_of(error: ValidationError, root: Any) -> Path:
