@@ -22,6 +22,8 @@ export function Composer({ draft, setDraft, busy, disabled, limit, onSend, onSto
   const field = useRef();
   const chooser = useRef();
   const [dragged, setDragged] = useState(false);
+  const [reading, setReading] = useState(0);
+  const waiting = useRef(false);
   const { text, files } = draft;
 
   useLayoutEffect(() => field.current.focus(), []); // whoever opens the page can write at once
@@ -36,12 +38,15 @@ export function Composer({ draft, setDraft, busy, disabled, limit, onSend, onSto
     if (!found.length) return;
     const total = [...files, ...found].reduce((sum, file) => sum + file.size, 0);
     if (total > limit) return onProblem(`Files may have ${size(limit)} together; these have ${size(total)}.`);
+    setReading((number) => number + 1);
     try {
       const loaded = await Promise.all(found.map(read));
       setDraft((before) => ({ ...before, files: [...before.files, ...loaded] }));
     } catch {
+      waiting.current = false;
       onProblem("A file could not be read.");
     }
+    setReading((number) => number - 1);
   };
 
   useLayoutEffect(() => {
@@ -59,11 +64,18 @@ export function Composer({ draft, setDraft, busy, disabled, limit, onSend, onSto
     );
   });
 
-  const ready = !busy && !disabled && (text.trim() || files.length);
+  const ready = !busy && !disabled && (text.trim() || files.length || reading);
   const send = () => {
+    if (reading) return (waiting.current = true); // with the files that are still being read
     const said = { ...draft, text: field.current.value }; // Enter may come before the last letter is drawn
     if (!busy && !disabled && (said.text.trim() || files.length)) onSend(said);
   };
+  useLayoutEffect(() => {
+    if (!reading && waiting.current) {
+      waiting.current = false;
+      send();
+    }
+  }, [reading]);
   const key = (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();

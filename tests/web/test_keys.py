@@ -227,3 +227,23 @@ def test_words_that_were_said_do_not_come_back_after_an_approval(browser: Browse
         expect(tab.locator(".message.assistant").last).to_contain_text("You said pay 7")
         wait_for_answer(tab)
         expect(tab.locator("#composer")).to_have_value("")
+
+
+def test_what_is_sent_while_a_file_is_read_takes_it_along(browser: Browser) -> None:
+    hold_reading = """() => {
+        const read = FileReader.prototype.readAsDataURL;
+        window.held = [];
+        FileReader.prototype.readAsDataURL = function (file) { window.held.push(() => read.call(this, file)); };
+        const transfer = new DataTransfer();
+        transfer.items.add(new File(["dear diary"], "diary.txt", {type: "text/plain"}));
+        window.dispatchEvent(new DragEvent("drop", {dataTransfer: transfer}));
+    }"""
+    with serving() as site, opened(browser, site) as tab:
+        tab.evaluate(hold_reading)
+        say(tab, "read this")
+        tab.wait_for_timeout(50)
+        assert not site.simulator.requests
+        tab.evaluate("held.forEach((go) => go())")
+        wait_for_answer(tab)
+        expect(tab.locator(".message.user")).to_contain_text("diary.txt")
+        assert "dear diary" in site.simulator.requests[0].raw.decode()
