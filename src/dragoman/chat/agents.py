@@ -106,8 +106,8 @@ class Agent:
         self.model: Final = model
         self.tools: Final[ToolSet] = as_tool_set(tools)
         self.transport: Final = transport
-        hooks, context = tuple(options.get("hooks", ())), tuple(options.get("context", ()))  # gone through only once
-        self.options: Final[ChatOptions] = {**options, "hooks": hooks, "context": context}
+        once = {each: tuple(options[each]) for each in ("hooks", "context") if each in options}  # gone through only once
+        self.options: Final = cast("ChatOptions", {**options, **once})
         self.takes_over: Final = takes_over
         """Whether a call of the tool puts it in charge."""
 

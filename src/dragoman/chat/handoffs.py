@@ -21,7 +21,8 @@ from .options import ChatOptions, drop_engine_options, make_executor
 def in_charge(core: Core, conversation: Conversation) -> Agent | None:
     """The agent that a conversation names, or whose handoff has just got its result; None: the client itself."""
     name, first = conversation.metadata.get(IN_CHARGE), charge_of(core, None).executor.tools
-    now = None if name is None else next((each for each in core._charges if each and each.name == name), None)
+    known = (core._agent, *core._charges)
+    now = None if name is None else next((each for each in known if each and each.name == name), None)
     if name is not None and now is None:
         now = find_agent(first, cast("str", name))
     return put_in_charge(charge_of(core, now).executor.tools, conversation) or now
