@@ -28,7 +28,7 @@ from dragoman.errors import (
     ToolCancelledError,
     ToolDeniedError,
 )
-from dragoman.loop import AwaitApproval, Cancelled, LimitReached, LoopRun, RunResult, close_engine
+from dragoman.loop import NOTHING_SPENT, AwaitApproval, Cancelled, LimitReached, LoopRun, RunResult, close_engine
 from dragoman.stores import aresume, inner_id
 from dragoman.tools import (
     AnyTool,
@@ -106,7 +106,9 @@ class Agent:
         self.model: Final = model
         self.tools: Final[ToolSet] = as_tool_set(tools)
         self.transport: Final = transport
-        once = {each: tuple(options[each]) for each in ("hooks", "context") if each in options}  # gone through only once
+        once = {
+            each: tuple(options[each]) for each in ("hooks", "context") if each in options
+        }  # gone through only once
         self.options: Final = cast("ChatOptions", {**options, **once})
         self.takes_over: Final = takes_over
         """Whether a call of the tool puts it in charge."""
@@ -277,11 +279,15 @@ class Staff:
             made = self._engines[agent] = find_engine(agent.model, agent.transport, agent.options, kind)
             return made
 
+    async def leave_behind(self) -> None:
+        """Let go of the turns that wait, for another conversation is taken up: calls there may have the same ids."""
+        self.kept.clear()
+        while self._paused:
+            await self._paused.popitem()[1]._close()
+
     async def close(self) -> None:
         """Close the engines, and the clients that wait."""
-        for client in self._paused.values():
-            await client._close()
-        self._paused.clear()
+        await self.leave_behind()
         if self._is_first:
             for agent, engine in self._engines.items():
                 if made_here(engine, cast("Any", agent.model)):
@@ -321,8 +327,8 @@ class Staff:
         options["on_limit"] = "return"
         options.setdefault("deps", context.deps)
         plain, store = (not agent.is_async, None) if owner is None else (isinstance(owner, ChatClient), owner._store)
-        if owner is not None and (permission := owner._options.get("permission")) is not None:
-            options.setdefault("permission", permission)
+        if context.desk is not None and context.desk.permission is not None:
+            options.setdefault("permission", context.desk.permission)
         if owner is not None and store is not None:
             call = _call_of(context)
             options["id"] = id = inner_id_of(owner.id or "", context.conversation, call)
@@ -348,17 +354,19 @@ class Staff:
         return True
 
     async def _carry_out(self, client: Core, context: ToolContext[object], prompt: str | None) -> RunResult:
-        answers = [said for each in client.pending if (said := context.answer_about(each.call)) is not None]
+        answers, spent = [], NOTHING_SPENT
+        answers += [said for each in client.pending if (said := context.answer_about(each.call)) is not None]
         while True:
             begun: list[LoopRun] = []
             given: TurnOptions = {"approvals": answers}
-            async with aclosing(client._turn(prompt, given, begun, streamed=context.watched)) as events:
+            async with aclosing(client._turn(prompt, given, begun, streamed=context.watched, spent=spent)) as events:
                 async for event in events:
                     context.report(event)
             result = begun[0].result
             if not result.pending or self._can_pause:
                 return result
             prompt, answers = None, [deny(each.call, reason=_NOBODY) for each in result.pending]
+            spent = result.spent
 
     async def forget(self, result: ToolResult) -> None:
         """The caller's journal has the result: what was kept for the call is not needed any more."""

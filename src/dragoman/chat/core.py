@@ -21,6 +21,7 @@ from dragoman.conversation import Conversation, Event, Message, ToolSpec, Usage
 from dragoman.engines import AsyncEngine, Engine, EngineOptions, lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError, LimitReachedError, StoppedError
 from dragoman.loop import (
+    NOTHING_SPENT,
     UNCERTAIN,
     Cancelled,
     Instruction,
@@ -31,6 +32,7 @@ from dragoman.loop import (
     LoopSettings,
     RunContext,
     RunResult,
+    Spent,
     Succession,
     close_engine,
     note_on,
@@ -361,6 +363,7 @@ class ChatCore(Generic[E]):
         *,
         streamed: bool,
         judge: AnswerJudge[Any] | None = None,
+        spent: Spent = NOTHING_SPENT,
     ) -> AsyncGenerator[Event, None]:
         """One turn. It begins with the first look at its events, and so does the run in `begun`."""
         holder = object()
@@ -380,7 +383,7 @@ class ChatCore(Generic[E]):
                     )
             if judge is not None:
                 settings = judge.settings(settings)
-            run = self._begin(settings, executor, prompt, given)
+            run = self._begin(settings, executor, prompt, given, spent=spent)
             begun.append(run)
             try:
                 events = run.events(io, streamed=streamed)
@@ -434,6 +437,7 @@ class ChatCore(Generic[E]):
         prompt: Prompt | None,
         given: TurnOptions,
         *,
+        spent: Spent = NOTHING_SPENT,
         single: bool = False,
     ) -> LoopRun:
         answers, conversation = tuple(given.get("approvals", ())), given.get("conversation")
@@ -453,6 +457,7 @@ class ChatCore(Generic[E]):
                 waiting=self._uncertain,
                 inside=self._pending,
                 unread=(*self._queue, *said),
+                spent=spent,
                 single=single,
             )
             run.owner, run.succeed = self, self._succeed
@@ -548,7 +553,7 @@ class ChatCore(Generic[E]):
             self._put_right_one_in_charge(saved.conversation)
             losses = self.engine.losses(saved.conversation)
             self._ledger.take_up(saved, fork=fork)
-            self._take_up(saved.conversation)
+            await self._take_up(saved.conversation)
             return losses
 
     @property
@@ -603,7 +608,7 @@ class ChatCore(Generic[E]):
         conversation, uncertain = put_together(recovered, self.tools.searched(tools))
         losses = self.engine.losses(conversation)
         self._ledger.take_up_recovered(recovered)
-        self._take_up(conversation, uncertain)
+        await self._take_up(conversation, uncertain)
         if self._has_agents:
             from .agents import list_waiting
 
@@ -669,10 +674,12 @@ class ChatCore(Generic[E]):
             self._agent, (self._engine, self._executor, self._options) = agent, charge
             self._set_up()
 
-    def _take_up(self, conversation: Conversation, uncertain: Iterable[PendingApproval] = ()) -> None:
+    async def _take_up(self, conversation: Conversation, uncertain: Iterable[PendingApproval] = ()) -> None:
         with self._state:
             self._conversation, self._queue = conversation, ()
             self._pending, self._uncertain = (), tuple(uncertain)
+        if self._staff is not None:
+            await self._staff.leave_behind()
 
     def _own_charge(self) -> Charge:
         """What the client itself works with, whoever is in charge now."""
