@@ -31,6 +31,7 @@ from dragoman.providers import Prices
 from dragoman.simulator import Reply, Simulator
 from dragoman.stores import AsyncStore, MemoryStore, SqliteStore, is_inner, resume
 from dragoman.tools import Allow, Deny, ToolConfig, ToolExecutor, ToolRegistry, approve, deny, execute_tool, tool
+from dragoman.transport import SocketTransport
 from tests.chat.killed_agents import make_tools
 from tests.chat.scenarios import add, delete, weather
 from tests.chat.talking import ROOT, WAYS, AsyncTalk, PlainTalk, Stage, Start, Talk, threads_left
@@ -107,6 +108,7 @@ def test_what_is_wrong_with_an_agent_is_said_at_once() -> None:
         ({"id": "x"}, "'id' is said of a conversation"),
         ({"stateless": True}, "'stateless' is said of a conversation"),
         ({"base_url": "http://127.0.0.1"}, "uses that of its caller"),
+        ({"transport": SocketTransport()}, "uses that of its caller"),
         ({"temperature": 1}, "temperature"),
     ):
         with pytest.raises(ConfigurationError, match=message) as caught:
@@ -118,6 +120,19 @@ def test_an_engine_of_the_other_colour_is_refused_at_once(start: Start, colour: 
     other = clerk("async" if colour == "plain" else "plain", ["Hi."])
     with pytest.raises(ConfigurationError):
         start(["Hi."], [agent_tool("outer", "Has an agent.", tools=[other])])
+
+
+@pytest.mark.parametrize(
+    ("model", "said"), [("openai:gpt-4o", "no key for openai"), ("opnai:gpt-4o", "no provider"), (42, "not as int")]
+)
+def test_a_model_that_cannot_be_had_is_said_when_the_client_is_made(
+    start: Start, monkeypatch: pytest.MonkeyPatch, model: Any, said: str
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    inner = agent_tool("inner", "Does things.", model)
+    with pytest.raises(ConfigurationError, match=said) as raised:
+        start(["Hi"], [agent_tool("outer", "Does things.", tools=[inner])])
+    assert raised.value.__notes__ == ["It is about the model of the agent 'inner'."]
 
 
 def test_a_client_is_a_tool_of_another_one(start: Start, colour: str) -> None:
@@ -323,6 +338,19 @@ def test_the_permission_of_an_executor_holds_for_an_agent_behind_its_tools() -> 
     with ToolExecutor([agent], permission=permission) as executor:
         executor.execute(ToolCall("c1", "clerk", '{"prompt": "Add."}'))
     assert "not here" in engine.calls[1].conversation.messages[-1].tool_results[0].text
+
+
+def test_what_waits_inside_agents_of_the_moment_is_found_again(start: Start, colour: str) -> None:
+    store = store_for(colour)
+    engine = (ScriptedEngine if colour == "plain" else AsyncScriptedEngine)([DELETING, "Gone."])
+    agent = agent_tool("clerk", "Does things.", engine, lambda _run: [delete])
+    talk = start([ASKING], lambda _run: [agent], store=store)
+    (waiting,) = talk.chat("Hi").pending
+    again = start(["Done."], lambda _run: [agent], store=store)
+    again.do("restore", talk.client.id)
+    assert [each.call for each in again.client.pending] == [waiting.call]
+    assert again.chat(None, approve(waiting.call)).text == "Done."
+    assert texts(again) == ["Gone."]
 
 
 def test_users_of_a_stateless_client_never_meet(start: Start, colour: str) -> None:

@@ -20,7 +20,7 @@ from msgspec import structs
 from dragoman._checks import check_names
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, ToolCall, ToolResult
-from dragoman.engines import AsyncEngine, Engine, Models, adopt, lossy, made_here
+from dragoman.engines import AsyncEngine, Engine, Models, lossy, made_here
 from dragoman.errors import (
     ConfigurationError,
     SnapshotNotFoundError,
@@ -28,7 +28,17 @@ from dragoman.errors import (
     ToolCancelledError,
     ToolDeniedError,
 )
-from dragoman.loop import NOTHING_SPENT, AwaitApproval, Cancelled, LimitReached, LoopRun, RunResult, close_engine
+from dragoman.loop import (
+    NOTHING_SPENT,
+    AwaitApproval,
+    Cancelled,
+    LimitReached,
+    LoopRun,
+    RunContext,
+    RunResult,
+    close_engine,
+    tools_of,
+)
 from dragoman.stores import aresume, inner_id
 from dragoman.tools import (
     AnyTool,
@@ -36,11 +46,13 @@ from dragoman.tools import (
     Paused,
     PendingApproval,
     Tool,
+    ToolConfig,
     ToolContext,
     ToolSet,
     as_tool_set,
     deny,
     fingerprint,
+    many_tools,
 )
 from dragoman.transport import Transport
 
@@ -98,7 +110,7 @@ class Agent:
             if each in options:
                 message = f"{each!r} is said of a conversation, not of an agent."
                 raise ConfigurationError(message, hint="Leave it out, or say it to the client that has the agent.")
-        foreign = list_engine_options(options) if model is None else []
+        foreign = [*list_engine_options(options), *(["transport"] if transport else [])] if model is None else []
         if foreign:
             message = f"{foreign[0]!r} is said of a model, and this agent uses that of its caller."
             raise ConfigurationError(message, hint=f"Leave {foreign[0]} out, or name the agent's model.")
@@ -112,6 +124,8 @@ class Agent:
         self.options: Final = cast("ChatOptions", {**options, **once})
         self.takes_over: Final = takes_over
         """Whether a call of the tool puts it in charge."""
+        self.checked: Final = set[type[Engine] | type[AsyncEngine]]()
+        """The colours in which its engine can be made."""
 
     @property
     def is_async(self) -> bool:
@@ -207,11 +221,16 @@ def list_agents(tools: ToolSet, *, handoffs: bool = False) -> Iterator[Agent]:
             yield agent
 
 
-def check_colours(tools: ToolSet, kind: type[Engine] | type[AsyncEngine]) -> None:
-    """Refuse engines of agents that are for programs of the other colour, before any model is asked."""
+def check_agents(tools: ToolSet, kind: type[Engine] | type[AsyncEngine]) -> None:
+    """Refuse agents whose model there is not, has no key, or is of the other colour, before any model is asked."""
     for agent in list_agents(tools):
-        if isinstance(agent.model, Engine | AsyncEngine):
-            adopt(agent.model, kind)
+        if agent.model is not None and kind not in agent.checked:
+            try:
+                find_engine(agent.model, agent.transport, agent.options, kind)  # it has no connections yet
+            except ConfigurationError as error:
+                error.add_note(f"It is about the model of the agent {agent.name!r}.")
+                raise
+            agent.checked.add(kind)
 
 
 def agent_of(tools: ToolSet, name: str) -> Agent | None:
@@ -448,24 +467,21 @@ async def delete_inner(store: AsyncConversationStore, id: str) -> None:
         await store.delete(id)
 
 
-async def list_waiting(core: Core, id: str, conversation: Conversation) -> tuple[PendingApproval, ...]:
+async def list_waiting(core: Core, id: str, conversation: Conversation, tools: ToolSet) -> tuple[PendingApproval, ...]:
     """The calls that wait inside those of a conversation; and what was kept for calls with a result is put away."""
-    staff, store = staff_of(core), core._kept_in
-    assert store is not None
+    staff = staff_of(core)
     for message in reversed(conversation.messages):
         if message.role == "user":
             break
-        for call in message.tool_calls:
-            if (agent := agent_of(core.tools.tools, call.name)) is not None and not agent.takes_over:
-                staff.kept[call.id] = inner_id_of(id, conversation, call)
+        staff.kept |= {call.id: inner_id_of(id, conversation, call) for call in message.tool_calls}
         if message.role == "assistant":
             break
     await staff.forget_answered(conversation)
-    return await _look_inside(store, id, conversation, core.tools.tools)
+    return await _look_inside(core, id, conversation, tools, core._settings.deps)
 
 
 async def _look_inside(
-    store: AsyncConversationStore, id: str, conversation: Conversation, tools: ToolSet
+    core: Core, id: str, conversation: Conversation, tools: ToolSet, deps: object
 ) -> tuple[PendingApproval, ...]:
     found = list[PendingApproval]()
     for call in conversation.pending_tool_calls:
@@ -474,14 +490,18 @@ async def _look_inside(
             continue
         inner = inner_id_of(id, conversation, call)
         try:
-            recovered = await aresume(store, inner)
+            recovered = await core._ledger.recover(inner)
         except SnapshotNotFoundError:
             continue
-        its_tools = agent.tools
+        its_tools, its_deps = agent.tools, agent.options.get("deps", deps)
         if (name := recovered.conversation.metadata.get(IN_CHARGE)) is not None:
             its_tools = find_agent(its_tools, cast("str", name)).tools
-        talk, uncertain = put_together(recovered, its_tools)
-        known = (*uncertain, *await _look_inside(store, inner, talk, its_tools))
+        model = f"{recovered.snapshot.provider}:{recovered.snapshot.model}"
+        moment = RunContext(deps=its_deps, conversation=recovered.conversation, model=model)
+        its_tools = await tools_of(its_tools, moment, core._io.wait_for)
+        config = agent.options.get("tool_config", ToolConfig())
+        talk, uncertain = put_together(recovered, many_tools(its_tools, config) or its_tools)
+        known = (*uncertain, *await _look_inside(core, inner, talk, its_tools, its_deps))
         for each in talk.pending_tool_calls:
             waiting = [one for one in known if one.held == each] or [PendingApproval(call=each)]
             found += [one.inside(call) for one in waiting]

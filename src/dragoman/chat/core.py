@@ -156,9 +156,9 @@ class ChatCore(Generic[E]):
     def _set_up(self) -> None:
         """Make the settings and the I/O of turns anew, for another engine, other tools or other options."""
         if self._has_agents:
-            from .agents import check_colours
+            from .agents import check_agents
 
-            check_colours(self.tools.tools, Engine if isinstance(self.engine, Engine) else AsyncEngine)
+            check_agents(self.tools.tools, Engine if isinstance(self.engine, Engine) else AsyncEngine)
         settings, io = self._equip(Charge(self._engine, self._executor, self._options))
         self._settings: LoopSettings = settings
         self._io: LoopIO = io
@@ -602,17 +602,17 @@ class ChatCore(Generic[E]):
         conversation, _ = put_together(recovered, self.tools.tools)
         self._put_right_one_in_charge(conversation)
         tools = self.tools.tools
-        if tools.function is not None and recovered.uncertain_calls:
+        if tools.function is not None and (conversation.pending_tool_calls or recovered.done_results):
             moment = RunContext(deps=self._settings.deps, conversation=conversation, model=self.model)
             tools = await tools_of(tools, moment, self._io.wait_for)
         conversation, uncertain = put_together(recovered, self.tools.searched(tools))
         losses = self.engine.losses(conversation)
         self._ledger.take_up_recovered(recovered)
         await self._take_up(conversation, uncertain)
-        if self._has_agents:
+        if any(tool.agent is not None for tool in tools):
             from .agents import list_waiting
 
-            inside = await list_waiting(self, recovered.snapshot.root, conversation)
+            inside = await list_waiting(self, recovered.snapshot.root, conversation, tools)
             with self._state:
                 self._pending = tuple([each for each in inside if each.reason != UNCERTAIN])
                 self._uncertain = (*uncertain, *[each for each in inside if each.reason == UNCERTAIN])
@@ -622,7 +622,9 @@ class ChatCore(Generic[E]):
 
     def _succeed(self, run: LoopRun) -> Succession | None:
         """Who takes over behind the results that a run has taken in."""
-        if all(tool.agent is None for tool in run.executor.tools):
+        last, tools = run.conversation.last, run.executor.tools
+        called = [] if last is None else [tools.find(result.name) for result in last.tool_results]
+        if all(tool is None or tool.agent is None for tool in called):
             return None
         from .handoffs import hand_over
 
