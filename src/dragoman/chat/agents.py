@@ -373,8 +373,8 @@ class Staff:
         return True
 
     async def _carry_out(self, client: Core, context: ToolContext[object], prompt: str | None) -> RunResult:
-        answers, spent = [], NOTHING_SPENT
-        answers += [said for each in client.pending if (said := context.answer_about(each.call)) is not None]
+        spent = NOTHING_SPENT
+        answers = [said for each in client.pending if (said := context.answer_about(each.call)) is not None]
         while True:
             begun: list[LoopRun] = []
             given: TurnOptions = {"approvals": answers}
