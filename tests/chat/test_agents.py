@@ -610,3 +610,24 @@ def test_the_limit_of_a_caller_is_its_own_error(start: Start, colour: str) -> No
         talk.chat("Add.")
     assert caught.value.limit == "tokens"
     assert not isinstance(caught.value, UnknownCostError)
+
+
+def test_what_an_agent_that_was_given_up_still_writes_is_not_left_behind() -> None:
+    writing, go_on = threading.Event(), threading.Event()
+
+    class Slow(MemoryStore):
+        def save(self, snapshot: Any, *, after: int = 0) -> None:
+            if is_inner(snapshot.root):
+                writing.set()
+                assert go_on.wait(20)
+            super().save(snapshot, after=after)
+
+    store = Slow()
+    client = ChatClient(ScriptedEngine([ASKING, "Done."]), [clerk("plain", ["Never."])], store=store)
+    stopping = threading.Thread(target=lambda: (writing.wait(20), client.cancel(), go_on.set()))
+    stopping.start()
+    assert client.chat("Hi").ending == Cancelled()
+    stopping.join()
+    client.close()
+    assert not threads_left()
+    assert [is_inner(each.root) for each in store.list().items] == [False]

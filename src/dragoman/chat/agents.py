@@ -24,6 +24,7 @@ from dragoman.engines import AsyncEngine, Engine, Models, lossy, made_here
 from dragoman.errors import (
     ConfigurationError,
     SnapshotNotFoundError,
+    StoreError,
     ToolBudgetError,
     ToolCancelledError,
     ToolDeniedError,
@@ -118,9 +119,8 @@ class Agent:
         self.model: Final = model
         self.tools: Final[ToolSet] = as_tool_set(tools)
         self.transport: Final = transport
-        once = {
-            each: tuple(options[each]) for each in ("hooks", "context") if each in options
-        }  # gone through only once
+        # What can be gone through only once is gone through here.
+        once = {name: tuple(cast("Any", said)) for name, said in options.items() if name in ("hooks", "context")}
         self.options: Final = cast("ChatOptions", {**options, **once})
         self.takes_over: Final = takes_over
         """Whether a call of the tool puts it in charge."""
@@ -338,6 +338,10 @@ class Staff:
         finally:
             if not waits:
                 await client._close()
+            given_up = context.stop.wakers.pop(client, None) is not None and context.stop.cancelled
+            if given_up and client._kept_in is not None:  # what was being written may have come behind the deletion
+                with suppress(StoreError):
+                    await delete_inner(client._kept_in, client.id or "")
             if self._owner is None:
                 await self.close()
 

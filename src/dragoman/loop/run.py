@@ -549,6 +549,8 @@ class LoopRun:
                 self.conversation = self.conversation.repaired().conversation
         if self._tools is not None:
             self._tools.caller = None  # they would keep each other alive until the collector comes
+        if self._caller is not None:
+            self._caller[1].stop.wakers.pop(self, None)
         self.settled = True
 
     async def _take_reply(self, io: LoopIO, reply: Reply) -> None:

@@ -122,8 +122,8 @@ class SqlStore(ConversationStore):
 
         def work(session: Session) -> None:
             root, _, _ = self._lock(session, id)
-            parts = [] if is_inner(root) else session.fetch(schema.PARTS, f"{family_of(root)}%")
-            for each in (*[str(part) for [part] in parts], root):
+            parts = () if is_inner(root) else session.fetch(schema.PARTS, f"{family_of(root)}%")
+            for (each,) in (*parts, (root,)):
                 for table in schema.OF_A_CHAIN:
                     session.execute(f"DELETE FROM {{s}}{table} WHERE root = ?", each)  # noqa: S608 - names of ours
 
