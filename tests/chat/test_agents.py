@@ -110,6 +110,8 @@ def test_what_is_wrong_with_an_agent_is_said_at_once() -> None:
         ({"base_url": "http://127.0.0.1"}, "uses that of its caller"),
         ({"transport": SocketTransport()}, "uses that of its caller"),
         ({"temperature": 1}, "temperature"),
+        ({"limits": 5}, "where a Limits is wanted"),
+        ({"system": 5}, "cannot be made of a int"),
     ):
         with pytest.raises(ConfigurationError, match=message) as caught:
             agent_tool("clerk", "Does things.", **options)  # type: ignore[arg-type]
@@ -613,7 +615,7 @@ def test_the_limit_of_a_caller_is_its_own_error(start: Start, colour: str) -> No
 
 
 def test_what_an_agent_that_was_given_up_still_writes_is_not_left_behind() -> None:
-    writing, go_on = threading.Event(), threading.Event()
+    writing, go_on, before = threading.Event(), threading.Event(), threading.enumerate()
 
     class Slow(MemoryStore):
         def save(self, snapshot: Any, *, after: int = 0) -> None:
@@ -629,5 +631,5 @@ def test_what_an_agent_that_was_given_up_still_writes_is_not_left_behind() -> No
     assert client.chat("Hi").ending == Cancelled()
     stopping.join()
     client.close()
-    assert not threads_left()
+    assert not threads_left(before)
     assert [is_inner(each.root) for each in store.list().items] == [False]

@@ -38,8 +38,10 @@ from dragoman.loop import (
     RunContext,
     RunResult,
     close_engine,
+    settings_of,
     tools_of,
 )
+from dragoman.providers import ModelOptions
 from dragoman.stores import aresume, inner_id
 from dragoman.tools import (
     AnyTool,
@@ -122,6 +124,7 @@ class Agent:
         # What can be gone through only once is gone through here.
         once = {name: tuple(cast("Any", said)) for name, said in options.items() if name in ("hooks", "context")}
         self.options: Final = cast("ChatOptions", {**options, **once})
+        settings_of(self.options, ModelOptions(), ToolConfig())  # which says what is wrong with them
         self.takes_over: Final = takes_over
         """Whether a call of the tool puts it in charge."""
         self.checked: Final = set[type[Engine] | type[AsyncEngine]]()
