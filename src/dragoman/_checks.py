@@ -86,6 +86,9 @@ def overlay(nearer: S | None, outer: S) -> S:
     """Settings of which the nearer ones win, field by field; one that is left at its default does not say anything."""
     if nearer is None or nearer is outer:
         return outer
+    if not isinstance(nearer, type(outer)):
+        wanted, given = type(outer).__name__, type(nearer).__name__
+        raise ConfigurationError(f"A {given} was given where a {wanted} is wanted.", hint=f"Say {wanted}(…).")
     return msgspec.structs.replace(outer, **dict(list_changes(nearer)))
 
 

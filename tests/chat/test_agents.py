@@ -30,7 +30,8 @@ from dragoman.loop import AwaitApproval, Cancelled, LimitReached, Limits
 from dragoman.providers import Prices
 from dragoman.simulator import Reply, Simulator
 from dragoman.stores import AsyncStore, MemoryStore, SqliteStore, is_inner, resume
-from dragoman.tools import Allow, Deny, ToolConfig, ToolRegistry, approve, deny, execute_tool, tool
+from dragoman.tools import Allow, Deny, ToolConfig, ToolExecutor, ToolRegistry, approve, deny, execute_tool, tool
+from dragoman.transport import SocketTransport
 from tests.chat.killed_agents import make_tools
 from tests.chat.scenarios import add, delete, weather
 from tests.chat.talking import ROOT, WAYS, AsyncTalk, PlainTalk, Stage, Start, Talk, threads_left
@@ -107,7 +108,10 @@ def test_what_is_wrong_with_an_agent_is_said_at_once() -> None:
         ({"id": "x"}, "'id' is said of a conversation"),
         ({"stateless": True}, "'stateless' is said of a conversation"),
         ({"base_url": "http://127.0.0.1"}, "uses that of its caller"),
+        ({"transport": SocketTransport()}, "uses that of its caller"),
         ({"temperature": 1}, "temperature"),
+        ({"limits": 5}, "where a Limits is wanted"),
+        ({"system": 5}, "cannot be made of a int"),
     ):
         with pytest.raises(ConfigurationError, match=message) as caught:
             agent_tool("clerk", "Does things.", **options)  # type: ignore[arg-type]
@@ -118,6 +122,19 @@ def test_an_engine_of_the_other_colour_is_refused_at_once(start: Start, colour: 
     other = clerk("async" if colour == "plain" else "plain", ["Hi."])
     with pytest.raises(ConfigurationError):
         start(["Hi."], [agent_tool("outer", "Has an agent.", tools=[other])])
+
+
+@pytest.mark.parametrize(
+    ("model", "said"), [("openai:gpt-4o", "no key for openai"), ("opnai:gpt-4o", "no provider"), (42, "not as int")]
+)
+def test_a_model_that_cannot_be_had_is_said_when_the_client_is_made(
+    start: Start, monkeypatch: pytest.MonkeyPatch, model: Any, said: str
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    inner = agent_tool("inner", "Does things.", model)
+    with pytest.raises(ConfigurationError, match=said) as raised:
+        start(["Hi"], [agent_tool("outer", "Does things.", tools=[inner])])
+    assert raised.value.__notes__ == ["It is about the model of the agent 'inner'."]
 
 
 def test_a_client_is_a_tool_of_another_one(start: Start, colour: str) -> None:
@@ -265,6 +282,77 @@ def test_the_permission_of_the_caller_holds_for_an_agent_that_has_none(start: St
     start([ASKING, "Ok."], [free], permission=check).chat("Add.")
     assert "no sums today" in read[0]
     assert read[1] == "3"
+
+
+def test_another_conversation_never_meets_what_waits_in_this_one(start: Start, colour: str) -> None:
+    inner = [ADDING, DELETING, "Of the first.", DELETING, "Of the second."]
+    talk = start([ASKING, "Done."], [clerk(colour, inner, delete, add)])
+    talk.chat("The first.")
+    other = start([ASKING], [clerk(colour, [DELETING], delete)])
+    other.chat("The second.")
+    talk.do("restore", other.do("save"))
+    assert [each.call.id for each in talk.client.pending] == ["c1"]
+    talk.chat()
+    assert texts(talk) == ["Of the first."]  # the next line of the script: a turn of its own, in which nothing waits
+
+
+def test_what_waits_is_kept_while_the_client_is_elsewhere(start: Start, colour: str) -> None:
+    store = store_for(colour)
+    agents = [clerk(colour, [ADDING, DELETING, "Gone."], delete, add)]
+    elsewhere = start(["Hello."], agents, store=store)
+    elsewhere.chat("Hi")
+    talk = start([ASKING, "Done."], agents, store=store)
+    (waiting,) = talk.chat("Do it.").pending
+    here = talk.client.id
+    talk.do("restore", elsewhere.client.id)
+    talk.do("restore", here)
+    assert [each.call for each in talk.client.pending] == [waiting.call]
+    assert talk.chat(None, approve(waiting.call)).text == "Done."
+
+
+def test_where_nobody_can_be_asked_the_limits_of_the_agent_hold_all_the_same(start: Start, colour: str) -> None:
+    insisting = [Message.assistant(ToolCall(f"c{n}", "delete", '{"path": "a"}')) for n in range(50)]
+    agent = clerk(colour, insisting, delete, limits=Limits(steps=3))
+    talk = start([ASKING, "Done."], [agent], stateless=True)
+    result = talk.chat("Hi")
+    assert result.spent.model_calls == 5
+    assert "max iterations (3) reached" in result.conversation.messages[2].tool_results[0].text
+
+
+def test_an_answer_that_could_be_about_two_calls_is_refused(start: Start, colour: str) -> None:
+    both = Message.assistant(ToolCall("c1>c1", "delete", '{"path": "a"}'), ToolCall("c1", "clerk", '{"prompt": "Do."}'))
+    talk = start([both, "Fine."], [clerk(colour, [DELETING, "Gone."], delete), delete])
+    outer, inner = talk.chat("Hi").pending
+    assert outer.call == inner.call
+    for each in (outer, inner):
+        with pytest.raises(ConfigurationError, match="two calls 'c1>c1'"):
+            talk.chat(None, approve(each.call))
+    assert talk.chat("Neither.").text == "Fine."
+    assert all("deleted" not in text for text in texts(talk))
+
+
+def test_the_permission_of_an_executor_holds_for_an_agent_behind_its_tools() -> None:
+    def permission(call: ToolCall, *_: object) -> Allow | Deny:
+        return Deny("not here") if call.name == "add" else Allow()
+
+    engine = ScriptedEngine([ADDING, "Fine."])
+    agent = agent_tool("clerk", "Does things.", engine, [add])
+    with ToolExecutor([agent], permission=permission) as executor:
+        executor.execute(ToolCall("c1", "clerk", '{"prompt": "Add."}'))
+    assert "not here" in engine.calls[1].conversation.messages[-1].tool_results[0].text
+
+
+def test_what_waits_inside_agents_of_the_moment_is_found_again(start: Start, colour: str) -> None:
+    store = store_for(colour)
+    engine = (ScriptedEngine if colour == "plain" else AsyncScriptedEngine)([DELETING, "Gone."])
+    agent = agent_tool("clerk", "Does things.", engine, lambda _run: [delete])
+    talk = start([ASKING], lambda _run: [agent], store=store)
+    (waiting,) = talk.chat("Hi").pending
+    again = start(["Done."], lambda _run: [agent], store=store)
+    again.do("restore", talk.client.id)
+    assert [each.call for each in again.client.pending] == [waiting.call]
+    assert again.chat(None, approve(waiting.call)).text == "Done."
+    assert texts(again) == ["Gone."]
 
 
 def test_users_of_a_stateless_client_never_meet(start: Start, colour: str) -> None:
@@ -524,3 +612,24 @@ def test_the_limit_of_a_caller_is_its_own_error(start: Start, colour: str) -> No
         talk.chat("Add.")
     assert caught.value.limit == "tokens"
     assert not isinstance(caught.value, UnknownCostError)
+
+
+def test_what_an_agent_that_was_given_up_still_writes_is_not_left_behind() -> None:
+    writing, go_on, before = threading.Event(), threading.Event(), threading.enumerate()
+
+    class Slow(MemoryStore):
+        def save(self, snapshot: Any, *, after: int = 0) -> None:
+            if is_inner(snapshot.root):
+                writing.set()
+                assert go_on.wait(20)
+            super().save(snapshot, after=after)
+
+    store = Slow()
+    client = ChatClient(ScriptedEngine([ASKING, "Done."]), [clerk("plain", ["Never."])], store=store)
+    stopping = threading.Thread(target=lambda: (writing.wait(20), client.cancel(), go_on.set()))
+    stopping.start()
+    assert client.chat("Hi").ending == Cancelled()
+    stopping.join()
+    client.close()
+    assert not threads_left(before)
+    assert [is_inner(each.root) for each in store.list().items] == [False]

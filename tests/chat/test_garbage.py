@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 
 import pytest
 
 from bench.crossings import MODELS
-from dragoman import ChatClient
-from dragoman.conversation import ToolCall
+from dragoman import ChatClient, ScriptedEngine, agent_tool
+from dragoman.conversation import Message, ToolCall
 from dragoman.simulator import Reply, Simulator
 
 
@@ -31,16 +32,27 @@ def test_a_turn_with_tools_leaves_nothing_for_the_collector(dialect: str, stream
         Simulator(script) as simulator,
         ChatClient(MODELS[dialect], [double], key="k", base_url=simulator.base_url(dialect), stateless=True) as client,
     ):
-        turn()  # with what is made once
+        assert not left_by(turn)
+
+
+def test_an_agents_turn_leaves_nothing_for_the_collector() -> None:
+    inner = ScriptedEngine([Message.assistant(ToolCall("c1", "double", '{"number":21}')), "42"] * 2)
+    outer = ScriptedEngine([Message.assistant(ToolCall("c1", "clerk", '{"prompt":"Double 21."}')), "42."] * 2)
+    with ChatClient(outer, [agent_tool("clerk", "Computes.", inner, [double])]) as client:
+        assert not left_by(lambda: client.chat("Double it."))
+
+
+def left_by(turn: Callable[[], object]) -> set[type]:
+    """What of ours only the collector would free after a turn, but for what is made once."""
+    turn()
+    gc.collect()
+    gc.disable()
+    try:
+        turn()
+        gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
-        gc.disable()
-        try:
-            turn()
-            gc.set_debug(gc.DEBUG_SAVEALL)
-            gc.collect()
-            left = {type(each) for each in gc.garbage if type(each).__module__.startswith("dragoman")}
-        finally:
-            gc.set_debug(0)
-            gc.garbage.clear()
-            gc.enable()
-    assert not left
+        return {type(each) for each in gc.garbage if type(each).__module__.startswith("dragoman")}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman.chat import ChatClient, agent_tool, handoff
-from dragoman.conversation import HandedOver, Message, Thinking, ToolCall
+from dragoman.conversation import Conversation, HandedOver, Message, Thinking, ToolCall
 from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError
 from dragoman.loop import LimitReached, Limits, LoopHooks, LoopRun, Orchestrator
@@ -98,12 +98,25 @@ def test_the_hooks_and_deps_of_the_client_go_on(start: Start, colour: str) -> No
 
     asking = Message.assistant(ToolCall("c1", "whose", "{}"))
     agent = billing(colour, [asking, "Fine.", asking, "Still."], [whose])
-    talk = start([HANDING], [agent], system="Front.", hooks=[Looking()], deps="the client")
+    shortened: list[int] = []
+
+    def look(conversation: Conversation, _use: object) -> Conversation:
+        shortened.append(len(conversation.messages))
+        return conversation
+
+    talk = start([HANDING], [agent], system="Front.", hooks=[Looking()], deps="the client", context=[look])
     talk.chat("Hi")
     talk.chat("And?")
     assert asked == ["Front.", *["You are billing."] * 4]
+    assert len(shortened) == 5
     told = [result.text for message in talk.client.history for result in message.tool_results]
     assert told[1:] == ["those of the client"] * 2
+
+
+def test_a_handoff_among_the_tools_of_one_turn_stays_in_charge(start: Start, colour: str) -> None:
+    talk = start([HANDING], [])
+    assert talk.do("chat", "Hi", tools=[billing(colour, ["Here.", "Still here."])]).text == "Here."
+    assert talk.chat("And?").text == "Still here."
 
 
 def test_only_the_first_of_two_counts(start: Start, colour: str) -> None:

@@ -303,6 +303,16 @@ def test_what_a_check_may_be(start: Start) -> None:
         answer_type(Place, check=["is_known"])  # type: ignore[list-item]
 
 
+def test_a_check_that_cannot_be_one_is_refused(start: Start) -> None:
+    for check in (lambda: 1, lambda _run, _value, _more: 1):
+        with pytest.raises(ConfigurationError, match="cannot check an answer"):
+            answer_type(int, check=check)  # type: ignore[arg-type]
+    talk = start(["7", "true"])
+    with pytest.raises(ConfigurationError, match="gave back False"):
+        talk.do("ask", "How many?", answer_type(int, check=lambda value: value > 9))
+    assert talk.do("ask", "Is it?", answer_type(bool, check=lambda value: not value)) is False
+
+
 def test_a_check_that_waits_needs_an_event_loop() -> None:
     async def slow(place: Place) -> Place:
         await asyncio.sleep(0)

@@ -33,7 +33,7 @@ from dragoman.stores import (
     resume,
 )
 from dragoman.stores.listing import summary_of
-from dragoman.stores.snapshot import new_id
+from dragoman.stores.snapshot import inner_id, new_id
 from tests.stores.backends import BACKENDS
 from tests.stores.cases import CALL, HOSTILE_IDS, NOON, RESULT, TOOL, Opener, after, chain, first, pages
 from tests.strategies import conversations
@@ -178,6 +178,20 @@ def test_what_json_cannot_carry_is_refused_and_changes_nothing(store: Conversati
             store.save(odd)
     assert store.latest(one.id) == one
     assert len(store.list().items) == 1
+
+
+def test_what_is_a_part_of_a_conversation_is_deleted_with_it(store: ConversationStore) -> None:
+    def saved(id: str) -> str:
+        store.save(Snapshot.first(Conversation(), provider="scripted", model="one", id=id))
+        return id
+
+    mine, other = saved(new_id()), saved(new_id())
+    part, of_other, alone = saved(inner_id(mine, "1")), saved(inner_id(other, "1")), saved(inner_id(mine, "2"))
+    saved(inner_id(part, "1"))
+    store.delete(alone)
+    assert len(store.list().items) == 5
+    store.delete(mine)
+    assert {each.root for each in store.list().items} == {other, of_other}
 
 
 def test_a_deleted_conversation_is_gone(store: ConversationStore) -> None:

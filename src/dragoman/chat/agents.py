@@ -20,15 +20,28 @@ from msgspec import structs
 from dragoman._checks import check_names
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, ToolCall, ToolResult
-from dragoman.engines import AsyncEngine, Engine, Models, adopt, lossy, made_here
+from dragoman.engines import AsyncEngine, Engine, Models, lossy, made_here
 from dragoman.errors import (
     ConfigurationError,
     SnapshotNotFoundError,
+    StoreError,
     ToolBudgetError,
     ToolCancelledError,
     ToolDeniedError,
 )
-from dragoman.loop import AwaitApproval, Cancelled, LimitReached, LoopRun, RunResult, close_engine
+from dragoman.loop import (
+    NOTHING_SPENT,
+    AwaitApproval,
+    Cancelled,
+    LimitReached,
+    LoopRun,
+    RunContext,
+    RunResult,
+    close_engine,
+    settings_of,
+    tools_of,
+)
+from dragoman.providers import ModelOptions
 from dragoman.stores import aresume, inner_id
 from dragoman.tools import (
     AnyTool,
@@ -36,11 +49,13 @@ from dragoman.tools import (
     Paused,
     PendingApproval,
     Tool,
+    ToolConfig,
     ToolContext,
     ToolSet,
     as_tool_set,
     deny,
     fingerprint,
+    many_tools,
 )
 from dragoman.transport import Transport
 
@@ -98,7 +113,7 @@ class Agent:
             if each in options:
                 message = f"{each!r} is said of a conversation, not of an agent."
                 raise ConfigurationError(message, hint="Leave it out, or say it to the client that has the agent.")
-        foreign = list_engine_options(options) if model is None else []
+        foreign = [*list_engine_options(options), *(["transport"] if transport else [])] if model is None else []
         if foreign:
             message = f"{foreign[0]!r} is said of a model, and this agent uses that of its caller."
             raise ConfigurationError(message, hint=f"Leave {foreign[0]} out, or name the agent's model.")
@@ -106,10 +121,14 @@ class Agent:
         self.model: Final = model
         self.tools: Final[ToolSet] = as_tool_set(tools)
         self.transport: Final = transport
-        hooks, context = tuple(options.get("hooks", ())), tuple(options.get("context", ()))  # gone through only once
-        self.options: Final[ChatOptions] = {**options, "hooks": hooks, "context": context}
+        # What can be gone through only once is gone through here.
+        once = {name: tuple(cast("Any", said)) for name, said in options.items() if name in ("hooks", "context")}
+        self.options: Final = cast("ChatOptions", {**options, **once})
+        settings_of(self.options, ModelOptions(), ToolConfig())  # which says what is wrong with them
         self.takes_over: Final = takes_over
         """Whether a call of the tool puts it in charge."""
+        self.checked: Final = set[type[Engine] | type[AsyncEngine]]()
+        """The colours in which its engine can be made."""
 
     @property
     def is_async(self) -> bool:
@@ -205,11 +224,16 @@ def list_agents(tools: ToolSet, *, handoffs: bool = False) -> Iterator[Agent]:
             yield agent
 
 
-def check_colours(tools: ToolSet, kind: type[Engine] | type[AsyncEngine]) -> None:
-    """Refuse engines of agents that are for programs of the other colour, before any model is asked."""
+def check_agents(tools: ToolSet, kind: type[Engine] | type[AsyncEngine]) -> None:
+    """Refuse agents whose model there is not, has no key, or is of the other colour, before any model is asked."""
     for agent in list_agents(tools):
-        if isinstance(agent.model, Engine | AsyncEngine):
-            adopt(agent.model, kind)
+        if agent.model is not None and kind not in agent.checked:
+            try:
+                find_engine(agent.model, agent.transport, agent.options, kind)  # it has no connections yet
+            except ConfigurationError as error:
+                error.add_note(f"It is about the model of the agent {agent.name!r}.")
+                raise
+            agent.checked.add(kind)
 
 
 def agent_of(tools: ToolSet, name: str) -> Agent | None:
@@ -277,11 +301,15 @@ class Staff:
             made = self._engines[agent] = find_engine(agent.model, agent.transport, agent.options, kind)
             return made
 
+    async def leave_behind(self) -> None:
+        """Let go of the turns that wait, for another conversation is taken up: calls there may have the same ids."""
+        self.kept.clear()
+        while self._paused:
+            await self._paused.popitem()[1]._close()
+
     async def close(self) -> None:
         """Close the engines, and the clients that wait."""
-        for client in self._paused.values():
-            await client._close()
-        self._paused.clear()
+        await self.leave_behind()
         if self._is_first:
             for agent, engine in self._engines.items():
                 if made_here(engine, cast("Any", agent.model)):
@@ -313,6 +341,10 @@ class Staff:
         finally:
             if not waits:
                 await client._close()
+            given_up = context.stop.wakers.pop(client, None) is not None and context.stop.cancelled
+            if given_up and client._kept_in is not None:  # what was being written may have come behind the deletion
+                with suppress(StoreError):
+                    await delete_inner(client._kept_in, client.id or "")
             if self._owner is None:
                 await self.close()
 
@@ -321,8 +353,8 @@ class Staff:
         options["on_limit"] = "return"
         options.setdefault("deps", context.deps)
         plain, store = (not agent.is_async, None) if owner is None else (isinstance(owner, ChatClient), owner._store)
-        if owner is not None and (permission := owner._options.get("permission")) is not None:
-            options.setdefault("permission", permission)
+        if context.desk is not None and context.desk.permission is not None:
+            options.setdefault("permission", context.desk.permission)
         if owner is not None and store is not None:
             call = _call_of(context)
             options["id"] = id = inner_id_of(owner.id or "", context.conversation, call)
@@ -348,17 +380,19 @@ class Staff:
         return True
 
     async def _carry_out(self, client: Core, context: ToolContext[object], prompt: str | None) -> RunResult:
+        spent = NOTHING_SPENT
         answers = [said for each in client.pending if (said := context.answer_about(each.call)) is not None]
         while True:
             begun: list[LoopRun] = []
             given: TurnOptions = {"approvals": answers}
-            async with aclosing(client._turn(prompt, given, begun, streamed=context.watched)) as events:
+            async with aclosing(client._turn(prompt, given, begun, streamed=context.watched, spent=spent)) as events:
                 async for event in events:
                     context.report(event)
             result = begun[0].result
             if not result.pending or self._can_pause:
                 return result
             prompt, answers = None, [deny(each.call, reason=_NOBODY) for each in result.pending]
+            spent = result.spent
 
     async def forget(self, result: ToolResult) -> None:
         """The caller's journal has the result: what was kept for the call is not needed any more."""
@@ -440,24 +474,21 @@ async def delete_inner(store: AsyncConversationStore, id: str) -> None:
         await store.delete(id)
 
 
-async def list_waiting(core: Core, id: str, conversation: Conversation) -> tuple[PendingApproval, ...]:
+async def list_waiting(core: Core, id: str, conversation: Conversation, tools: ToolSet) -> tuple[PendingApproval, ...]:
     """The calls that wait inside those of a conversation; and what was kept for calls with a result is put away."""
-    staff, store = staff_of(core), core._kept_in
-    assert store is not None
+    staff = staff_of(core)
     for message in reversed(conversation.messages):
         if message.role == "user":
             break
-        for call in message.tool_calls:
-            if (agent := agent_of(core.tools.tools, call.name)) is not None and not agent.takes_over:
-                staff.kept[call.id] = inner_id_of(id, conversation, call)
+        staff.kept |= {call.id: inner_id_of(id, conversation, call) for call in message.tool_calls}
         if message.role == "assistant":
             break
     await staff.forget_answered(conversation)
-    return await _look_inside(store, id, conversation, core.tools.tools)
+    return await _look_inside(core, id, conversation, tools, core._settings.deps)
 
 
 async def _look_inside(
-    store: AsyncConversationStore, id: str, conversation: Conversation, tools: ToolSet
+    core: Core, id: str, conversation: Conversation, tools: ToolSet, deps: object
 ) -> tuple[PendingApproval, ...]:
     found = list[PendingApproval]()
     for call in conversation.pending_tool_calls:
@@ -466,14 +497,18 @@ async def _look_inside(
             continue
         inner = inner_id_of(id, conversation, call)
         try:
-            recovered = await aresume(store, inner)
+            recovered = await core._ledger.recover(inner)
         except SnapshotNotFoundError:
             continue
-        its_tools = agent.tools
+        its_tools, its_deps = agent.tools, agent.options.get("deps", deps)
         if (name := recovered.conversation.metadata.get(IN_CHARGE)) is not None:
             its_tools = find_agent(its_tools, cast("str", name)).tools
-        talk, uncertain = put_together(recovered, its_tools)
-        known = (*uncertain, *await _look_inside(store, inner, talk, its_tools))
+        model = f"{recovered.snapshot.provider}:{recovered.snapshot.model}"
+        moment = RunContext(deps=its_deps, conversation=recovered.conversation, model=model)
+        its_tools = await tools_of(its_tools, moment, core._io.wait_for)
+        config = agent.options.get("tool_config", ToolConfig())
+        talk, uncertain = put_together(recovered, many_tools(its_tools, config) or its_tools)
+        known = (*uncertain, *await _look_inside(core, inner, talk, its_tools, its_deps))
         for each in talk.pending_tool_calls:
             waiting = [one for one in known if one.held == each] or [PendingApproval(call=each)]
             found += [one.inside(call) for one in waiting]

@@ -235,11 +235,17 @@ def _with_context(check: Callable[..., object]) -> Callable[[RunContext[Any], An
     if not callable(check):
         raise ConfigurationError(f"{check!r} is no check of an answer.", hint="Give a function of the value.")
     try:
-        found = signature(check).parameters.values()
+        found = signature(check)
     except (TypeError, ValueError):  # some built-in functions do not tell their parameters
-        found = ()
+        return lambda _context, value: check(value)
     by_place = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [each for each in found if each.default is Parameter.empty and each.kind in by_place]
+    needed = [each for each in found.parameters.values() if each.default is Parameter.empty and each.kind in by_place]
+    try:
+        found.bind(*needed[:2] or [None])
+    except TypeError as error:
+        name = getattr(check, "__name__", repr(check))
+        message = f"{name!r} cannot check an answer: {error}."
+        raise ConfigurationError(message, hint="Let it take the value, or the RunContext and the value.") from None
     return check if len(needed) > 1 else lambda _context, value: check(value)
 
 
@@ -332,6 +338,9 @@ class AnswerJudge(Generic[T]):
                 reason = str(error) or type(error).__name__
                 text = answer_text(message)
                 raise InvalidAnswerError(f"The answer was refused: {reason}", text=text, problems=(reason,)) from error
+            if isinstance(said, bool) and not isinstance(value, bool):
+                problem = f"A check of the answer gave back {said}, which would be the answer then."
+                raise ConfigurationError(problem, hint="Return the value, or raise ValueError with a reason.")
             value = value if said is None else cast("T", said)
         return value
 

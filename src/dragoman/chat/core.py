@@ -21,6 +21,7 @@ from dragoman.conversation import Conversation, Event, Message, ToolSpec, Usage
 from dragoman.engines import AsyncEngine, Engine, EngineOptions, lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError, LimitReachedError, StoppedError
 from dragoman.loop import (
+    NOTHING_SPENT,
     UNCERTAIN,
     Cancelled,
     Instruction,
@@ -31,6 +32,7 @@ from dragoman.loop import (
     LoopSettings,
     RunContext,
     RunResult,
+    Spent,
     Succession,
     close_engine,
     note_on,
@@ -154,9 +156,9 @@ class ChatCore(Generic[E]):
     def _set_up(self) -> None:
         """Make the settings and the I/O of turns anew, for another engine, other tools or other options."""
         if self._has_agents:
-            from .agents import check_colours
+            from .agents import check_agents
 
-            check_colours(self.tools.tools, Engine if isinstance(self.engine, Engine) else AsyncEngine)
+            check_agents(self.tools.tools, Engine if isinstance(self.engine, Engine) else AsyncEngine)
         settings, io = self._equip(Charge(self._engine, self._executor, self._options))
         self._settings: LoopSettings = settings
         self._io: LoopIO = io
@@ -361,6 +363,7 @@ class ChatCore(Generic[E]):
         *,
         streamed: bool,
         judge: AnswerJudge[Any] | None = None,
+        spent: Spent = NOTHING_SPENT,
     ) -> AsyncGenerator[Event, None]:
         """One turn. It begins with the first look at its events, and so does the run in `begun`."""
         holder = object()
@@ -380,7 +383,7 @@ class ChatCore(Generic[E]):
                     )
             if judge is not None:
                 settings = judge.settings(settings)
-            run = self._begin(settings, executor, prompt, given)
+            run = self._begin(settings, executor, prompt, given, spent=spent)
             begun.append(run)
             try:
                 events = run.events(io, streamed=streamed)
@@ -434,6 +437,7 @@ class ChatCore(Generic[E]):
         prompt: Prompt | None,
         given: TurnOptions,
         *,
+        spent: Spent = NOTHING_SPENT,
         single: bool = False,
     ) -> LoopRun:
         answers, conversation = tuple(given.get("approvals", ())), given.get("conversation")
@@ -453,6 +457,7 @@ class ChatCore(Generic[E]):
                 waiting=self._uncertain,
                 inside=self._pending,
                 unread=(*self._queue, *said),
+                spent=spent,
                 single=single,
             )
             run.owner, run.succeed = self, self._succeed
@@ -548,7 +553,7 @@ class ChatCore(Generic[E]):
             self._put_right_one_in_charge(saved.conversation)
             losses = self.engine.losses(saved.conversation)
             self._ledger.take_up(saved, fork=fork)
-            self._take_up(saved.conversation)
+            await self._take_up(saved.conversation)
             return losses
 
     @property
@@ -597,17 +602,17 @@ class ChatCore(Generic[E]):
         conversation, _ = put_together(recovered, self.tools.tools)
         self._put_right_one_in_charge(conversation)
         tools = self.tools.tools
-        if tools.function is not None and recovered.uncertain_calls:
+        if tools.function is not None and (conversation.pending_tool_calls or recovered.done_results):
             moment = RunContext(deps=self._settings.deps, conversation=conversation, model=self.model)
             tools = await tools_of(tools, moment, self._io.wait_for)
         conversation, uncertain = put_together(recovered, self.tools.searched(tools))
         losses = self.engine.losses(conversation)
         self._ledger.take_up_recovered(recovered)
-        self._take_up(conversation, uncertain)
-        if self._has_agents:
+        await self._take_up(conversation, uncertain)
+        if any(tool.agent is not None for tool in tools):
             from .agents import list_waiting
 
-            inside = await list_waiting(self, recovered.snapshot.root, conversation)
+            inside = await list_waiting(self, recovered.snapshot.root, conversation, tools)
             with self._state:
                 self._pending = tuple([each for each in inside if each.reason != UNCERTAIN])
                 self._uncertain = (*uncertain, *[each for each in inside if each.reason == UNCERTAIN])
@@ -617,7 +622,9 @@ class ChatCore(Generic[E]):
 
     def _succeed(self, run: LoopRun) -> Succession | None:
         """Who takes over behind the results that a run has taken in."""
-        if all(tool.agent is None for tool in run.executor.tools):
+        last, tools = run.conversation.last, run.executor.tools
+        called = [] if last is None else [tools.find(result.name) for result in last.tool_results]
+        if all(tool is None or tool.agent is None for tool in called):
             return None
         from .handoffs import hand_over
 
@@ -669,10 +676,12 @@ class ChatCore(Generic[E]):
             self._agent, (self._engine, self._executor, self._options) = agent, charge
             self._set_up()
 
-    def _take_up(self, conversation: Conversation, uncertain: Iterable[PendingApproval] = ()) -> None:
+    async def _take_up(self, conversation: Conversation, uncertain: Iterable[PendingApproval] = ()) -> None:
         with self._state:
             self._conversation, self._queue = conversation, ()
             self._pending, self._uncertain = (), tuple(uncertain)
+        if self._staff is not None:
+            await self._staff.leave_behind()
 
     def _own_charge(self) -> Charge:
         """What the client itself works with, whoever is in charge now."""

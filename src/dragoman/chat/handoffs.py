@@ -21,7 +21,8 @@ from .options import ChatOptions, drop_engine_options, make_executor
 def in_charge(core: Core, conversation: Conversation) -> Agent | None:
     """The agent that a conversation names, or whose handoff has just got its result; None: the client itself."""
     name, first = conversation.metadata.get(IN_CHARGE), charge_of(core, None).executor.tools
-    now = None if name is None else next((each for each in core._charges if each and each.name == name), None)
+    known = (core._agent, *core._charges)
+    now = None if name is None else next((each for each in known if each and each.name == name), None)
     if name is not None and now is None:
         now = find_agent(first, cast("str", name))
     return put_in_charge(charge_of(core, now).executor.tools, conversation) or now
@@ -37,17 +38,18 @@ def put_in_charge(tools: ToolSet, conversation: Conversation) -> Agent | None:
 
 def charge_of(core: Core, agent: Agent | None) -> Charge:
     """What an agent in charge works with, made when it first is; None: what the client was made with."""
-    found = core._charges.get(agent)
-    if found is None and agent is core._agent:
-        found = Charge(core._engine, core._executor, core._options)
-    if found is None:
-        assert agent is not None
-        engine, first = staff_of(core).engine_of(agent), charge_of(core, None).options
-        kept = {name: value for name, value in first.items() if name not in ("system", "options")}
-        options = cast("ChatOptions", {**kept, **drop_engine_options(agent.options)})
-        found = Charge(Shared(engine, owned=False), make_executor(agent.tools, options), options)
-        core._charges[agent] = found
-    return found
+    with core._state:
+        found = core._charges.get(agent)
+        if found is None and agent is core._agent:
+            found = Charge(core._engine, core._executor, core._options)
+        if found is None:
+            assert agent is not None
+            engine, first = staff_of(core).engine_of(agent), charge_of(core, None).options
+            kept = {name: value for name, value in first.items() if name not in ("system", "options")}
+            options = cast("ChatOptions", {**kept, **drop_engine_options(agent.options)})
+            found = Charge(Shared(engine, owned=False), make_executor(agent.tools, options), options)
+            core._charges[agent] = found
+        return found
 
 
 def name_agent(agent: Agent | None, conversation: Conversation) -> Conversation:

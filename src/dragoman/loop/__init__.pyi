@@ -54,6 +54,7 @@ from .settings import (
     split_instructions as split_instructions,
 )
 from .step import (
+    NOTHING_SPENT as NOTHING_SPENT,
     UNCERTAIN as UNCERTAIN,
     AskModel as AskModel,
     AwaitApproval as AwaitApproval,

@@ -187,8 +187,8 @@ class LoopRun:
         answers, known = tuple(approvals), tuple(waiting)
         self._approvals: tuple[Approval, ...] = answers
         if answers:  # about calls of the conversation, or about those of agents inside them
-            deeper = [each.call for each in (*known, *inside) if each.held in calls]
-            refuse_outdated((*calls, *deeper), answers)
+            deeper = [each for each in (*known, *inside) if each.held in calls]
+            refuse_outdated((*[PendingApproval(call=call) for call in calls], *deeper), answers)
         # Whatever else waits inside a call, an answer is brought to it.
         answered = [each.held for each in known if any(answer.answers(each.call) for answer in answers)]
         self.pending: tuple[PendingApproval, ...] = tuple(
@@ -549,6 +549,8 @@ class LoopRun:
                 self.conversation = self.conversation.repaired().conversation
         if self._tools is not None:
             self._tools.caller = None  # they would keep each other alive until the collector comes
+        if self._caller is not None:
+            self._caller[1].stop.wakers.pop(self, None)
         self.settled = True
 
     async def _take_reply(self, io: LoopIO, reply: Reply) -> None:

@@ -185,12 +185,19 @@ def append_tool_results(conversation: Conversation, results: Iterable[ToolResult
     return msgspec.structs.replace(conversation, messages=(*kept, Message.tool(in_order)))
 
 
-def refuse_outdated(calls: Sequence[ToolCall], answers: Iterable[Approval]) -> None:
-    """Raise ConfigurationError for an answer about a call that does not wait: it must not hold for one to come."""
+def refuse_outdated(waiting: Sequence[PendingApproval], answers: Iterable[Approval]) -> None:
+    """Raise ConfigurationError for an answer about a call that does not wait: it must not hold for one to come.
+
+    So for one about two calls: a call may have the id that another one, inside a call, is known by.
+    """
     for answer in answers:
-        if not any(map(answer.answers, calls)):
+        meant = {each.held.id for each in waiting if answer.answers(each.call)}
+        if not meant:
             message = f"The call {answer.call_id!r} does not wait for an answer, or was made with other arguments."
             raise ConfigurationError(message, hint="Answer the calls in `pending`: approve(call) or deny(call).")
+        if len(meant) > 1:
+            message = f"There are two calls {answer.call_id!r}, and it cannot be told which one the answer is about."
+            raise ConfigurationError(message, hint="Say something else instead: then neither of them is made.")
 
 
 def refuse_unanswered_calls(

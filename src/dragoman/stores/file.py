@@ -36,7 +36,15 @@ from .journal import Journal, JournalEntry
 from .listing import ListOptions, Page, Query, SnapshotSummary, Unreadable
 from .protocol import ConversationStore
 from .sealing import AesGcmSealing, Records, is_sealed
-from .snapshot import ID_PATTERN, Snapshot, snapshot_from_json, snapshot_to_json, validate_snapshot_id
+from .snapshot import (
+    ID_PATTERN,
+    Snapshot,
+    family_of,
+    is_inner,
+    snapshot_from_json,
+    snapshot_to_json,
+    validate_snapshot_id,
+)
 
 VERSION: Final = 1
 _FORMAT: Final = "dragoman.files"
@@ -140,10 +148,13 @@ class FileStore(ConversationStore):
         self._read("delete the conversation", id, lambda _chain: None)
 
         def work() -> None:
-            old = self.path / ".old"
-            (self.path / self._found(id).root).rename(old)
-            directory.sync_directory(self.path)
-            directory.remove(old)
+            old, root = self.path / ".old", self._found(id).root
+            family = None if is_inner(root) else family_of(root)
+            parts = [] if family is None else [name for name in self._root_names() if name.startswith(family)]
+            for each in (*parts, root):
+                (self.path / each).rename(old)
+                directory.sync_directory(self.path)
+                directory.remove(old)
 
         self._write("delete the conversation", work, any_mode=True)
 

@@ -90,7 +90,7 @@ class ConversationStore(Protocol):
         ...
 
     def delete(self, id: str) -> None:
-        """Remove the whole conversation: all of its snapshots and its journal."""
+        """Remove the whole conversation: all of its snapshots, its journal, and what is kept of agents' turns in it."""
         ...
 
     def record(self, id: str, entries: Iterable[JournalEntry], *, after: int) -> int:

@@ -82,10 +82,18 @@ def conversation_id(name: str) -> str:
 def inner_id(parent: str, name: str) -> str:
     """The id of a conversation that is a part of another one, such as the turn of an agent; always the same one.
 
-    It is a UUID of version 8 (RFC 9562) whose first digits say what it is: lists for people leave such ones out.
+    It is a UUID of version 8 (RFC 9562) whose first digits say what it is, so that lists for people leave such ones
+    out, and of which conversation it is a part, so that it is deleted with it.
     """
-    digits = uuid5(UUID(parent), name).hex
-    return f"{_INNER}-{digits[8:12]}-8{digits[13:16]}-{digits[16:20]}-{digits[20:]}"
+    return family_of(parent) + uuid5(UUID(parent), name).hex[20:]
+
+
+def family_of(id: str) -> str:
+    """What the ids of all conversations begin with that are parts of this one, or of the same one as it."""
+    if is_inner(id):
+        return id[:24]
+    digits = uuid5(_NAMES, id).hex
+    return f"{_INNER}-{digits[8:12]}-8{digits[13:16]}-{digits[16:20]}-"
 
 
 def is_inner(id: str) -> bool:

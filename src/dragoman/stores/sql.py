@@ -30,6 +30,8 @@ from .snapshot import (
     UNREADABLE,
     Snapshot,
     corrupt,
+    family_of,
+    is_inner,
     snapshot_from_json,
     snapshot_to_json,
     validate_snapshot_id,
@@ -120,8 +122,10 @@ class SqlStore(ConversationStore):
 
         def work(session: Session) -> None:
             root, _, _ = self._lock(session, id)
-            for table in schema.OF_A_CHAIN:
-                session.execute(f"DELETE FROM {{s}}{table} WHERE root = ?", root)  # noqa: S608 - names of ours
+            parts = () if is_inner(root) else session.fetch(schema.PARTS, f"{family_of(root)}%")
+            for (each,) in (*parts, (root,)):
+                for table in schema.OF_A_CHAIN:
+                    session.execute(f"DELETE FROM {{s}}{table} WHERE root = ?", each)  # noqa: S608 - names of ours
 
         self._database.write(work, repeatable=False)
 

@@ -171,6 +171,7 @@ MOVE_CHAIN: Final = (
 ADD_ENTRY: Final = "INSERT INTO {s}journal (root, position, body) VALUES (?, ?, ?)"
 MOVE_JOURNAL: Final = "UPDATE {s}chain SET position = ? WHERE root = ?"
 END_JOURNAL: Final = "DELETE FROM {s}journal WHERE root = ?"
+PARTS: Final = "SELECT root FROM {s}chain WHERE root LIKE ?"
 OF_A_CHAIN: Final = ("words", "journal", "message", "snapshot", "chain")
 
 # The body comes first, at position -1; the messages follow.

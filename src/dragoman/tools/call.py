@@ -178,11 +178,11 @@ class CallExecution:
         A person's yes only answers ask: it does not beat a rule that denies. A person's no holds in any case.
         """
         call = self._asked
+        approval = self._run.take_approval(call)
+        self._answers = self._run.take_answers_inside(call)
         decision = await self._decide(tool, runner)
         if isinstance(decision, Deny):
             raise _denied(call, decision.reason)
-        approval = self._run.take_approval(call)
-        self._answers = self._run.take_answers_inside(call)
         if approval is not None and not approval.approved:
             raise _denied(call, approval.reason or "the user refused")
         if isinstance(decision, Allow) and decision.approved:
@@ -354,6 +354,11 @@ class CallExecution:
         )
 
     # --- meanwhile, from any thread ---
+
+    @property
+    def permission(self) -> PermissionCheck | None:
+        """What decides about this call, and about those that are made on its behalf."""
+        return self._settings.permission
 
     def report(self, stop: Stop, what: str | Event) -> None:
         """Pass on what the tool says, unless that is a try that nobody waits for any more."""

@@ -288,7 +288,10 @@ class ToolRun:
 
 
 class Desk(Protocol):
-    """Takes what a tool reports while it runs, and what it has used."""
+    """Takes what a tool reports while it runs, and what it has used; and knows what decides about calls."""
+
+    @property
+    def permission(self) -> PermissionCheck | None: ...
 
     def report(self, stop: Stop, what: str | Event) -> None: ...
 
