@@ -56,7 +56,7 @@ from dragoman.errors import (
     UnknownCostError,
 )
 from dragoman.providers import ModelOptions
-from dragoman.tools import Approval, PendingApproval, ToolConfig, ToolRun, Used
+from dragoman.tools import Approval, PendingApproval, ToolConfig, ToolRun
 from dragoman.transport import AttemptRecord
 
 from .context import ContextUse
@@ -81,7 +81,6 @@ if TYPE_CHECKING:
     from dragoman.tools import Batch, ToolContext, ToolExecutor, ToolSet
 
 _SHOWN: Final = 80
-_NOTHING_USED: Final = Used()
 
 
 class Cancelled(Struct, frozen=True):
@@ -169,6 +168,32 @@ class Succession(Struct, frozen=True, kw_only=True):
 class LoopRun:
     """A run under way. `conversation` is right at any time; `add` and `cancel` may be called from any thread."""
 
+    # What few runs have, or only at their end, stands here and not in each of them.
+    ending: Ending | None = None
+    has_done_something: bool = False
+    """Whether the model has said something or tools were begun: what was done must not be forgotten."""
+    partial: Message | None = None
+    """What the model has said so far in a reply that is still arriving."""
+    settled: bool = False
+    """Whether nothing more can come of the run."""
+    _correction: Message | None = None
+    """What the model was told last of an answer that the judge refused."""
+    _tools: ToolRun | None = None
+    """What the tool calls of this run share, as soon as there is one."""
+    _batch: Batch | None = None
+    _offered: ToolSet | None = None
+    """The tools of the last reply, where a function gives those of the moment."""
+    _asked: float = 0.0
+    """When the model was asked, as Unix time, where replies are kept with an account."""
+    _caller: tuple[LoopRun, ToolContext[object]] | None = None
+    """The run that waits for this one, which is that of an agent, and the call for which it does."""
+    owner: object = None
+    """The client whose turn this is, if it is one's."""
+    succeed: Callable[[LoopRun], Succession | None] | None = None
+    """Says who takes over behind results of tools, where that can happen."""
+    observed: Observed[LoopRun] | None = None
+    """The run as somebody observes it, if anybody does; whoever drives the run begins and ends that."""
+
     def __init__(
         self,
         conversation: Conversation,
@@ -196,36 +221,20 @@ class LoopRun:
         )
         """The calls that wait for a person."""
         self.conversation: Conversation = conversation
-        self.ending: Ending | None = None
         self.replies: list[Reply] = []
-        self.has_done_something: bool = False
-        """Whether the model has said something or tools were begun: what was done must not be forgotten."""
         self.added: list[Message] = []
         """What was said to `add`, taken in or not."""
         self.unread: deque[Message] = deque(unread)
         """What was said to the run and has not been taken in."""
-        self.partial: Message | None = None
-        """What the model has said so far in a reply that is still arriving."""
-        self.settled: bool = False
-        """Whether nothing more can come of the run."""
         self._single: bool = single
         """Whether the first answer ends the run; what is said meanwhile then stays unread."""
-        self._correction: Message | None = None
-        """What the model was told last of an answer that the judge refused."""
         self.executor: ToolExecutor = executor
         self._settings: LoopSettings = settings
-        self._tools: ToolRun | None = None
-        """What the tool calls of this run share, as soon as there is one."""
-        self._batch: Batch | None = None
-        self._offered: ToolSet | None = None
-        """The tools of the last reply, where a function gives those of the moment."""
         self._clock: Callable[[], float] = clock
         began = self._began = clock() - spent.seconds
         seconds = settings.limits.seconds
         self.stop: Stop = Stop() if seconds is None else Stop(began + seconds)
         """What ends the run early, in whatever it is doing."""
-        self._asked: float = 0.0
-        """When the model was asked, as Unix time, where replies are kept with an account."""
         self._before: Spent = spent
         """What was spent before; the limits hold for both together."""
         self._steps: int = spent.steps
@@ -233,16 +242,8 @@ class LoopRun:
         self._tokens: int = spent.tokens
         self._cost: float | None = spent.cost if settings.limits.cost is not None else None
         self._behind_tools: list[Usage] = []
-        self._caller: tuple[LoopRun, ToolContext[object]] | None = None
-        """The run that waits for this one, which is that of an agent, and the call for which it does."""
-        self.owner: object = None
-        """The client whose turn this is, if it is one's."""
-        self.succeed: Callable[[LoopRun], Succession | None] | None = None
-        """Says who takes over behind results of tools, where that can happen."""
         self._handoffs: list[HandedOver] = []
         self.hooks: tuple[LoopHooks, ...] = settings.hooks
-        self.observed: Observed[LoopRun] | None = None
-        """The run as somebody observes it, if anybody does; whoever drives the run begins and ends that."""
 
     # --- from outside ---
 
@@ -271,14 +272,23 @@ class LoopRun:
     @property
     def spent(self) -> Spent:
         """What the run has used up so far, its agents included."""
-        behind = _NOTHING_USED if self._tools is None else self._tools.used
-        return Spent(
+        spent = Spent(
             steps=self._steps,
-            model_calls=self._before.model_calls + len(self.replies) + behind.model_calls,
-            tool_calls=self._tool_calls + behind.tool_calls,
-            tokens=self._tokens + behind.tokens,
-            cost=self._cost if behind is _NOTHING_USED else dragoman.providers.total_cost([self._cost, behind.cost]),
+            model_calls=self._before.model_calls + len(self.replies),
+            tool_calls=self._tool_calls,
+            tokens=self._tokens,
+            cost=self._cost,
             seconds=self._clock() - self._began,
+        )
+        behind = None if self._tools is None else self._tools.used
+        if behind is None:
+            return spent
+        return msgspec.structs.replace(
+            spent,
+            model_calls=spent.model_calls + behind.model_calls,
+            tool_calls=spent.tool_calls + behind.tool_calls,
+            tokens=spent.tokens + behind.tokens,
+            cost=dragoman.providers.total_cost([spent.cost, behind.cost]),
         )
 
     @property

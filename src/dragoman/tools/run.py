@@ -248,8 +248,8 @@ class ToolRun:
         """Whether somebody can go on with a call that its tool has paused."""
         self.caller: object = caller
         """The run of the loop that the calls belong to, if there is one; for tools that are runs themselves."""
-        self.used: Used = Used()
-        """What models behind the tools have used so far."""
+        self.used: Used | None = None
+        """What models behind the tools have used so far, if there are any."""
         self._approvals: dict[str, Approval] = {approval.fingerprint: approval for approval in approvals}
         self._lock: threading.Lock = threading.Lock()
 
@@ -271,7 +271,7 @@ class ToolRun:
     def count(self, usage: Usage | None, tool_calls: int) -> None:
         """Count what was done behind a tool: a call of a model, or calls of tools."""
         with self._lock:
-            self.used = self.used.plus(usage, tool_calls)
+            self.used = (self.used or Used()).plus(usage, tool_calls)
 
     def spend(self, name: str, budget: int | None) -> bool:
         """Count one more call of the tool; False, and nothing counted, if it has been called that often already."""
