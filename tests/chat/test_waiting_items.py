@@ -15,14 +15,15 @@ import pytest
 from msgspec import Raw
 from openai.types.responses import ResponseCreateParams
 
-from dragoman.conversation import Media, Opaque, StopReason, ToolCall
+from dragoman.conversation import Media, Message, Native, Opaque, StopReason, Text, ToolCall, ToolResult
 from dragoman.loop import AwaitApproval
 from dragoman.providers import ComputerUse, HostedMcp, ModelOptions, ServerTool
 from dragoman.simulator import Reply, Request, Simulator
 from dragoman.stores import AsyncStore, FileStore
 from dragoman.tools import Allow, Ask, Deny, approve, deny, tool
 from tests.chat.talking import WAYS, Stage, Talk
-from tests.providers.calls import body_of, lost
+from tests.providers.calls import HI, body_of, call_of, decoder_of, lost
+from tests.providers.feeding import message_of
 from tests.providers.strict_types import problems
 
 MODEL = "openai-responses:gpt-5.6"
@@ -279,6 +280,28 @@ def test_safety_checks_wait_for_a_person_and_are_acknowledged(way: str) -> None:
         talk.chat("Go.")
         assert talk.chat(None, deny(talk.client.pending[0].call, reason="no")).text == "Pity."
         assert "acknowledged_safety_checks" not in body_of(MODEL, *talk.client.history)["input"][2]
+
+
+def test_items_without_ids_are_answered_all_the_same() -> None:
+    """By the ids that their calls have got, also where the reasoning before them is left out."""
+    kinds = ["custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call", "computer_call"]
+    for members in [*[{"type": kind} for kind in kinds], {"type": "mcp_approval_request", "id": None}]:
+        thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}
+        body = {"id": "resp_1", "status": "completed", "output": [thought, members]}
+        reply = message_of(decoder_of(call_of(MODEL)), [json.dumps(body).encode()])
+        (call,) = reply.tool_calls
+        result = ToolResult(call.id, call.name, (Text("Done."),))
+        _, back, answer, *_ = body_of(MODEL, HI, reply, Message.tool([result]))["input"]
+        assert back["type"] == members["type"]
+        assert [answer[name] for name in ("call_id", "approval_request_id") if name in answer] == [call.id]
+
+
+def test_an_item_of_a_newer_version_goes_back_as_a_call() -> None:
+    native = Native("openai_responses", {"item": Raw(b'{"type":"telepathy_call","id":"t1"}')})
+    call = ToolCall("t1", "think", "{}", native=native)
+    reply = Message(role="assistant", blocks=(call,), provider="openai-responses")
+    sent = body_of(MODEL, HI, reply, Message.tool([ToolResult("t1", "think", (Text("Done."),))]))["input"]
+    assert [each.get("type") for each in sent[1:]] == ["function_call", "function_call_output"]
 
 
 # --- approvals of hosted MCP ------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dragoman.cli.arguments import Approve as Mode
@@ -86,6 +87,15 @@ def test_a_wider_rule_is_shown_and_chosen_by_its_number(tmp_path: Path) -> None:
     other = ToolCall("2", "send", '{"to": "Bob", "text": "Hi"}')
     assert desk.answer(other) == (True, "")
     assert "Until the end of this session: allow send with any arguments until the tool changes" in desk.err.getvalue()
+
+
+def test_always_for_a_tool_of_the_provider_means_none_of_ours_of_the_same_name(tmp_path: Path) -> None:
+    desk = Desk("ask", "a\n", tmp_path)
+    hosted = msgspec.structs.replace(CALL, hosted=True)
+    assert desk.answer(hosted, reason="mail is to run send at the provider") == (True, "")
+    assert "Send a message." not in desk.err.getvalue()
+    assert desk.answer(hosted) == (True, "")
+    assert desk.answer() == (False, "the user refused")
 
 
 def test_a_person_may_have_it_repeated(tmp_path: Path) -> None:

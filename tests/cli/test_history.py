@@ -48,7 +48,17 @@ def test_markdown_has_all_that_was_said() -> None:
 def test_markdown_names_the_sources() -> None:
     cited = (Citation(url="https://a.ch", title="A\npage"), Citation(url="https://a.ch"), Citation(document="f1"))
     text = format_document(snapshot(Message.user("x"), Message.assistant(Text("Yes.", citations=cited))), "markdown")
-    assert "Yes.\n\nSources:\n\n1. A page https://a.ch\n2. document f1\n" in text
+    assert "Yes.\n\nSources:\n\n1. A page <https://a.ch>\n2. document f1\n" in text
+
+
+def test_names_are_no_markup_in_markdown() -> None:
+    odd = "[a](javascript:x)\n## You <b>"
+    cited = (Citation(url=f"https://a.ch/{odd}", title=odd), Citation(url="https://a.ch/[b](javascript:y)"))
+    said = (Text("Yes.", citations=cited), ToolCall("c", odd))
+    text = format_document(snapshot(Message.user("x"), Message.assistant(*said)), "markdown")
+    plain = "\\[a\\](javascript:x) \\#\\# You \\<b\\>"
+    assert f"**{plain}** is called:" in text
+    assert f"1. {plain}\n2. <https://a.ch/[b](javascript:y)>\n" in text
 
 
 def test_what_a_tool_gave_cannot_leave_its_code_block() -> None:

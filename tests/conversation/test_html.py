@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+import pytest
 from msgspec import Raw
 
 from dragoman.conversation import (
@@ -19,6 +20,8 @@ from dragoman.conversation import (
     ToolCall,
     ToolResult,
     Usage,
+    source_lines,
+    sources_of,
 )
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
@@ -106,3 +109,16 @@ def test_sources_are_a_list_of_links_that_say_where_they_lead() -> None:
     assert 'href="https://bank.example/?a=1&amp;b=2"' in page
     assert "<small>bank.example</small>" in page
     assert "document 4" in page
+
+
+@pytest.mark.parametrize(
+    "url", ["https:///evil.example", "https://\\evil.example", "https://a.example/\n2. b", "https://<b>"]
+)
+def test_an_address_that_hides_where_it_leads_is_no_link(url: str) -> None:
+    assert sources_of([Citation(url=url, title="bank.example")]) == [("bank.example", "")]
+    assert source_lines([Citation(url=url)]) == [f"1. {' '.join(url.split())}"]
+
+
+def test_only_so_many_sources_are_lines() -> None:
+    lines = source_lines([Citation(url=f"https://a.example/{number}") for number in range(1_234)])
+    assert lines[-2:] == ["100. https://a.example/99", "… and 1,134 more"]

@@ -18,8 +18,10 @@ from dragoman import ChatClient
 from dragoman._stop import Stop, stopping
 from dragoman.conversation import Usage
 from dragoman.embeddings import Embeddings, aembed, embed
+from dragoman.embeddings.codecs import Answered
 from dragoman.embeddings.profiles import fold
 from dragoman.embeddings.run import _divide
+from dragoman.embeddings.vectors import Sheet
 from dragoman.engines import AwsKeys, RateLimiter, async_engine, engine
 from dragoman.errors import (
     AuthenticationError,
@@ -364,3 +366,11 @@ def test_parts_hold_every_text_once_and_keep_the_limits(texts: list[str], most: 
 def test_dimensions_that_a_model_has_not_are_the_providers_to_refuse() -> None:
     with Simulator() as simulator, pytest.raises(InvalidRequestError, match="The dimensions must be"):
         embed(["a"], dimensions=10_000, **at(simulator))
+
+
+def test_vectors_of_another_length_than_was_asked_for_are_refused() -> None:
+    for dimensions, row in ((3, [1.0, 2.0]), (None, [0.0] * 100_000), (None, [])):
+        sheet = Sheet(1_000_000, dimensions=dimensions)
+        with pytest.raises(ValueError, match="numbers are wanted"):
+            sheet.fill([0], Answered([row], 1))
+        assert sheet.finish("m", ()).dimensions == 0

@@ -433,3 +433,34 @@ def _check(message: Message) -> None:
             assert (one.url, one.title, one.document, one.quote) != (None,) * 4
             assert one.start is None or (one.end is not None and 0 <= one.start < one.end <= len(text.text))
     assert msgspec.json.decode(msgspec.json.encode(message), type=Message) == message
+
+
+# --- very many --------------------------------------------------------------------------------------------------------
+
+MANY = 20_000
+"""Work that grows with the square of this does not end while anybody waits."""
+
+
+def test_very_many_sources_one_by_one() -> None:
+    pages = [f"https://a.example/{number}" for number in range(MANY)]
+    grounded = [chunk(groundingMetadata={"groundingChunks": [{"web": {"uri": page}}]}) for page in pages]
+    assert [one.url for one in streamed(chunk("One."), *grounded, chunk(finish="STOP")).citations] == pages
+
+    deltas = [{"content": "One."}, *[{"annotations": [{"type": "url_citation", "url": page}]} for page in pages]]
+    choices = [*[{"delta": delta} for delta in deltas], {"delta": {}, "finish_reason": "stop"}]
+    lines = [b"data: %b\n\n" % json.dumps({"id": "i", "choices": [choice]}).encode() for choice in choices]
+    assert [one.url for one in message_of(decoder_of(call_of("openrouter:a/b")), lines).citations] == pages
+
+    cited = [{"location": {"web": {"url": page}}} for page in pages]
+    content = [{"citationsContent": {"content": [{"text": "One."}], "citations": cited}}]
+    body = json.dumps({"output": {"message": {"content": content}}, "stopReason": "end_turn"}).encode()
+    message = message_of(decoder_of(call_of("bedrock:amazon.nova-lite-v1:0")), [body])
+    assert [one.url for one in message.citations] == pages
+
+
+def test_one_long_source_named_very_often_does_not_multiply() -> None:
+    choice = {"message": {"content": "[1]" * MANY}, "finish_reason": "stop"}
+    beside = {"search_results": [{"url": "https://a.example", "snippet": "x" * 1_000_000}]}
+    body = json.dumps({"id": "i", "choices": [choice], **beside}).encode()
+    message = message_of(decoder_of(call_of("openai:gpt-4o")), [body])
+    assert 0 < sum(len(one.quote or "") for one in message.citations) < 20_000_000

@@ -357,3 +357,10 @@ def test_no_shape_spoils_a_reply(value: Any) -> None:
     assert message.text == "Hi"
     logprobs_of(message)
     safety_of(message)
+
+
+def test_numbers_that_no_float_can_hold_are_passed_over() -> None:
+    tokens = [{"token": "a", "logprob": 10**400}, {"token": "b", "logprob": -1}]
+    choice = {"index": 0, "message": {"content": "ab"}, "logprobs": {"content": tokens}, "finish_reason": "stop"}
+    message = message_of(decoder_of(call_of("openai:gpt-4o")), [json.dumps({"id": "i", "choices": [choice]}).encode()])
+    assert logprobs_of(message) == (TokenLogprob("b", -1.0),)

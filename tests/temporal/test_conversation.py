@@ -32,7 +32,7 @@ from dragoman.errors import (
     UnsupportedVersionError,
 )
 from dragoman.loop import UNCERTAIN, Limits, Summarise
-from dragoman.providers import ModelOptions
+from dragoman.providers import HostedMcp, ModelOptions
 from dragoman.simulator import Reply, Request, Simulator, Status
 from dragoman.temporal import Agent, DragomanPlugin, TemporalConversation
 from dragoman.temporal.payloads import ConversationStart
@@ -521,10 +521,10 @@ def test_conversations_that_are_gone_taken_or_too_large(server: TemporalServer, 
 
 def test_what_must_not_stand_in_the_history_or_run_in_a_workflow() -> None:
     client = None
-    with pytest.raises(ConfigurationError, match="Headers may hold keys"):
-        asyncio.run(
-            TemporalConversation.start(client, agent="a", options=ModelOptions(extra_headers={"x": "y"}))  # type: ignore[arg-type]
-        )
+    server = HostedMcp(name="wiki", url="https://mcp.example", token="secret")
+    for options in (ModelOptions(extra_headers={"x": "y"}), ModelOptions(server_tools=(server,))):
+        with pytest.raises(ConfigurationError, match="Headers and tokens are keys"):
+            asyncio.run(TemporalConversation.start(client, agent="a", options=options))  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="no setting 'hooks'"):
         Agent("openai:gpt-4o", hooks=[])
     with pytest.raises(ConfigurationError, match="heartbeat and timeout"):

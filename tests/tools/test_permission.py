@@ -12,8 +12,10 @@ from dragoman.tools import (
     Ask,
     Decision,
     Deny,
+    PendingApproval,
     ToolContext,
     ToolExecutor,
+    ToolRegistry,
     ToolRun,
     approve,
     deny,
@@ -201,3 +203,11 @@ def test_fingerprints_do_not_run_together() -> None:
     calls = [ToolCall("a", "bc", ""), ToolCall("ab", "c", ""), ToolCall("", "abc", ""), ToolCall("", "", "abc")]
     assert len({fingerprint(call) for call in calls}) == len(calls)
     fingerprint(ToolCall("a", "b", "\ud800"))  # a broken text has one too
+
+
+def test_a_call_that_the_provider_runs_is_none_of_the_tool_of_its_name() -> None:
+    own, hosted = ToolCall("a", "delete", "{}"), ToolCall("a", "delete", "{}", hosted=True)
+    assert not approve(own).answers(hosted)
+    tools = ToolRegistry([delete])
+    assert PendingApproval(call=own).tool_among(tools) is delete
+    assert PendingApproval(call=hosted).tool_among(tools) is None

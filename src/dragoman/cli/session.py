@@ -244,8 +244,7 @@ class Approver(Struct):
     ) -> list[Approval]:
         """An answer about each call that waits. Those that are `uncertain` may have done their work already."""
         begun = {each.call.id for each in uncertain}
-        # A tool of an agent is not known here, even if one of the same name is.
-        found = [(each, None if each.within is not None else tools.find(each.call.name)) for each in pending]
+        found = [(each, each.tool_among(tools)) for each in pending]
         return [self._answer(each, tool, begun=each.call.id in begun) for each, tool in found]
 
     def _answer(self, pending: PendingApproval, tool: AnyTool | None, *, begun: bool) -> Approval:

@@ -5,6 +5,7 @@ Nothing here opens a file or a connection: a file is read when its media are add
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
@@ -37,11 +38,16 @@ class Citation(Value, frozen=True, kw_only=True):
     """Where in the source: what is counted, from which, to which; as the provider counts."""
 
 
+_LINK: Final = re.compile(r"(?i:https?)://[^\s/\\<>][^\s<>]*")
+"""An address that can be followed, and that says where it leads."""
+_MOST_LINES: Final = 100
+
+
 def sources_of(citations: Iterable[Citation]) -> list[tuple[str, str]]:
     """Each source once, for people: what it is called, and its link, which is empty where there is none to follow."""
     found: dict[tuple[object, ...], tuple[str, str]] = {}
     for one in citations:
-        link = one.url if one.url and one.url.lower().startswith(("https://", "http://")) else ""
+        link = one.url if one.url and _LINK.fullmatch(one.url) else ""
         number = "" if one.document is None else f"document {one.document}"
         name = " ".join((one.title or one.url or number).split())
         if name:
@@ -52,7 +58,8 @@ def sources_of(citations: Iterable[Citation]) -> list[tuple[str, str]]:
 def source_lines(citations: Iterable[Citation]) -> list[str]:
     """The sources as numbered lines of text."""
     shown = [name if link in ("", name) else f"{name} {link}" for name, link in sources_of(citations)]
-    return [f"{number}. {line}" for number, line in enumerate(shown, 1)]
+    more = [f"… and {len(shown) - _MOST_LINES:,} more"] if len(shown) > _MOST_LINES else []
+    return [f"{number}. {line}" for number, line in enumerate(shown[:_MOST_LINES], 1)] + more
 
 
 class Text(Value, frozen=True, tag="text", tag_field="type"):

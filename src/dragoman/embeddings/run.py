@@ -231,7 +231,7 @@ class _Job:
             truncate=wanted.truncate,
         )
         self.codec: EmbeddingCodec = CODECS[profile.codec]
-        self.sheet: Sheet = Sheet(len(wanted.texts), wanted.resume)
+        self.sheet: Sheet = Sheet(len(wanted.texts), wanted.resume, wanted.dimensions)
         self._cuts: bool = wanted.truncate and profile.truncation == BY_TOKENS
 
     def finish(self) -> Embeddings:

@@ -20,6 +20,8 @@ from .codecs import Answered, Row
 
 _SIZE = 4
 """Bytes of a number: vectors are 32-bit floats, which is what models give."""
+_LONGEST = 1 << 16
+"""More numbers than the vector of any model has."""
 
 
 class Embeddings(Struct, frozen=True, kw_only=True):
@@ -81,11 +83,12 @@ class Embeddings(Struct, frozen=True, kw_only=True):
 class Sheet:
     """Vectors that are being put together."""
 
-    def __init__(self, count: int, begun: Embeddings | None = None) -> None:
+    def __init__(self, count: int, begun: Embeddings | None = None, dimensions: int | None = None) -> None:
         self._lock: threading.Lock = threading.Lock()
         self._count: int = count
         self._missing: set[int] = set(range(count) if begun is None else begun.missing)
-        self._dimensions: int = 0 if begun is None else begun.dimensions
+        self._dimensions: int = (0 if begun is None else begun.dimensions) or dimensions or 0
+        """The length that was asked for, or the first vector has."""
         self._bytes: bytearray = bytearray(b"" if begun is None else begun.data)
         self._usages: list[Usage] = [] if begun is None else [begun.usage]
 
@@ -100,11 +103,10 @@ class Sheet:
             raise ValueError(f"{len(rows)} vectors for {len(positions)} texts")
         size = len(rows[0])
         with self._lock:
-            if not self._bytes and size % _SIZE == 0:
-                self._dimensions = size // _SIZE
-                self._bytes = bytearray(self._count * size)
-            if not size or any(len(row) != self._dimensions * _SIZE for row in rows):
-                raise ValueError(f"vectors of different lengths, or none, where {self._dimensions} numbers are wanted")
+            wanted = self._dimensions or size // _SIZE
+            if not 0 < wanted <= _LONGEST or any(len(row) != wanted * _SIZE for row in rows):
+                raise ValueError(f"vectors of other lengths, or none, where {wanted} numbers are wanted")
+            self._dimensions, self._bytes = wanted, self._bytes or bytearray(self._count * size)
             with memoryview(self._bytes) as view:
                 for position, row in zip(positions, rows, strict=True):
                     view[position * size : (position + 1) * size] = row
@@ -118,7 +120,7 @@ class Sheet:
             model=model,
             data=memoryview(self._bytes).cast("f"),
             count=self._count,
-            dimensions=self._dimensions,
+            dimensions=self._dimensions if self._bytes else 0,
             usage=Usage.total_of(self._usages),
             adaptations=adaptations,
             missing=tuple(self.missing),

@@ -18,6 +18,8 @@ from dragoman.conversation import Citation, ReplyEvent, TextCited
 
 from .wire import as_items, as_object, as_objects, value_of
 
+_MOST: Final = 1 << 24
+"""How many characters citations may have together: a text can name one long source any number of times."""
 _LARGEST: Final = 2**53
 """What every reader of JSON can carry as a whole number."""
 
@@ -31,8 +33,11 @@ def cite(texts: Texts, found: Iterable[Citation], id: str = "") -> list[ReplyEve
     if not texts:
         return []
     ends = _ends(texts)
-    places, cited = [*texts], dict[int, list[Citation]]()
+    places, cited, room = [*texts], dict[int, list[Citation]](), _MOST
     for one in found:
+        room -= sum(map(len, filter(None, (one.url, one.title, one.quote))))
+        if room < 0:
+            break
         start, end = one.start, one.end
         if start is None or end is None or not 0 <= start < end <= ends[-1]:
             cited.setdefault(places[-1], []).append(structs.replace(one, start=None, end=None))

@@ -6,6 +6,7 @@ Anything that is not as it should be is passed over.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import zip_longest
@@ -93,7 +94,9 @@ def _inside(fields: Fields, name: str, *path: str) -> object:
 
 
 def _float(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > sys.float_info.max:
+        return None
+    return float(value)
 
 
 def _tokens(one: object, others: object, name: str = "logprob") -> Iterator[TokenLogprob]:

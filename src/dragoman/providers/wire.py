@@ -141,31 +141,74 @@ def join_members(fields: Mapping[str, bytes | Raw]) -> bytes:
     return b"{" + b",".join([encode(name) + b":" + bytes(value) for name, value in fields.items()]) + b"}"
 
 
-def merge_pieces(old: Raw, new: Raw, *, deltas: bool = False) -> Raw:
-    """Two pieces of one member that nobody knows: objects mix, and a list that does not begin with what is known
+_MOST_PIECES: Final = 1 << 16
+"""How many bytes of pieces are kept beside what they continue."""
+
+
+class Growing:
+    """A member that nobody knows, while its pieces come: objects mix, and a list that does not begin with what is known
     continues it. Anything else is replaced; in deltas strings grow, and elements of the same `index` mix."""
-    before, after = bytes(old), bytes(new)
-    kinds = before[:1] + after[:1]
-    if before == after:
-        return old
-    if kinds == b"{{":
-        mixed = members(old)
-        for name, raw in members(new).items():
-            mixed[name] = merge_pieces(mixed[name], raw) if name in mixed else raw
-        return Raw(join_members(mixed))
-    if kinds == b"[[":
-        known, more = [*map(bytes, elements(old))], [*map(bytes, elements(new))]
-        if more[: len(known)] == known:
-            return new.copy()
-        joined: dict[int, bytes] = {}
-        for place, one in enumerate(known + more):
-            index = integer(members(one).get("index")) if deltas and one.startswith(b"{") else None
-            key = -1 - place if index is None else index
-            joined[key] = join_members(members(joined[key]) | members(one)) if key in joined else one
-        return Raw(b"[" + b",".join(joined.values()) + b"]")
-    if kinds == b'""' and deltas:
-        return Raw(msgspec.json.encode(string(old) + string(new)))
-    return new.copy()
+
+    __slots__ = ("_deltas", "_most", "_pieces", "_size")
+
+    def __init__(self, *, deltas: bool = False) -> None:
+        self._deltas: bool = deltas
+        self._pieces: list[bytes] = []
+        self._size: int = 0
+        self._most: int = _MOST_PIECES
+
+    def add(self, piece: Raw) -> None:
+        """Take the next piece. They are put together now and then: each time would take a time that grows with the
+        square of their number, and only at the end would keep all that a server repeats."""
+        self._pieces.append(bytes(piece))
+        self._size += len(piece)
+        if self._size > self._most:
+            self._size = len(self.whole())
+            self._most = _MOST_PIECES + 2 * self._size
+
+    def whole(self) -> Raw:
+        """What the pieces make up."""
+        self._pieces = [_merge(self._pieces, deltas=self._deltas)]
+        return Raw(self._pieces[0])
+
+
+def _merge(pieces: list[bytes], *, deltas: bool = False) -> bytes:
+    kind = pieces[-1][:1]
+    others = [place for place, piece in enumerate(pieces, 1) if piece[:1] != kind]
+    pieces = pieces[others[-1] :] if others else pieces  # what is of another kind is replaced
+    if len(pieces) == 1:
+        return pieces[0]
+    if kind == b"{":
+        found: dict[str, list[bytes]] = {}
+        for piece in pieces:
+            for name, raw in members(piece).items():
+                found.setdefault(name, []).append(bytes(raw))
+        return join_members({name: _merge(several) for name, several in found.items()})
+    if kind == b"[":
+        known: list[bytes] = []
+        for piece in pieces:
+            more = [*map(bytes, elements(Raw(piece)))]
+            if more[: len(known)] == known:
+                known = more
+            else:
+                known += more
+        return b"[" + b",".join(_mix(known) if deltas else known) + b"]"
+    if kind == b'"' and deltas and len(set(pieces)) > 1:
+        return msgspec.json.encode("".join([string(Raw(piece)) for piece in pieces]))
+    return pieces[-1]
+
+
+def _mix(several: list[bytes]) -> list[bytes]:
+    """These elements, those of the same `index` as one."""
+    mixed: dict[int, bytes | dict[str, Raw]] = {}
+    for place, one in enumerate(several):
+        fields = members(one) if one.startswith(b"{") else {}
+        index = integer(fields.get("index"))
+        if index is None or index < 0:
+            mixed[-1 - place] = one
+        elif isinstance(known := mixed.setdefault(index, fields), dict):
+            known.update(fields)
+    return [one if isinstance(one, bytes) else join_members(one) for one in mixed.values()]
 
 
 def _mend(data: bytes) -> bytes:

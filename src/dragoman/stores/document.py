@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, TypeAlias
 
-from dragoman.conversation import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, source_lines
+from dragoman.conversation import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, sources_of
 
 from .snapshot import Snapshot, snapshot_to_json
 
@@ -39,10 +39,10 @@ def _format_message(message: Message) -> list[str]:
                 if block.text:
                     parts.append(f"<details><summary>Thinking</summary>\n\n{_fence(block.text)}\n\n</details>")
             case ToolCall():
-                parts += [f"**{block.name}** is called:", _fence(block.arguments or "{}", "json")]
+                parts += [f"**{_plain(block.name)}** is called:", _fence(block.arguments or "{}", "json")]
             case ToolResult():
                 verb = "failed" if block.is_error else "gave"
-                parts += [f"**{block.name}** {verb}:", _fence(block.text)]
+                parts += [f"**{_plain(block.name)}** {verb}:", _fence(block.text)]
             case Media():
                 where = block.name or block.url or block.path or f"{len(block.data or b''):,} bytes"
                 parts.append(f"*({block.kind}: {where})*")
@@ -50,11 +50,17 @@ def _format_message(message: Message) -> list[str]:
                 parts += ["*At the provider:*", _fence(str(block.used))]
             case Opaque():
                 parts.append(f"*(something that only {block.provider} understands)*")
-    if lines := source_lines(message.citations):
-        parts.append("\n".join(["Sources:", "", *lines]))
+    if sources := sources_of(message.citations):
+        shown = [_plain(name) * (name != link) + f" <{link}>" * bool(link) for name, link in sources]
+        parts.append("\n".join(["Sources:", "", *[f"{at}. {line.strip()}" for at, line in enumerate(shown, 1)]]))
     if message.interrupted:
         parts.append("*(interrupted)*")
     return parts
+
+
+def _plain(name: str) -> str:
+    """A name that somebody else has chosen, a page on the web say: one line, and nothing in it is markup."""
+    return re.sub(r"[\\`*\[\]<>&!#|~]", r"\\\g<0>", " ".join(name.split()))
 
 
 def _fence(text: str, language: str = "") -> str:

@@ -41,7 +41,7 @@ from dragoman.errors import (
     StoreUnavailableError,
 )
 from dragoman.loop import Limits
-from dragoman.providers import ModelOptions
+from dragoman.providers import ModelOptions, without_secrets
 from dragoman.stores import AesGcmSealing
 from dragoman.tools import Approval, PendingApproval, approve, deny
 
@@ -144,9 +144,9 @@ class TemporalConversation:
         longest_history: int | None = None,
     ) -> TemporalConversation:
         """Start a workflow for a new conversation, or one to go on with. An id that is taken is an error."""
-        if options.extra_headers:
-            message = "Headers may hold keys, and these options would stand in the history of the workflow."
-            raise ConfigurationError(message, hint="Say extra_headers in the options of the agent, on the worker.")
+        if options != without_secrets(options):
+            message = "Headers and tokens are keys, and these options would stand in the history of the workflow."
+            raise ConfigurationError(message, hint="Say them in the options of the agent, on the worker.")
         start = ConversationStart(
             agent=agent,
             conversation=write_conversation(conversation or Conversation()),

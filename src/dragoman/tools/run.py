@@ -23,7 +23,8 @@ from dragoman.errors import ToolCancelledError
 if TYPE_CHECKING:
     import logging
 
-    from .definition import Tool
+    from .definition import AnyTool, Tool
+    from .registry import ToolSet
 
 Deps = TypeVar("Deps")
 
@@ -148,6 +149,10 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
         """The call of the conversation itself that has no result meanwhile."""
         return self.within or self.call
 
+    def tool_among(self, tools: ToolSet) -> AnyTool | None:
+        """The tool that is called. Those of agents and providers are not here, even if one of the same name is."""
+        return None if self.within is not None or self.call.hosted else tools.find(self.call.name)
+
     def inside(self, outer: ToolCall) -> PendingApproval:
         """The same as the caller of that call sees it."""
         call = structs.replace(self.call, id=_id_inside(outer.id, self.call))
@@ -177,11 +182,11 @@ def _id_inside(outer: str, call: ToolCall) -> str:
 
 
 def fingerprint(call: ToolCall) -> str:
-    """A hash of the call's id, tool and exact arguments."""
+    """A hash of the call's id, tool and exact arguments; a tool of the provider's is another one."""
     from hashlib import sha256  # slow to load, and needed only where people are asked
 
     digest = sha256()
-    for part in (call.id, call.name, call.arguments):
+    for part in (call.id, call.name, call.arguments, *(["hosted"] if call.hosted else [])):
         raw = part.encode("utf-8", "surrogatepass")
         # With its length in front no two different calls can give the same bytes.
         digest.update(len(raw).to_bytes(8, "big") + raw)

@@ -243,7 +243,9 @@ class Page:
         if talk is not None and talk.busy:
             return []
         known = talk.client.pending if talk is not None else ()
-        waiting = known or tuple([PendingApproval(call=call) for call in conversation.pending_tool_calls])
+        waiting = known or tuple(
+            [PendingApproval(call=call, reason=call.asks) for call in conversation.pending_tool_calls]
+        )
         return [
             {
                 **show_call(each.call),
@@ -402,8 +404,7 @@ class Page:
 
 
 def _tool_of(talk: Talk | None, pending: PendingApproval) -> AnyTool | None:
-    """The tool of a call that waits; those of agents are not known here, even if one of the same name is."""
-    return None if talk is None or pending.within is not None else talk.client.tools.tools.find(pending.call.name)
+    return None if talk is None else pending.tool_among(talk.client.tools.tools)
 
 
 def _json(value: object) -> Response:

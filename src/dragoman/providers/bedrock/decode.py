@@ -41,8 +41,8 @@ from dragoman.providers.failures import error_from
 from dragoman.providers.history import UNREADABLE
 from dragoman.providers.wire import (
     DecoderBase,
+    Growing,
     is_json,
-    merge_pieces,
     read_elements,
     read_members,
     read_number,
@@ -102,6 +102,9 @@ class _Block:
         self._signature: str | None = None
         self._encrypted: str = ""
         self._call_id: str = ""
+        self._kept: Growing | None = None
+        self._list: list[Raw] = []
+        """The citations of a text, or the content of a result."""
         self._input: list[str] = []
         """Pieces of the input of a call that the provider ran itself."""
 
@@ -135,8 +138,7 @@ class _Block:
 
     def _take_citation(self, _kind: str, raw: Raw, events: list[ReplyEvent]) -> None:
         self._begin("text", TextStarted(self.index, ""), events)
-        known = read_elements(self._fields.get("citations", b"[]"))
-        self._fields["citations"] = Raw(_encode([*known, raw]))
+        self._list.append(raw)
 
     def _take_reasoning(self, kind: str, raw: Raw, events: list[ReplyEvent]) -> None:
         self._begin(kind, ThinkingStarted(self.index, "", self._thinker), events)
@@ -175,19 +177,22 @@ class _Block:
         """The result of a call that the provider ran itself. Its pieces are lists."""
         self._kind = kind
         if bytes(raw).startswith(b"["):
-            known = read_elements(self._fields.get("content", b"[]"))
-            self._fields["content"] = Raw(_encode([*known, *read_elements(raw)]))
+            self._list += read_elements(raw)
         else:
             self._fields |= {name: one.copy() for name, one in read_members(raw).items()}
 
     def _keep(self, kind: str, raw: Raw, _events: list[ReplyEvent]) -> None:
         """Anything else: kept as it comes."""
         if self._kind in ("", kind):
-            known = self._fields.get(kind)
-            self._fields[kind] = raw.copy() if known is None else merge_pieces(known, raw, deltas=True)
-            self._kind = kind
+            self._kind, self._kept = kind, self._kept or Growing(deltas=True)
+            self._kept.add(raw)
 
     def end(self, events: list[ReplyEvent]) -> None:
+        if self._kept is not None:
+            self._fields[self._kind] = self._kept.whole()
+        if self._list:
+            name = "citations" if self._kind == "text" else "content"
+            self._fields[name] = Raw(_encode([*read_elements(self._fields.get(name, b"[]")), *self._list]))
         native = Native(READER, self._fields) if self._fields else None
         if self._kind == "text":
             if "citations" in self._fields and (cited := read_citations(self._fields["citations"], of_bedrock)):

@@ -49,9 +49,9 @@ from dragoman.providers.wire import (
     ABSENT,
     MALFORMED,
     DecoderBase,
+    Growing,
     elements,
     is_object,
-    merge_pieces,
     read_elements,
     read_members,
     read_text,
@@ -333,7 +333,7 @@ class ReplyDecoder(DecoderBase):
         self._usage: Raw = ABSENT
         """The newest `usageMetadata`: each replaces the one before."""
         self._first_usage: Usage | None = None
-        self._kept: dict[str, Raw] = {}
+        self._kept: dict[str, Growing] = {}
         """Members of chunks and candidates that have no place in our values."""
         self._others: list[bytes] = []
         self._logprobs: dict[str, list[Raw]] = {}
@@ -363,25 +363,26 @@ class ReplyDecoder(DecoderBase):
         if content is None or (self._finish_reason is None and not (whole and content.index >= 0)):
             raise self.broken("it broke off without a finish reason")
         content.end(events)
-        grounding, recited = self._kept.get("groundingMetadata"), self._kept.get("citationMetadata")
-        if grounding is not None or recited is not None:
-            events += cite(content.texts, read_grounding(grounding, recited, content.texts))
         self._report_usage(events)
         if self._usage is not ABSENT:
             bytes(self._usage).decode()  # nothing has looked into it yet, and what is kept must be UTF-8
             self._keep("usageMetadata", self._usage)
+        kept = {name: member.whole() for name, member in self._kept.items()}
+        grounding, recited = kept.get("groundingMetadata"), kept.get("citationMetadata")
+        if grounding is not None or recited is not None:
+            events += cite(content.texts, read_grounding(grounding, recited, content.texts))
         if self._others:
-            self._kept["candidates"] = Raw(b"[" + b",".join(self._others) + b"]")
+            kept["candidates"] = Raw(b"[" + b",".join(self._others) + b"]")
             if self.names:  # by which whoever reads them gives tools their own names
-                self._kept["tool_names"] = Raw(_encode(dict(self.names)))
+                kept["tool_names"] = Raw(_encode(dict(self.names)))
         if self._logprobs:
             joined = {part: [*chain(*map(elements, came))] or came[-1] for part, came in self._logprobs.items()}
-            self._kept["logprobsResult"] = Raw(_encode(joined))
+            kept["logprobsResult"] = Raw(_encode(joined))
         reason = _STOP_REASONS.get(self._finish_reason or "", StopReason.OTHER)
         if content.calls and self._finish_reason in _CALLING:
             reason = StopReason.TOOL_CALLS
         self.ended = True
-        events.append(Completed(reason, self._finish_reason, Native(READER, self._kept) if self._kept else None))
+        events.append(Completed(reason, self._finish_reason, Native(READER, kept) if kept else None))
 
     def break_off(self, events: list[ReplyEvent]) -> None:
         with suppress(*MALFORMED):  # the error that follows says more
@@ -452,8 +453,7 @@ class ReplyDecoder(DecoderBase):
 
     def _keep(self, name: str, raw: Raw) -> None:
         if bytes(raw) not in (b"{}", b"[]", b"null"):
-            known = self._kept.get(name)
-            self._kept[name] = _compact(raw) if known is None else merge_pieces(known, _compact(raw))
+            self._kept.setdefault(name, Growing()).add(_compact(raw))
 
     def _report_usage(self, events: list[ReplyEvent]) -> None:
         """Report the usage as last told. A cached part that only the first chunk told of is not forgotten."""

@@ -39,6 +39,7 @@ from dragoman.providers.wire import (
     ABSENT,
     MALFORMED,
     DecoderBase,
+    Growing,
     as_object,
     document,
     elements,
@@ -48,7 +49,6 @@ from dragoman.providers.wire import (
     is_object,
     join_members,
     members,
-    merge_pieces,
     read_charge,
     string,
     text_or_json,
@@ -279,7 +279,7 @@ class ReplyDecoder(DecoderBase):
         # Members that are not known, kept as raw JSON; those of the message go back to the server that sent them.
         self._of_reply: dict[str, Raw] = {}
         self._of_choice: dict[str, Raw] = {}
-        self._of_message: dict[str, Raw] = {}
+        self._of_message: dict[str, Growing] = {}
         self._logprobs: dict[str, list[bytes]] = {}
         self._other_choices: list[bytes] = []
 
@@ -450,7 +450,7 @@ class ReplyDecoder(DecoderBase):
         annotations = self._of_message.get("annotations")
         citations, results = self._of_reply.get("citations"), self._of_reply.get("search_results")
         if annotations is not None:
-            events += cite(self._texts, read_citations(annotations, of_openai))
+            events += cite(self._texts, read_citations(annotations.whole(), of_openai))
         elif citations is not None or results is not None:
             events += cite(self._texts, read_sources(citations, results, self._texts))
 
@@ -484,7 +484,8 @@ class ReplyDecoder(DecoderBase):
             part: Raw(b"[" + b",".join(tokens) + b"]") for part, tokens in self._logprobs.items() if tokens
         }:
             self._of_choice["logprobs"] = Raw(join_members(logprobs))
-        for name, inner in (("choice", self._of_choice), ("message", self._of_message)):
+        of_message = {name: member.whole() for name, member in self._of_message.items()}
+        for name, inner in (("choice", self._of_choice), ("message", of_message)):
             if inner:
                 fields[name] = Raw(join_members(inner))
         if self._other_choices:
@@ -505,8 +506,7 @@ class ReplyDecoder(DecoderBase):
                 thinks = bool(self._MEMBERS[name](self, name, raw, events, whole)) or thinks
         for name, raw in fields.items():
             if name not in _KNOWN_OF_MESSAGE and name not in self._MEMBERS and not is_empty(raw):
-                before = self._of_message.get(name)
-                self._of_message[name] = raw.copy() if before is None else merge_pieces(before, raw, deltas=True)
+                self._of_message.setdefault(name, Growing(deltas=True)).add(raw)
 
     def _take_details(self, _name: str, raw: Raw, events: list[ReplyEvent], whole: bool) -> bool:
         return self._think().take_details(raw, events, whole=whole)

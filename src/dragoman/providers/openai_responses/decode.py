@@ -128,6 +128,8 @@ class ReplyDecoder(DecoderBase):
         super().__init__(call, encoded)
         self._items: list[_Item] = []
         self._item_at: dict[int | str | None, _Item] = {}
+        self._item_of: dict[str, _Item] = {}
+        """By id, where they have one."""
         self._highest: int = 0
         self._next_index: int = 0
         self._id: str = ""
@@ -255,6 +257,8 @@ class ReplyDecoder(DecoderBase):
         item = self._item_at[place] = _Item(kind, item_id, raw, part)
         self._highest = max(self._highest, index or 0)
         self._items.append(item)
+        if item_id:
+            self._item_of[item_id] = item
         if kind == "reasoning":
             events.append(ThinkingStarted(part.index, item_id, READER))
         elif kind == "function_call":
@@ -289,7 +293,7 @@ class ReplyDecoder(DecoderBase):
     def _find(self, index: int | None, item_id: str | None) -> _Item | None:
         found = self._item_at.get(index) if index is not None else None
         if item_id and (found is None or (found.id and found.id != item_id)):
-            found = next((item for item in reversed(self._items) if item.id == item_id), found)
+            found = self._item_of.get(item_id, found)
         if found is None and index is None and self._items:
             return self._items[-1]
         return found
@@ -300,11 +304,10 @@ class ReplyDecoder(DecoderBase):
         It is no mistake if the list is shorter than what was streamed (vLLM has sent none), or if the service never
         says that an item is done (OpenAI's lists of MCP tools).
         """
-        by_id = {item.id: item for item in self._items if item.id}
         by_place = self._item_at if len(self._item_at) == len(self._items) else dict(enumerate(self._items))
         for place, raw in enumerate(output):
             members = read_members(raw)
-            item = by_id.get(string(members.get("id"))) or by_place.get(place) or self._add(place, raw, events)
+            item = self._item_of.get(string(members.get("id"))) or by_place.get(place) or self._add(place, raw, events)
             if item.kind == (string(members.get("type"))):
                 self._finish(item, raw, events)
         for item in self._items:

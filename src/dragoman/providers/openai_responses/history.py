@@ -40,7 +40,7 @@ from dragoman.providers.profile import Profile
 from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import elements, read_members, string
 
-from .waiting import ANSWERS, answer_to
+from .waiting import ANSWERS, WAITING, answer_to
 
 READER: Final = "openai_responses"
 """The reader of everything that only this API understands."""
@@ -270,8 +270,13 @@ class _MessageWriter(MessageWriter):
 
     def write_call(self, block: ToolCall) -> None:
         fields = dict(self.native(block.native))
-        if "item" in fields:  # no function of ours was called, but something that the service has a type for
-            self._write_waiting(block.id, bytes(fields["item"]))
+        raw = fields.pop("item", None)
+        item = read_members(raw) if raw is not None else {}
+        if raw is not None and string(item.get("type")) in WAITING:  # no function of ours, but something that it knows
+            self.found_answers[block.id] = answer_to(item, block.id)
+            if self.unreasoned and not block.hosted and item.pop("id", None):  # its answer has that of a hosted one
+                raw = Raw(_encode(item))
+            self._add(bytes(raw))
             return
         if self.unreasoned:
             fields.pop("id", None)
@@ -280,14 +285,6 @@ class _MessageWriter(MessageWriter):
         name, call_id = self.names.wire(block.name), self._call_id(block.id)
         item = {"type": "function_call", "call_id": call_id, "name": name, "arguments": block.arguments or "{}"}
         self._add({**item, **fields})
-
-    def _write_waiting(self, call_id: str, raw: bytes) -> None:
-        item = read_members(raw)
-        self.found_answers[call_id] = answer_to(item)
-        if self.unreasoned and string(item.get("type")) != "mcp_approval_request":  # whose id is its answer's
-            del item["id"]
-            raw = _encode(item)
-        self._add(raw)
 
     def write_result(self, block: ToolResult) -> None:
         item = self.answers.get(block.call_id, {})

@@ -81,13 +81,13 @@ def named_by(tools: Iterable[Raw]) -> list[str]:
 # --- from results to answers ------------------------------------------------------------------------------------------
 
 
-def answer_to(item: Mapping[str, Raw]) -> dict[str, object]:
-    """What the answer to an item says, whatever came of the call."""
-    kind = WAITING[string(item.get("type"))].answer
+def answer_to(item: Mapping[str, Raw], call_id: str) -> dict[str, object]:
+    """What the answer to an item says, whatever came of the call, whose id it is where the item has none."""
+    kind, id = WAITING[string(item.get("type"))].answer, string(item.get("id")) or call_id
     if kind == "mcp_approval_response":
-        return {"type": kind, "approval_request_id": item["id"]}
+        return {"type": kind, "approval_request_id": id}
     # The SDK's type of a local shell's output has an `id` instead; the service and the vendor's agents use this.
-    answer: dict[str, object] = {"type": kind, "call_id": item.get("call_id") or item.get("id")}
+    answer: dict[str, object] = {"type": kind, "call_id": string(item.get("call_id")) or id}
     if kind == "tool_search_output":
         answer |= {"execution": "client", "status": "completed"}
     if "caller" in item and not is_empty(item["caller"]):
