@@ -19,7 +19,14 @@ import dragoman.chat.ledger  # noqa: F401
 from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Message, ToolCall
 from dragoman.engines import ScriptedEngine
-from dragoman.errors import ConcurrentUseError, ConfigurationError, LimitReachedError, OverloadedError, StoppedError
+from dragoman.errors import (
+    ConcurrentUseError,
+    ConfigurationError,
+    InvalidConversationError,
+    LimitReachedError,
+    OverloadedError,
+    StoppedError,
+)
 from dragoman.simulator import Reply, Request, Simulator
 from dragoman.stores import SqliteStore, resume
 from dragoman.tools import approve, tool
@@ -132,6 +139,8 @@ class Hand:
             except ConfigurationError as error:  # another hand went on after this one had looked
                 if "does not wait for an answer" not in str(error):
                     raise
+            except InvalidConversationError:  # what it saw was the beginning of a turn that has left no trace
+                pass
 
     def ask(self) -> None:
         self.client.ask("How are you?")
