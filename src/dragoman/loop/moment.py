@@ -6,13 +6,15 @@ A run without such functions does not come here. Whoever asks brings `wait`, whi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from dragoman.conversation import Conversation
 from dragoman.errors import ConfigurationError
-from dragoman.tools import MomentTools, ToolSet
 
 from .settings import Instruction, RunContext
+
+if TYPE_CHECKING:
+    from dragoman.tools import MomentTools, ToolSet
 
 Wait: TypeAlias = Callable[[Awaitable[object]], Awaitable[object]]
 
@@ -34,9 +36,9 @@ async def instruct(
 
 async def tools_of(tools: ToolSet, context: RunContext[Any], wait: Wait) -> ToolSet:
     """The tools of the moment, where a function gives them; else the tools themselves."""
-    if not isinstance(tools, MomentTools) or tools.function is None:
+    if tools.function is None:
         return tools
-    return tools.take(await _ask(tools.function, context, wait))
+    return cast("MomentTools", tools).take(await _ask(tools.function, context, wait))
 
 
 async def _ask(function: Callable[[RunContext[Any]], object], context: RunContext[Any], wait: Wait) -> object:
