@@ -24,6 +24,7 @@ from dragoman.simulator import Request, Simulator
 from tests.loop.restate_server import free_ports, restate_server
 from tests.mcp.node import NotInstalledError
 from tests.processes import started
+from tests.rounds import PROFILE
 from tests.stores.postgres_server import NoServerHereError, shared_server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,7 +133,10 @@ def asked() -> Asked:
     return Asked()
 
 
-@pytest.fixture(params=["dbos on sqlite", "dbos on postgres", "restate"])
+ENGINES = ["dbos on postgres", "restate", *(["dbos on sqlite"] if PROFILE == "thorough" else [])]
+
+
+@pytest.fixture(params=ENGINES)
 def shop(
     request: pytest.FixtureRequest, tmp_path: Path, asked: Asked, outside_environ: dict[str, str]
 ) -> Iterator[Shop]:

@@ -22,6 +22,7 @@ from dragoman.conversation import Message
 from dragoman.errors import StoppedError
 from dragoman.stores import AsyncStore, ConversationStore, MessageAdded, Snapshot
 from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
+from tests.rounds import PROFILE
 from tests.stores.backends import SHARED, hurry
 from tests.stores.cases import after, chain, first
 from tests.stores.test_faults import held
@@ -95,7 +96,9 @@ def _every_moment(backend: str, step: int, place: Path) -> None:
 
 # Between making a coroutine and beginning it Python does not look for signals; the trace function does not know.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-@pytest.mark.parametrize(("backend", "step"), [("sqlite", 1), ("file", 3)])
+@pytest.mark.parametrize(
+    ("backend", "step"), [("sqlite", 1), ("file", 3)] if PROFILE == "thorough" else [("sqlite", 3), ("file", 7)]
+)
 def test_ctrl_c_at_a_chosen_moment_lets_go_of_everything(
     backend: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
