@@ -469,7 +469,7 @@ class _Stuck:
 def test_a_tool_inside_is_stopped_with_the_caller(colour: str, streamed: bool, how: str) -> None:
     stuck, before, store = _Stuck(), threading.enumerate(), store_for(colour)
     agent = clerk(colour, [Message.assistant(ToolCall("c1", "wait", "{}")), "Never."], tool(stuck.wait))
-    limits = Limits(seconds=2) if how == "deadline" else Limits()
+    limits = Limits(seconds=4) if how == "deadline" else Limits()
     kind, engine = (PlainTalk, ScriptedEngine) if colour == "plain" else (AsyncTalk, AsyncScriptedEngine)
     options: dict[str, Any] = {"limits": limits, "on_limit": "return", "store": store}
     talk = kind(engine([ASKING, "Never."]), [agent], streamed=streamed, **options)
@@ -485,7 +485,7 @@ def test_a_tool_inside_is_stopped_with_the_caller(colour: str, streamed: bool, h
     if how == "cancel":
         stopping.join()
     assert isinstance(result.ending, Cancelled if how == "cancel" else LimitReached)
-    assert stuck.ended.wait(30) or not stuck.reached.is_set()  # beside heavy load it may never have begun
+    assert stuck.ended.wait(30)
     assert talk.client.conversation.is_valid
     talk.close()
     assert not [name for name in threads_left(before) if "tool" in name]

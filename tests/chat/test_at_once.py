@@ -139,8 +139,9 @@ class Hand:
             except ConfigurationError as error:  # another hand went on after this one had looked
                 if "does not wait for an answer" not in str(error):
                     raise
-            except InvalidConversationError:  # what it saw was the beginning of a turn that has left no trace
-                pass
+            except InvalidConversationError as error:  # what it saw was the beginning of a turn that left no trace
+                if "no message that a model could answer" not in str(error):
+                    raise
 
     def ask(self) -> None:
         self.client.ask("How are you?")
