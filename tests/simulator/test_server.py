@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import threading
@@ -44,6 +45,16 @@ def test_it_leaves_nothing_behind() -> None:
         for client in clients:
             client.close()
     assert open_files() == before
+
+
+def test_connections_that_are_just_being_made_are_closed_too() -> None:
+    for _ in range(50):
+        with Simulator() as simulator:
+            clients = [socket.create_connection(("127.0.0.1", simulator.port)) for _ in range(3)]
+        assert not simulator.open_connections
+        for client in clients:
+            client.close()
+    gc.collect()  # a warning of an open socket fails the test
 
 
 def test_it_can_be_closed_twice_and_started_again() -> None:

@@ -26,6 +26,8 @@ from .plan import Pause, Plan, steps
 _HOST: Final = "127.0.0.1"
 _BACKLOG: Final = 1024
 _CLOSE_SECONDS: Final = 10.0
+_ROUNDS_TO_ACCEPT: Final = 10
+"""More than enough: an event loop goes round three times between a connection's arrival and its task."""
 _READ: Final = 65_536
 _DIALECT_PATHS: Final = {"openai_chat": "/v1", "openai_responses": "/v1", "anthropic": "", "gemini": "", "bedrock": ""}
 
@@ -170,12 +172,16 @@ class Simulator:
         self._server = await asyncio.start_server(self._serve, sock=listener, backlog=_BACKLOG)
 
     async def _end(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        if self._server is None:
+            return
+        # What was accepted a moment ago comes to `_serve` first: a server that is closed meanwhile forgets it, open.
+        asyncio.get_running_loop().remove_reader(self._server.sockets[0].fileno())
+        for _ in range(_ROUNDS_TO_ACCEPT):
+            await asyncio.sleep(0)
+        self._server.close()
         tasks = [connection.abort() for connection in self._connections]
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._server is not None:
-            await self._server.wait_closed()
+        await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _Connection(self._answerer, self._longest_pause, reader, writer)
