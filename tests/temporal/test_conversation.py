@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from math import inf
@@ -12,8 +13,16 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import (
+    Client,
+    Interceptor,
+    OutboundInterceptor,
+    QueryWorkflowInput,
+    StartWorkflowUpdateInput,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.converter import DataConverter, DefaultPayloadConverter
+from temporalio.service import RPCError, RPCStatusCode
 
 from dragoman.conversation import Conversation, Message, ToolCall
 from dragoman.engines import AsyncScriptedEngine
@@ -22,11 +31,13 @@ from dragoman.errors import (
     ConcurrentUseError,
     ConfigurationError,
     ConversationError,
+    DragomanError,
     LimitReachedError,
     MissingKeyError,
     OverloadedError,
     StepLimitError,
     StoreConflictError,
+    StoreUnavailableError,
     ToolAbortedError,
     ToolNotFoundError,
     UnsupportedVersionError,
@@ -517,6 +528,68 @@ def test_conversations_that_are_gone_taken_or_too_large(server: TemporalServer, 
             await TemporalConversation.start(client, agent="clerk", conversation=large)
 
     talk_to(server, agents(base_url, traces), story)
+
+
+def test_who_waits_can_be_cancelled_and_the_turn_goes_on(server: TemporalServer, traces: Path) -> None:
+    over = threading.Event()
+
+    async def think(_: Request) -> str:
+        while not over.is_set():
+            await asyncio.sleep(0.01)
+        return "thought"
+
+    with Simulator(think) as simulator:
+
+        async def story(talk: TemporalConversation, _: Client) -> None:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await talk.say("think", key="k")
+            turn = asyncio.create_task(talk.say("think", key="k"))
+            await until(lambda: simulator.requests)
+            simulator.play(lambda _: "thought anew")
+            turn.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await turn
+            over.set()
+            assert (await talk.say("think", key="k")).text == "thought"
+
+        talk_to(server, agents(simulator.base_url("openai"), traces), story)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (RPCStatusCode.CANCELLED, StoreUnavailableError),
+        (RPCStatusCode.UNAVAILABLE, StoreUnavailableError),
+        (RPCStatusCode.DEADLINE_EXCEEDED, StoreUnavailableError),
+        (RPCStatusCode.RESOURCE_EXHAUSTED, StoreUnavailableError),
+        (RPCStatusCode.PERMISSION_DENIED, ConfigurationError),
+        (RPCStatusCode.NOT_FOUND, ConversationError),
+    ],
+)
+def test_what_the_server_says_instead_of_an_answer(
+    server: TemporalServer, status: RPCStatusCode, expected: type[DragomanError]
+) -> None:
+    class Refusing(Interceptor):
+        def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+            return Refused(next)
+
+    class Refused(OutboundInterceptor):
+        async def query_workflow(self, input: QueryWorkflowInput) -> Any:
+            raise RPCError("not now", status, b"")
+
+        async def start_workflow_update(self, input: StartWorkflowUpdateInput) -> Any:
+            raise WorkflowUpdateRPCTimeoutOrCancelledError from RPCError("not now", status, b"")
+
+    async def tell() -> None:
+        client = await Client.connect(server.address, plugins=[DragomanPlugin()], interceptors=[Refusing()])
+        talk = TemporalConversation(client, "any")
+        with pytest.raises(expected):
+            await talk.conversation()
+        with pytest.raises(StoreUnavailableError, match="not now"):
+            await talk.say("hi")
+
+    asyncio.run(tell())
 
 
 def test_what_must_not_stand_in_the_history_or_run_in_a_workflow() -> None:

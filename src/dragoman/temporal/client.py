@@ -18,6 +18,7 @@ from uuid import uuid4
 from msgspec import structs
 from temporalio.client import (
     Client,
+    RPCTimeoutOrCancelledError,
     WorkflowFailureError,
     WorkflowHandle,
     WorkflowQueryFailedError,
@@ -63,6 +64,9 @@ TASK_QUEUE: Final = "dragoman"
 _NO_OPTIONS: Final = ModelOptions()
 _NO_LIMITS: Final = Limits()
 _INFINITE: Final = 1e300
+_REFUSALS: Final = frozenset(
+    {RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED}
+)
 """JSON has no word for it."""
 
 
@@ -272,13 +276,21 @@ def _our_errors(id: str) -> Generator[None]:
         ) from error
     except WorkflowQueryFailedError as error:
         raise ConversationError(f"The conversation {id!r} cannot be read: {error.message}.") from error
+    except RPCTimeoutOrCancelledError as error:
+        if isinstance(error.__cause__, asyncio.CancelledError):  # who waits here was cancelled, by a timeout say
+            raise error.__cause__ from None
+        raise _unavailable(error.__cause__ or error) from error
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             raise _gone(id) from error
-        if error.status is RPCStatusCode.UNAVAILABLE:
-            message = f"Temporal's server cannot be reached: {error.message}."
-            raise StoreUnavailableError(message, hint="Try again; with a `key`, nothing is said twice.") from error
-        raise
+        if error.status in _REFUSALS:
+            raise ConfigurationError(f"Temporal's server refuses this: {error.message}.") from error
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: BaseException) -> StoreUnavailableError:
+    message = f"Temporal's server, or a worker for this conversation, does not answer: {error}."
+    return StoreUnavailableError(message, hint="Try again; with a `key`, nothing is said twice.")
 
 
 def _gone(id: str) -> ConversationError:
