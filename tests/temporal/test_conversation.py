@@ -534,8 +534,7 @@ def test_who_waits_can_be_cancelled_and_the_turn_goes_on(server: TemporalServer,
     over = threading.Event()
 
     async def think(_: Request) -> str:
-        while not over.is_set():
-            await asyncio.sleep(0.01)
+        await until(over.is_set)
         return "thought"
 
     with Simulator(think) as simulator:
