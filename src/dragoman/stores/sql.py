@@ -121,7 +121,7 @@ class SqlStore(ConversationStore):
         validate_snapshot_id(id)
 
         def work(session: Session) -> None:
-            root, _, _ = self._lock(session, id)
+            root, *_ = self._lock(session, id)
             parts = () if is_inner(root) else session.fetch(schema.PARTS, f"{family_of(root)}%")
             for (each,) in (*parts, (root,)):
                 for table in schema.OF_A_CHAIN:
@@ -129,12 +129,12 @@ class SqlStore(ConversationStore):
 
         self._database.write(work, repeatable=False)
 
-    def _lock(self, session: Session, id: str) -> tuple[str, str, int]:
-        """The root, the newest snapshot and the length of the journal of a conversation that nobody else changes."""
+    def _lock(self, session: Session, id: str) -> tuple[str, str, int, object]:
+        """Root, newest snapshot and length of the journal of a conversation that nobody else changes; and the mode."""
         locked = session.fetch(schema.LOCK_CHAIN_OF, id)
         if not locked:
             raise protocol.not_found(id)
-        return convert(locked[0], tuple[str, str, int])
+        return convert(locked[0], tuple[str, str, int, object])
 
     # --- loading -----------------------------------------------------------------------------------------------------
 
@@ -173,9 +173,9 @@ class SqlStore(ConversationStore):
         new = tuple(entries)
 
         def work(session: Session) -> int:
-            root, newest, position = self._lock(session, id)
+            root, newest, position, mode = self._lock(session, id)
             protocol.check_newest(id, newest)
-            self._records.ensure_mode(self._mode(session))
+            self._records.ensure_mode(mode)
             protocol.check_position(root, after, position)
             rows = [
                 (root, number, self._records.seal_entry(entry, root, newest, number))

@@ -148,8 +148,9 @@ ADD_CHAIN: Final = (
 )
 LOCK_CHAIN: Final = "SELECT c.newest, c.place, c.position FROM {s}chain c WHERE c.root = ?{lock}"
 LOCK_CHAIN_OF: Final = (
-    "SELECT c.root, c.newest, c.position FROM {s}snapshot s JOIN {s}chain c ON c.root = s.root WHERE s.id = ?{lock}"
-)
+    "SELECT c.root, c.newest, c.position, MODE FROM {s}snapshot s JOIN {s}chain c ON c.root = s.root "
+    "WHERE s.id = ?{lock}"
+).replace("MODE", MODE)
 STATE: Final = (
     "SELECT MODE, (SELECT body FROM {s}snapshot WHERE id = ?), (SELECT root FROM {s}snapshot WHERE id = ?), "
     "(SELECT coalesce(max(line), 0) FROM {s}message WHERE root = ?)"
