@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from msgspec import structs
 
-from dragoman import errors, tool
-from dragoman.conversation import ToolCall
+from dragoman import agent_tool, errors, tool
+from dragoman.conversation import Message, ToolCall
 from dragoman.engines import AsyncScriptedEngine
 from dragoman.fleet import Agent, AsyncFleet, Fleet, ProviderLimit, TurnEnded, Worker, prometheus_text
 from dragoman.fleet.turns import VERSION
@@ -206,6 +206,37 @@ async def test_calls_wait_for_approval_and_any_worker_goes_on(setup: Setup) -> N
     assert ended(Path(setup.book)) == ["7-0", "7-1"]
     with PostgresStore(setup.url, schema=setup.schema) as store:
         assert "too dear" in store.latest(turn.conversation).messages[-2].tool_results[0].text
+
+
+@on_loop
+async def test_calls_of_an_agent_inside_an_agent_wait_for_approval(setup: Setup) -> None:
+    paid: list[int] = []
+
+    @tool(requires_approval=True)
+    def pay(number: int) -> str:
+        """Pay."""
+        paid.append(number)
+        return "paid"
+
+    def worker() -> Worker:
+        clerk = agent_tool("clerk", "Pays.", AsyncScriptedEngine(inner), [pay])
+        return Worker(setup.url, {"boss": Agent(AsyncScriptedEngine(outer), [clerk])}, schema=setup.schema)
+
+    outer: list[Message | str] = [Message.assistant(ToolCall("1", "clerk", '{"prompt": "pay 7"}')), "All is paid."]
+    inner: list[Message | str] = [Message.assistant(ToolCall("a", "pay", '{"number": 7}')), "It is paid."]
+    async with open_fleet(setup) as fleet:
+        async with at_work(worker()):
+            await offered(fleet)
+            turn = await fleet.submit("pay", agent="boss")
+            [pending] = (await fleet.wait(turn, 20)).pending
+        assert (pending.call.name, pending.within) == ("pay", ToolCall("1", "clerk", '{"prompt": "pay 7"}'))
+        outer, inner = outer[1:], inner[1:]
+        async with at_work(worker()):
+            assert (await fleet.wait(await fleet.approve(turn, pending), 20)).text == "All is paid."
+    assert paid == [7]
+    with PostgresStore(setup.url, schema=setup.schema) as store:
+        assert store.latest(turn.conversation).messages[2].tool_results[0].text == "It is paid."
+        assert [each.root for each in store.list(limit=10).items] == [turn.conversation]
 
 
 # --- cancelling ------------------------------------------------------------------------------------------------------

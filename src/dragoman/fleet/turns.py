@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.conversation import Message, Usage, message_from_json, message_to_json
+from dragoman.conversation import Message, ToolCall, Usage, message_from_json, message_to_json
 from dragoman.errors import (
     DragomanError,
     MalformedDataError,
@@ -162,6 +162,8 @@ class _StoredOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ending: Ended = "done"
     text: str = ""
     calls: Raw = _NOTHING
+    held: Raw = _NOTHING
+    """For each of the calls the one of the conversation itself: another one where an agent makes it."""
     reasons: tuple[str, ...] = ()
     usage: Usage = Usage()
     spent: Spent = Spent()
@@ -186,7 +188,8 @@ def outcome_to_json(result: RunResult | DragomanError | None, messages: Sequence
             version=VERSION,
             ending=ending_of(result),
             text=result.text,
-            calls=Raw(message_to_json(Message.assistant(*[each.call for each in pending]))) if pending else _NOTHING,
+            calls=_write_calls([each.call for each in pending]),
+            held=_write_calls([each.held for each in pending]),
             reasons=tuple([each.reason for each in pending]),
             usage=Usage.total_of(replies) if replies else result.usage,
             spent=result.spent,
@@ -199,17 +202,29 @@ def outcome_from_json(data: bytes, turn: Turn) -> Outcome | DragomanError:
     stored = _read(data, _StoredOutcome, "What came of this turn")
     if stored.error is not None:
         return recreate_error(stored.error)
-    calls = () if stored.calls == _NOTHING else message_from_json(bytes(stored.calls)).tool_calls
+    calls = _read_calls(stored.calls)
+    waiting = zip(calls, _read_calls(stored.held) or calls, stored.reasons, strict=True)
     return Outcome(
         turn=turn,
         ending=stored.ending,
         text=stored.text,
         pending=tuple(
-            [PendingApproval(call=call, reason=why) for call, why in zip(calls, stored.reasons, strict=True)]
+            [
+                PendingApproval(call=call, reason=why, within=None if held == call else held)
+                for call, held, why in waiting
+            ]
         ),
         usage=stored.usage,
         spent=stored.spent,
     )
+
+
+def _write_calls(calls: Sequence[ToolCall]) -> Raw:
+    return Raw(message_to_json(Message.assistant(*calls))) if calls else _NOTHING
+
+
+def _read_calls(stored: Raw) -> tuple[ToolCall, ...]:
+    return () if stored == _NOTHING else message_from_json(bytes(stored)).tool_calls
 
 
 def _read(data: bytes, kind: type[Any], what: str) -> Any:
