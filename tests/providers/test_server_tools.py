@@ -213,6 +213,9 @@ def test_options_take_values_and_json_and_nothing_else() -> None:
 def test_the_token_of_a_server_is_neither_shown_nor_kept() -> None:
     options = ModelOptions(server_tools=(MCP,))
     assert "secret" not in repr(options)
+    sent = encoded(R, server_tools=(MCP,))
+    assert b"secret" in sent.request.body
+    assert "secret" not in repr(sent)
     kept = batch_to_json(Batch(id="b", model=R, base_url="https://u.example", conversations=(), options=options))
     assert b"secret" not in kept
     assert batch_from_json(kept).options.server_tools == (msgspec.structs.replace(MCP, token=None),)

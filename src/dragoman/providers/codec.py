@@ -52,6 +52,10 @@ class WireRequest(Struct, frozen=True, kw_only=True):
     body: bytes = b""
     headers: Mapping[str, str] = {}
 
+    def __repr__(self) -> str:
+        """Without what may be a secret: tokens of hosted servers stand in bodies, keys in headers."""
+        return f"WireRequest(path={self.path!r}, body=<{len(self.body)} bytes>, headers=<{', '.join(self.headers)}>)"
+
 
 class Adaptation(Struct, frozen=True):
     """An option or a schema that was changed, or left out, to suit the model."""
