@@ -610,9 +610,9 @@ class ChatCore(Generic[E]):
         self._ledger.take_up_recovered(recovered)
         await self._take_up(conversation, uncertain)
         if any(tool.agent is not None for tool in tools):
-            from .agents import list_waiting
+            from .agents import staff_of
 
-            inside = await list_waiting(self, recovered.snapshot.root, conversation, tools)
+            inside = await staff_of(self).list_waiting(conversation, tools)
             with self._state:
                 self._pending = tuple([each for each in inside if each.reason != UNCERTAIN])
                 self._uncertain = (*uncertain, *[each for each in inside if each.reason == UNCERTAIN])

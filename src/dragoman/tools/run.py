@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
@@ -23,6 +23,7 @@ from dragoman.errors import ToolCancelledError
 if TYPE_CHECKING:
     import logging
 
+    from .call import CallExecution
     from .definition import AnyTool, Tool
     from .registry import ToolSet
 
@@ -155,7 +156,7 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
 
     def inside(self, outer: ToolCall) -> PendingApproval:
         """The same as the caller of that call sees it."""
-        call = structs.replace(self.call, id=_id_inside(outer.id, self.call))
+        call = structs.replace(self.call, id=f"{outer.id}>{self.call.id}")
         return PendingApproval(call=call, reason=self.reason, within=outer)
 
 
@@ -175,10 +176,6 @@ class PausedCall(PendingApproval, frozen=True, kw_only=True):
     """A call that its tool has paused."""
 
     waits_for: tuple[PendingApproval, ...]
-
-
-def _id_inside(outer: str, call: ToolCall) -> str:
-    return f"{outer}>{call.id}"
 
 
 def fingerprint(call: ToolCall) -> str:
@@ -292,17 +289,6 @@ class ToolRun:
         self.stop.cancel()
 
 
-class Desk(Protocol):
-    """Takes what a tool reports while it runs, and what it has used; and knows what decides about calls."""
-
-    @property
-    def permission(self) -> PermissionCheck | None: ...
-
-    def report(self, stop: Stop, what: str | Event) -> None: ...
-
-    def take_usage(self, usage: Usage) -> None: ...
-
-
 # --- what a tool may know of its call --------------------------------------------------------------------------------
 
 
@@ -324,8 +310,8 @@ class ToolContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
     """What the calls of the run share; None where the context was made by hand."""
     answers: tuple[Approval, ...] = ()
     """What people have said about calls inside this one, which it has paused for; see `answer_about`."""
-    desk: Desk | None = None
-    """Who takes what the tool reports, and what it has used."""
+    desk: CallExecution | None = None
+    """The call under way, which takes what the tool reports, and what it has used."""
 
     def report(self, what: str | Event) -> None:
         """Say how it goes, from any thread. In a streamed run it becomes a ToolProgress, elsewhere nothing at all.
@@ -353,7 +339,7 @@ class ToolContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
 
     def answer_about(self, call: ToolCall) -> Approval | None:
         """What a person has said about a call that this one was paused for; for exactly these arguments."""
-        mark = fingerprint(structs.replace(call, id=_id_inside(self.call_id, call)))
+        mark = fingerprint(structs.replace(call, id=f"{self.call_id}>{call.id}"))
         said = next((each for each in self.answers if each.fingerprint == mark), None)
         if said is None:
             return None
