@@ -33,7 +33,6 @@ from dragoman.loop import (
     RunContext,
     RunResult,
     Spent,
-    Succession,
     close_engine,
     note_on,
     refuse_unanswered_calls,
@@ -620,8 +619,8 @@ class ChatCore(Generic[E]):
 
     # --- who is in charge; see handoffs.py ---
 
-    def _succeed(self, run: LoopRun) -> Succession | None:
-        """Who takes over behind the results that a run has taken in."""
+    def _succeed(self, run: LoopRun) -> LoopIO | None:
+        """Let the agent take over whose handoff is among the results that a run has taken in."""
         last, tools = run.conversation.last, run.executor.tools
         called = [] if last is None else [tools.find(result.name) for result in last.tool_results]
         if all(tool is None or tool.agent is None for tool in called):

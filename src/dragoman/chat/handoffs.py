@@ -14,7 +14,7 @@ from msgspec import structs
 from dragoman.conversation import Conversation, HandedOver
 from dragoman.engines import AsyncEngine, Engine, Models, lossy
 from dragoman.errors import ConfigurationError, ToolDeniedError
-from dragoman.loop import LoopRun, Succession, split_instructions
+from dragoman.loop import LoopIO, LoopRun, split_instructions
 from dragoman.tools import AnyTools, Tool, ToolContext, ToolSet
 from dragoman.transport import Transport
 
@@ -113,8 +113,8 @@ def name_agent(agent: Agent | None, conversation: Conversation) -> Conversation:
     return named.with_system(split_instructions(agent.options.get("system"))[0])
 
 
-def hand_over(core: Core, run: LoopRun) -> Succession | None:
-    """Who takes over behind the results that a run has just taken in, if anybody does."""
+def hand_over(core: Core, run: LoopRun) -> LoopIO | None:
+    """Let a run go on with whoever takes over behind the results that it has just taken in, if anybody does."""
     agent = put_in_charge(run.executor.tools, run.conversation)
     if agent is None:
         return None
@@ -125,4 +125,5 @@ def hand_over(core: Core, run: LoopRun) -> Succession | None:
     engine = charge.engine.engine
     losses = tuple(map(str, engine.losses(conversation)))
     event = HandedOver(agent=agent.name, model=engine.name, losses=losses)
-    return Succession(conversation=conversation, executor=charge.executor, settings=settings, io=io, event=event)
+    run.hand_over(event, conversation, charge.executor, settings)
+    return io

@@ -44,7 +44,6 @@ from .run import (
     Decision,
     Deny,
     Paused,
-    PausedCall,
     PendingApproval,
     PermissionCheck,
     ToolConfig,
@@ -304,7 +303,7 @@ class CallExecution:
         if not inside or not self._run.pauses:
             reason = "it waits for a person, and nobody can be asked here" if inside else "it waits for nothing"
             raise _denied(call, reason) from paused
-        return PausedCall(call=call, reason=str(paused), waits_for=tuple([each.inside(call) for each in inside]))
+        return PendingApproval(call=call, reason=str(paused), waits_for=tuple([each.inside(call) for each in inside]))
 
     def _settle(self, ended: Ended, runner: Runner) -> Outcome | PendingApproval | None:
         """What became of a try that is done; raises a ToolError if it failed."""

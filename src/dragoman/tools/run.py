@@ -144,6 +144,8 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
     reason: str = ""
     within: ToolCall | None = None
     """The call of the conversation itself for which this one is made, by an agent say. `call.id` begins with its id."""
+    waits_for: tuple[PendingApproval, ...] = ()
+    """Of a call that its tool has paused: those inside it, which are to be answered in its place."""
 
     @property
     def held(self) -> ToolCall:
@@ -172,12 +174,6 @@ class Paused(Exception):  # noqa: N818 - nothing went wrong
         super().__init__(", ".join([f"{each.call.name}: {each.reason}" for each in self.pending]))
 
 
-class PausedCall(PendingApproval, frozen=True, kw_only=True):
-    """A call that its tool has paused."""
-
-    waits_for: tuple[PendingApproval, ...]
-
-
 def fingerprint(call: ToolCall) -> str:
     """A hash of the call's id, tool and exact arguments; a tool of the provider's is another one."""
     from hashlib import sha256  # slow to load, and needed only where people are asked
@@ -201,23 +197,6 @@ def deny(call: ToolCall, *, reason: str = "") -> Approval:
 
 
 # --- what the calls of a run share -----------------------------------------------------------------------------------
-
-
-class Used(Struct, frozen=True, kw_only=True):
-    """What was done behind tools, by agents say."""
-
-    model_calls: int = 0
-    tool_calls: int = 0
-    tokens: int = 0
-    cost: float | None = 0.0
-
-    def plus(self, usage: Usage | None, tool_calls: int) -> Used:
-        """One call of a model more, or so many calls of tools."""
-        if usage is None:
-            return structs.replace(self, tool_calls=self.tool_calls + tool_calls)
-        cost = None if self.cost is None or usage.charged is None else self.cost + usage.charged
-        tokens = self.tokens + (usage.tokens or (usage.input or 0) + (usage.output or 0))
-        return Used(model_calls=self.model_calls + 1, tool_calls=self.tool_calls, tokens=tokens, cost=cost)
 
 
 class ToolRun:
@@ -250,8 +229,10 @@ class ToolRun:
         """Whether somebody can go on with a call that its tool has paused."""
         self.caller: object = caller
         """The run of the loop that the calls belong to, if there is one; for tools that are runs themselves."""
-        self.used: Used | None = None
-        """What models behind the tools have used so far, if there are any."""
+        self.used: list[Usage] = []
+        """What models behind the tools have used so far, those of agents say, for each call of one."""
+        self.calls_inside: int = 0
+        """How many calls of tools were made behind the tools."""
         self._approvals: dict[str, Approval] = {approval.fingerprint: approval for approval in approvals}
         self._lock: threading.Lock = threading.Lock()
 
@@ -273,7 +254,8 @@ class ToolRun:
     def count(self, usage: Usage | None, tool_calls: int) -> None:
         """Count what was done behind a tool: a call of a model, or calls of tools."""
         with self._lock:
-            self.used = (self.used or Used()).plus(usage, tool_calls)
+            self.used += [] if usage is None else [usage]
+            self.calls_inside += tool_calls
 
     def spend(self, name: str, budget: int | None) -> bool:
         """Count one more call of the tool; False, and nothing counted, if it has been called that often already."""
