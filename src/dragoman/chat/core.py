@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar, cast
 
 from msgspec import structs
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from dragoman.tools import AnyTools, Tool, ToolContext, ToolExecutor
 
     from .agents import Agent, Staff
-    from .answers import AnswerJudge
+    from .answers import AnswerJudge, TypedResult
     from .ledger import Ledger
 
 IN_CHARGE: Final = "dragoman.agent"
@@ -342,7 +342,7 @@ class ChatCore(Generic[E]):
         async with aclosing(self._turn(prompt, given, begun, streamed=False, judge=judge)) as events:
             async for _ in events:
                 pass
-        return begun[0].result if judge is None else judge.result(begun[0].result)
+        return begun[0].result
 
     def _make_judge(self, answer: object, given: CallOptions) -> AnswerJudge[Any]:
         """Who reads the answer of a turn or question, and says what is wrong with it."""
@@ -388,8 +388,6 @@ class ChatCore(Generic[E]):
                 events = run.events(io, streamed=streamed)
                 if run.observed is not None:
                     events = follow(run.observed, events)
-                if judge is not None and streamed:
-                    events = judge.grow(events)
                 async with aclosing(events):
                     async for event in events:
                         yield event
@@ -533,7 +531,7 @@ class ChatCore(Generic[E]):
             raise StoppedError("The question was cancelled.")
         if isinstance(run.ending, LimitReached):
             raise LimitReachedError(str(run.ending), conversation=run.conversation, limit=run.ending.limit)
-        return judge.result(run.result).answer
+        return cast("TypedResult[Any]", run.result).answer
 
     # --- other models, other conversations ---
 

@@ -278,14 +278,9 @@ class LoopRun:
         if self.ending is None:
             message = "The run has not ended yet, or it ended with an error."
             raise ConfigurationError(message, hint="Read the stream to its end; `conversation` has what was done.")
-        return RunResult(
-            self.conversation,
-            self.ending,
-            tuple(self.replies),
-            self.spent,
-            tuple(self._behind_tools),
-            tuple(self._handoffs),
-        )
+        behind, handoffs, judge = tuple(self._behind_tools), tuple(self._handoffs), self._settings.judge
+        result = RunResult(self.conversation, self.ending, tuple(self.replies), self.spent, behind, handoffs)
+        return result if judge is None else judge.result(result)
 
     # --- the run ---
 
