@@ -481,17 +481,14 @@ class LoopRun:
                 message = f"The caller has a limit of cost, but it is not known what {io.engine.name} costs."
                 raise UnknownCostError(message, conversation=self.conversation)
             if isinstance(step, RunTools):
-                under_way = (
-                    0 if above._batch is None else len(above._batch.calls)
-                )  # which are counted when all are done
+                # Those under way are counted when all of them are done.
+                under_way = 0 if above._batch is None else len(above._batch.calls)
                 reached = limits.reached_by_tools(spent, under_way + len(step.calls))
             else:
                 reached = msgspec.structs.replace(limits, steps=None).reached(spent)
             if reached is not None:
-                ended = LimitReached(*reached)
-                raise LimitReachedError(
-                    f"The caller's limit: {ended}", conversation=self.conversation, limit=ended.limit
-                )
+                message = f"The caller's limit: {LimitReached(*reached)}"
+                raise LimitReachedError(message, conversation=self.conversation, limit=reached[0])
             above = None if above._caller is None else above._caller[0]
 
     def _check_limit(self) -> LimitReachedError | None:

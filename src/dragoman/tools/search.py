@@ -228,10 +228,9 @@ class SearchableTools(ToolSet):
         """What is said where nothing was found."""
         from difflib import get_close_matches  # needed only where something is wrong
 
-        near = get_close_matches(
-            query.strip(), [name for name in self._specs if name not in known], n=_LIMIT, cutoff=0.4
-        )
-        said = f"No tool was found by {query.strip()!r:.80}." if query.strip() else "Say what you look for."
+        asked, names = query.strip(), [name for name in self._specs if name not in known]
+        near = get_close_matches(asked, names, n=_LIMIT, cutoff=0.4)
+        said = f"No tool was found by {asked!r:.80}." if asked else "Say what you look for."
         said += f" The nearest names are {', '.join(near)}." if near else ""
         return f"{said} There are {self._kinds}. Try other words: what it is about, or what is to be done."
 
