@@ -1,4 +1,4 @@
-"""Agents: clients behind tools. `agent_tool` lets a model ask another one, `handoff` lets it put another one in charge.
+"""Agents: clients behind tools. `agent_tool` lets a model ask another one; for those that take over see handoffs.py.
 
 Owns: what an agent is, its turn on behalf of a call, and where that is kept meanwhile.
 Must not know: how a turn is carried out. That is a client's business, and an agent's turn is one.
