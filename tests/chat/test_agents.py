@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from dragoman import agent_tool
-from dragoman.chat import ChatClient
+from dragoman.chat import ChatClient, handoff
 from dragoman.conversation import (
     Message,
     RunEnded,
@@ -254,12 +254,22 @@ def test_whoever_speaks_instead_gives_the_inner_turn_up(start: Start, colour: st
     assert talk.client.pending == ()
 
 
-def test_deeper_calls_wait_as_well(start: Start, colour: str) -> None:
+@pytest.mark.parametrize("by", ["agent", "handoff"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_deeper_calls_wait_as_well(start: Start, colour: str, elsewhere: bool, by: str) -> None:
     deeper = clerk(colour, [DELETING, "Gone."], delete, name="helper")
-    asking = Message.assistant(ToolCall("c1", "helper", '{"prompt": "x"}'))
-    talk = start([ASKING, "Fine."], [clerk(colour, [asking, "Helped."], deeper)], store=store_for(colour))
+    asking = Message.assistant(ToolCall("c1", "helper", '{"prompt": "x"}' if by == "agent" else "{}"))
+    if by == "handoff":
+        engine = (ScriptedEngine if colour == "plain" else AsyncScriptedEngine)([DELETING, "Helped."])
+        deeper = handoff("helper", "Takes over.", engine, [delete])
+    agents, store = [clerk(colour, [asking, "Helped."], deeper)], store_for(colour)
+    talk = start([ASKING, "Fine."], agents, store=store)
     (waiting,) = talk.chat("Delete.").pending
-    assert waiting.call.id == "c1>c1>c1"
+    if elsewhere:
+        id, talk = talk.client.id, start(["Fine."], agents, store=store)
+        talk.do("restore", id)
+        assert [(each.call, each.within) for each in talk.client.pending] == [(waiting.call, waiting.within)]
+    assert waiting.call.id == ("c1>c1>c1" if by == "agent" else "c1>c1")
     assert waiting.within is not None
     assert waiting.within.name == "clerk"
     assert talk.chat(None, approve(waiting.call)).text == "Fine."

@@ -1,4 +1,4 @@
-from .agents import agent_tool as agent_tool, handoff as handoff
+from .agents import agent_tool as agent_tool
 from .answers import (
     AnswerType as AnswerType,
     Check as Check,
@@ -32,6 +32,7 @@ from .credentials import (
 )
 from .factory import new as new, new_async as new_async
 from .growing import AsyncTypedStream as AsyncTypedStream, TypedStream as TypedStream
+from .handoffs import handoff as handoff
 from .options import (
     ChatOptions as ChatOptions,
     Prompt as Prompt,

@@ -1,4 +1,4 @@
-"""Agents: clients behind tools. `agent_tool` lets a model ask another one, `handoff` lets it put another one in charge.
+"""Agents: clients behind tools. `agent_tool` lets a model ask another one; for those that take over see handoffs.py.
 
 Owns: what an agent is, its turn on behalf of a call, and where that is kept meanwhile.
 Must not know: how a turn is carried out. That is a client's business, and an agent's turn is one.
@@ -19,15 +19,14 @@ from msgspec import structs
 
 from dragoman._checks import check_names
 from dragoman._stepping import step
-from dragoman.conversation import Conversation, ToolCall, ToolResult
-from dragoman.engines import AsyncEngine, Engine, Models, lossy, made_here
+from dragoman.conversation import Conversation, ToolCall
+from dragoman.engines import AsyncEngine, Engine, Models, made_here
 from dragoman.errors import (
     ConfigurationError,
     SnapshotNotFoundError,
     StoreError,
     ToolBudgetError,
     ToolCancelledError,
-    ToolDeniedError,
 )
 from dragoman.loop import (
     NOTHING_SPENT,
@@ -35,19 +34,17 @@ from dragoman.loop import (
     Cancelled,
     LimitReached,
     LoopRun,
-    RunContext,
     RunResult,
     close_engine,
     settings_of,
-    tools_of,
 )
 from dragoman.providers import ModelOptions
 from dragoman.stores import aresume, inner_id
 from dragoman.tools import (
-    AnyTool,
     AnyTools,
     Paused,
     PendingApproval,
+    PermissionCheck,
     Tool,
     ToolConfig,
     ToolContext,
@@ -55,13 +52,11 @@ from dragoman.tools import (
     as_tool_set,
     deny,
     fingerprint,
-    many_tools,
 )
 from dragoman.transport import Transport
 
 from .client import AsyncChatClient, ChatClient
-from .core import IN_CHARGE, ChatCore
-from .ledger import put_together
+from .core import ChatCore
 from .options import (
     ELSEWHERE,
     ChatOptions,
@@ -130,10 +125,6 @@ class Agent:
         self.checked: Final = set[type[Engine] | type[AsyncEngine]]()
         """The colours in which its engine can be made."""
 
-    @property
-    def is_async(self) -> bool:
-        return isinstance(self.model, AsyncEngine)
-
 
 def agent_tool(
     name: str,
@@ -152,22 +143,6 @@ def agent_tool(
     return _make_tool(Agent(name, model, tools, transport, options), description)
 
 
-def handoff(
-    name: str,
-    description: str,
-    model: Engine | Models[Engine] | AsyncEngine | Models[AsyncEngine] | None = None,
-    tools: AnyTools = (),
-    *,
-    transport: Transport | None = None,
-    **options: Unpack[ChatOptions],
-) -> Tool[..., object]:
-    """A tool that puts another agent in charge of the conversation: its model, tools, instructions and options.
-
-    The run goes on with its limits, and so do the next turns, until that agent hands over to another one.
-    """
-    return _make_tool(Agent(name, model, tools, transport, options, takes_over=True), description)
-
-
 def make_tool_of(core: Core, name: str, description: str) -> Tool[..., object]:
     """A client as a tool: what it was made with, under its system prompt as that is now."""
     own = core._own_charge()
@@ -181,34 +156,20 @@ def make_tool_of(core: Core, name: str, description: str) -> Tool[..., object]:
 
 def _make_tool(agent: Agent, description: str) -> Tool[..., object]:
     def ask(context: ToolContext[object], prompt: str) -> object:
-        working = _staff_of(context).work(agent, context, prompt)
+        run = run_of(context)
+        staff = Staff(None) if run is None or run.owner is None else staff_of(cast("Core", run.owner))
+        working = staff.work(agent, context, prompt)
         # A program on an event loop awaits what it is given, and elsewhere this is a thread of the turn's own.
-        return working if _is_async(agent, context) else step(working)
+        return step(working) if staff.is_plain(agent) else working
 
-    def hand_over(context: ToolContext[object]) -> str:
-        return _staff_of(context).admit(agent, context)
-
-    given: dict[str, Any] = {"name": agent.name, "description": description, "retries": 0}
-    if agent.takes_over:
-        made: AnyTool = Tool.from_schema(hand_over, **given, idempotent=True)
-    else:
-        made = Tool.from_schema(ask, _PROMPT, **given)
+    made = Tool.from_schema(ask, _PROMPT, name=agent.name, description=description, retries=0)
     return structs.replace(made, agent=agent)
 
 
-def _owner_of(context: ToolContext[object]) -> Core | None:
+def run_of(context: ToolContext[object]) -> LoopRun | None:
+    """The run of a loop that a call belongs to, if it does."""
     run = None if context.run is None else context.run.caller
-    return cast("Core | None", run.owner) if isinstance(run, LoopRun) else None
-
-
-def _staff_of(context: ToolContext[object]) -> Staff:
-    owner = _owner_of(context)
-    return Staff(None) if owner is None else staff_of(owner)
-
-
-def _is_async(agent: Agent, context: ToolContext[object]) -> bool:
-    owner = _owner_of(context)
-    return agent.is_async if owner is None else isinstance(owner, AsyncChatClient)
+    return run if isinstance(run, LoopRun) else None
 
 
 def list_agents(tools: ToolSet, *, handoffs: bool = False) -> Iterator[Agent]:
@@ -236,24 +197,11 @@ def check_agents(tools: ToolSet, kind: type[Engine] | type[AsyncEngine]) -> None
             agent.checked.add(kind)
 
 
-def agent_of(tools: ToolSet, name: str) -> Agent | None:
+def agent_of(tools: ToolSet, name: str, *, takes_over: bool) -> Agent | None:
+    """The agent behind the tool of that name, if that is a handoff, or if it is none."""
     found = tools.find(name)
-    return None if found is None else cast("Agent | None", found.agent)
-
-
-def takes_over(tools: ToolSet, name: str) -> Agent | None:
-    agent = agent_of(tools, name)
-    return agent if agent is not None and agent.takes_over else None
-
-
-def find_agent(tools: ToolSet, name: str) -> Agent:
-    """The agent of that name among those that handoffs lead to from these tools, in any number of steps."""
-    found = next((agent for agent in list_agents(tools, handoffs=True) if agent.name == name), None)
-    if found is None:
-        message = f"The agent {name!r} is in charge of this conversation, and no handoff of this client leads to it."
-        hint = "Give the client the tools that it had: handoff(…) of that name among them."
-        raise ConfigurationError(message, hint=hint)
-    return found
+    agent = None if found is None else cast("Agent | None", found.agent)
+    return agent if agent is not None and agent.takes_over is takes_over else None
 
 
 # --- the agents of a client -------------------------------------------------------------------------------------------
@@ -264,8 +212,6 @@ def staff_of(core: Core) -> Staff:
     with core._state:
         if core._staff is None:
             core._staff = Staff(core)
-            if core._kept_in is not None:
-                core._ledger.then = core._staff.forget
         return core._staff
 
 
@@ -273,18 +219,24 @@ class Staff:
     """The engines of a client's agents, and those of their turns that wait for a person."""
 
     def __init__(self, owner: Core | None) -> None:
-        above = None if owner is None or owner._caller is None else cast("Core | None", owner._caller[0].owner)
+        caller = None if owner is None or owner._caller is None else cast("Core | None", owner._caller[0].owner)
+        above = None if caller is None else staff_of(caller)
         self._owner: Core | None = owner
-        self._is_first: bool = above is None
-        """An agent that has agents shares what its caller has."""
-        self._engines: dict[Agent, Any] = {} if above is None else staff_of(above)._engines
-        self._can_pause: bool = owner is not None and not owner._stateless
-        if above is not None:
-            self._can_pause = staff_of(above)._can_pause
+        self._above: Staff | None = above
+        """That of the caller, if the owner is an agent's client: both share the engines."""
+        self._engines: dict[Agent, Any] = {} if above is None else above._engines
+        keeps = owner is not None and not owner._stateless
+        self._can_pause: bool = keeps if above is None else above._can_pause
         self._paused: dict[str, Core] = {}
         """The clients of turns that wait for a person, by the call; where there is no store."""
-        self.kept: dict[str, str] = {}
+        self._kept: dict[str, str] = {}
         """The conversations in the store, by the call."""
+        if owner is not None and owner._kept_in is not None:
+            owner._ledger.then = self.forget
+
+    def is_plain(self, agent: Agent) -> bool:
+        """Whether the turns of this agent are carried out without an event loop."""
+        return not isinstance(agent.model if self._owner is None else self._owner, AsyncEngine | AsyncChatClient)
 
     def engine_of(self, agent: Agent) -> Any:
         """The agent's engine, made for the first of its turns."""
@@ -296,21 +248,20 @@ class Staff:
         with _MAKING:
             if agent in self._engines:
                 return self._engines[agent]
-            plain = isinstance(self._owner, ChatClient) if self._owner is not None else not agent.is_async
-            kind: Any = Engine if plain else AsyncEngine
+            kind: Any = Engine if self.is_plain(agent) else AsyncEngine
             made = self._engines[agent] = find_engine(agent.model, agent.transport, agent.options, kind)
             return made
 
     async def leave_behind(self) -> None:
         """Let go of the turns that wait, for another conversation is taken up: calls there may have the same ids."""
-        self.kept.clear()
+        self._kept.clear()
         while self._paused:
             await self._paused.popitem()[1]._close()
 
     async def close(self) -> None:
         """Close the engines, and the clients that wait."""
         await self.leave_behind()
-        if self._is_first:
+        if self._above is None:
             for agent, engine in self._engines.items():
                 if made_here(engine, cast("Any", agent.model)):
                     await close_engine(engine)
@@ -320,17 +271,23 @@ class Staff:
 
     async def work(self, agent: Agent, context: ToolContext[object], prompt: str) -> str:
         """Carry a turn of the agent out, or go on with it: the text of its answer."""
-        run = None if context.run is None else context.run.caller
-        if isinstance(run, LoopRun) and run.depth >= DEEPEST:
+        run = run_of(context)
+        if run is not None and run.depth >= DEEPEST:
             message = f"Agents may call each other {DEEPEST} deep, and {agent.name!r} would be one more."
             raise ToolBudgetError(message, tool_name=context.tool_name, call_id=context.call_id)
         client, waits = self._paused.pop(context.call_id, None), False
         goes_on = client is not None
-        client = client or self._make_client(agent, context)
-        if isinstance(run, LoopRun):
+        if client is None:
+            desk = context.desk
+            call = ToolCall(context.call_id, context.tool_name) if desk is None else desk.call
+            permission = None if desk is None else desk.permission
+            client = self._make_client(agent, call, context.conversation, context.deps, permission)
+        if run is not None:
             client._caller = (run, context)
+        if client._kept_in is not None:  # what is given up will have a result that says so: nobody comes back for it
+            context.stop.wakers[client] = client._ledger.give_up
         try:
-            goes_on = goes_on or await self._find(client, context)
+            goes_on = goes_on or await _take_up_again(client)
             if goes_on and context.desk is not None:  # what it used before is part of the result, too
                 context.desk.take_usage(structs.replace(client.usage, charged=client.cost))
             result = await self._carry_out(client, context, None if goes_on else prompt)
@@ -341,43 +298,33 @@ class Staff:
         finally:
             if not waits:
                 await client._close()
-            given_up = context.stop.wakers.pop(client, None) is not None and context.stop.cancelled
-            if given_up and client._kept_in is not None:  # what was being written may have come behind the deletion
-                with suppress(StoreError):
-                    await delete_inner(client._kept_in, client.id or "")
+            if client._kept_in is not None:
+                context.stop.wakers.pop(client, None)
+                if context.stop.cancelled:  # what was being written may have come behind the deletion
+                    with suppress(StoreError):
+                        await delete_inner(client._kept_in, client.id or "")
             if self._owner is None:
                 await self.close()
 
-    def _make_client(self, agent: Agent, context: ToolContext[object]) -> Core:
-        owner, options = self._owner, drop_engine_options(agent.options)
+    def _make_client(
+        self,
+        agent: Agent,
+        call: ToolCall,
+        conversation: Conversation,
+        deps: object,
+        permission: PermissionCheck | None = None,
+    ) -> Core:
+        """A client for the turn behind this call, with the caller's deps and check where the agent has none."""
+        options: Any = {"deps": deps, "permission": permission, **drop_engine_options(agent.options)}
         options["on_limit"] = "return"
-        options.setdefault("deps", context.deps)
-        plain, store = (not agent.is_async, None) if owner is None else (isinstance(owner, ChatClient), owner._store)
-        if context.desk is not None and context.desk.permission is not None:
-            options.setdefault("permission", context.desk.permission)
-        if owner is not None and store is not None:
-            call = _call_of(context)
-            options["id"] = id = inner_id_of(owner.id or "", context.conversation, call)
+        store = None if self._owner is None else self._owner._store
+        if self._owner is not None and store is not None:
+            options["id"] = self._kept[call.id] = inner_id_of(self._owner.id or "", conversation, call)
             begin = options.get("conversation", Conversation())
-            parent = {"dragoman.parent": owner.id, "dragoman.call": call.id}
+            parent = {"dragoman.parent": self._owner.id, "dragoman.call": call.id}
             options["conversation"] = begin.with_metadata({**begin.metadata, **parent})
-            self.kept[call.id] = id
-        kind: Any = ChatClient if plain else AsyncChatClient
-        client: Core = kind(self.engine_of(agent), agent.tools, store=store, **options)
-        if store is not None:  # what is given up will have a result that says so, and nobody comes back for it
-            context.stop.wakers[client] = client._ledger.give_up
-        return client
-
-    async def _find(self, client: Core, context: ToolContext[object]) -> bool:
-        """Go on with what the store has of this turn, if it has anything."""
-        id = self.kept.get(context.call_id)
-        if client._kept_in is None or id is None:
-            return False
-        try:
-            await client._restore(id)
-        except SnapshotNotFoundError:
-            return False
-        return True
+        kind: Any = ChatClient if self.is_plain(agent) else AsyncChatClient
+        return kind(self.engine_of(agent), agent.tools, store=store, **options)
 
     async def _carry_out(self, client: Core, context: ToolContext[object], prompt: str | None) -> RunResult:
         spent = NOTHING_SPENT
@@ -394,9 +341,9 @@ class Staff:
             prompt, answers = None, [deny(each.call, reason=_NOBODY) for each in result.pending]
             spent = result.spent
 
-    async def forget(self, result: ToolResult) -> None:
+    async def forget(self, call_id: str) -> None:
         """The caller's journal has the result: what was kept for the call is not needed any more."""
-        id = self.kept.pop(result.call_id, None)
+        id = self._kept.pop(call_id, None)
         if id is not None and self._owner is not None and self._owner._kept_in is not None:
             await delete_inner(self._owner._kept_in, id)
 
@@ -405,32 +352,42 @@ class Staff:
         waiting = {call.id for call in conversation.pending_tool_calls}
         for call_id in [each for each in self._paused if each not in waiting]:
             await self._paused.pop(call_id)._close()
-        for call_id in [each for each in self.kept if each not in waiting]:
-            await self.forget(ToolResult(call_id, ""))
+        for call_id in [each for each in self._kept if each not in waiting]:
+            await self.forget(call_id)
 
-    # --- handing over ---
+    async def list_waiting(self, conversation: Conversation, tools: ToolSet) -> tuple[PendingApproval, ...]:
+        """The calls that wait inside those of a conversation, as the store has them.
 
-    def admit(self, agent: Agent, context: ToolContext[object]) -> str:
-        """Whether this agent may be put in charge: what the model reads, or a ToolError."""
-        owner, about = self._owner, {"tool_name": context.tool_name, "call_id": context.call_id}
-        if owner is None:
-            message = f"A handoff needs a chat client: nobody can put {agent.name!r} in charge here."
-            raise ToolDeniedError(message, **about)
-        run = cast("LoopRun", cast("Any", context.run).caller)
-        if takes_over(run.executor.tools, context.tool_name) is None:
-            message = f"{agent.name!r} cannot be put in charge: a function of the moment gave this handoff."
-            raise ToolDeniedError(message, hint="Give handoffs to the client itself.", **about)
-        handoffs = [
-            each for each in context.conversation.pending_tool_calls if takes_over(run.executor.tools, each.name)
-        ]
-        first = next(iter(handoffs), None)
-        if first is not None and first.id != context.call_id:
-            message = f"Only the first handoff of a reply counts, and that was {first.name!r}."
-            raise ToolDeniedError(message, **about)
-        losses = self.engine_of(agent).losses(context.conversation)
-        if losses and agent.options.get("strict", False):
-            raise ToolDeniedError(f"{agent.name!r} cannot take over: {lossy(agent.name, losses).message}", **about)
-        return f"From here on {agent.name} is in charge."
+        What was kept for calls with a result is put away.
+        """
+        assert self._owner is not None
+        asked = next((each for each in reversed(conversation.messages) if each.role != "tool"), None)
+        for call in () if asked is None else asked.tool_calls:
+            self._kept[call.id] = inner_id_of(self._owner.id or "", conversation, call)
+        await self.forget_answered(conversation)
+        found = list[PendingApproval]()
+        for call in conversation.pending_tool_calls:
+            agent = agent_of(tools, call.name, takes_over=False)
+            if agent is None:
+                continue
+            client = self._make_client(agent, call, conversation, self._owner._settings.deps)
+            try:
+                if await _take_up_again(client):
+                    found += [each.inside(call) for each in client.pending]
+            finally:
+                await client._close()
+        return tuple(found)
+
+
+async def _take_up_again(client: Core) -> bool:
+    """Go on with what the store has of a turn, if it has anything."""
+    if client._kept_in is None:
+        return False
+    try:
+        await client._restore(client.id or "")
+    except SnapshotNotFoundError:
+        return False
+    return True
 
 
 def _answer_of(agent: Agent, context: ToolContext[object], result: RunResult) -> str:
@@ -445,11 +402,6 @@ def _answer_of(agent: Agent, context: ToolContext[object], result: RunResult) ->
             raise ToolCancelledError(f"The agent {agent.name!r} was stopped.", **about)
         case _:
             return result.text
-
-
-def _call_of(context: ToolContext[object]) -> ToolCall:
-    waiting = context.conversation.pending_tool_calls
-    return next((each for each in waiting if each.id == context.call_id), ToolCall(context.call_id, context.tool_name))
 
 
 # --- what the store has of agents' turns ------------------------------------------------------------------------------
@@ -472,44 +424,3 @@ async def delete_inner(store: AsyncConversationStore, id: str) -> None:
         await delete_inner(store, inner_id_of(id, conversation, call))
     with suppress(SnapshotNotFoundError):
         await store.delete(id)
-
-
-async def list_waiting(core: Core, id: str, conversation: Conversation, tools: ToolSet) -> tuple[PendingApproval, ...]:
-    """The calls that wait inside those of a conversation; and what was kept for calls with a result is put away."""
-    staff = staff_of(core)
-    for message in reversed(conversation.messages):
-        if message.role == "user":
-            break
-        staff.kept |= {call.id: inner_id_of(id, conversation, call) for call in message.tool_calls}
-        if message.role == "assistant":
-            break
-    await staff.forget_answered(conversation)
-    return await _look_inside(core, id, conversation, tools, core._settings.deps)
-
-
-async def _look_inside(
-    core: Core, id: str, conversation: Conversation, tools: ToolSet, deps: object
-) -> tuple[PendingApproval, ...]:
-    found = list[PendingApproval]()
-    for call in conversation.pending_tool_calls:
-        agent = agent_of(tools, call.name)
-        if agent is None or agent.takes_over:
-            continue
-        inner = inner_id_of(id, conversation, call)
-        try:
-            recovered = await core._ledger.recover(inner)
-        except SnapshotNotFoundError:
-            continue
-        its_tools, its_deps = agent.tools, agent.options.get("deps", deps)
-        if (name := recovered.conversation.metadata.get(IN_CHARGE)) is not None:
-            its_tools = find_agent(its_tools, cast("str", name)).tools
-        model = f"{recovered.snapshot.provider}:{recovered.snapshot.model}"
-        moment = RunContext(deps=its_deps, conversation=recovered.conversation, model=model)
-        its_tools = await tools_of(its_tools, moment, core._io.wait_for)
-        config = agent.options.get("tool_config", ToolConfig())
-        talk, uncertain = put_together(recovered, many_tools(its_tools, config) or its_tools)
-        known = (*uncertain, *await _look_inside(core, inner, talk, its_tools, its_deps))
-        for each in talk.pending_tool_calls:
-            waiting = [one for one in known if one.held == each] or [PendingApproval(call=each)]
-            found += [one.inside(call) for one in waiting]
-    return tuple(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast, overload
 
@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 
 import dragoman.tools
-from dragoman.conversation import Conversation, Event, Message, StopReason
+from dragoman.conversation import Conversation, Message, StopReason
 from dragoman.errors import (
     ConfigurationError,
     InvalidAnswerError,
@@ -38,8 +38,6 @@ from dragoman.tools import (
     parse_text,
     schema_of_type,
 )
-
-from .growing import grow
 
 T = TypeVar("T")
 
@@ -308,10 +306,6 @@ class AnswerJudge(Generic[T]):
         """The settings of a turn with this judge; its schema belongs to this turn alone."""
         options = msgspec.structs.replace(settings.options, response_format=self.wanted.response_format)
         return msgspec.structs.replace(settings, options=options, judge=self)
-
-    def grow(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
-        """The events of the turn, and one whenever more of the answer is there."""
-        return grow(events, self.wanted)
 
     async def __call__(self, message: Message, context: RunContext[Any], io: LoopIO) -> Message | None:
         try:

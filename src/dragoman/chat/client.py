@@ -130,9 +130,9 @@ class ChatClient(ChatCore[Engine]):
         if judge is None:
             stream = ChatStream(begun, events)
         else:
-            from .growing import TypedStream  # with all that knows types
+            from .growing import TypedStream, grow  # with all that knows types
 
-            stream = TypedStream(begun, events, judge)
+            stream = TypedStream[Any](begun, grow(events, judge.wanted))
         if callback is None:
             return stream
         with stream:
@@ -297,9 +297,9 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         if judge is None:
             stream = AsyncChatStream(begun, events)
         else:
-            from .growing import AsyncTypedStream  # with all that knows types
+            from .growing import AsyncTypedStream, grow  # with all that knows types
 
-            stream = AsyncTypedStream(begun, events, judge)
+            stream = AsyncTypedStream[Any](begun, grow(events, judge.wanted))
         return stream if callback is None else _called_back(stream, callback)
 
     @overload

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar, cast
 
 from msgspec import structs
 
@@ -33,7 +33,6 @@ from dragoman.loop import (
     RunContext,
     RunResult,
     Spent,
-    Succession,
     close_engine,
     note_on,
     refuse_unanswered_calls,
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
     from dragoman.tools import AnyTools, Tool, ToolContext, ToolExecutor
 
     from .agents import Agent, Staff
-    from .answers import AnswerJudge
+    from .answers import AnswerJudge, TypedResult
     from .ledger import Ledger
 
 IN_CHARGE: Final = "dragoman.agent"
@@ -343,7 +342,7 @@ class ChatCore(Generic[E]):
         async with aclosing(self._turn(prompt, given, begun, streamed=False, judge=judge)) as events:
             async for _ in events:
                 pass
-        return begun[0].result if judge is None else judge.result(begun[0].result)
+        return begun[0].result
 
     def _make_judge(self, answer: object, given: CallOptions) -> AnswerJudge[Any]:
         """Who reads the answer of a turn or question, and says what is wrong with it."""
@@ -389,8 +388,6 @@ class ChatCore(Generic[E]):
                 events = run.events(io, streamed=streamed)
                 if run.observed is not None:
                     events = follow(run.observed, events)
-                if judge is not None and streamed:
-                    events = judge.grow(events)
                 async with aclosing(events):
                     async for event in events:
                         yield event
@@ -534,7 +531,7 @@ class ChatCore(Generic[E]):
             raise StoppedError("The question was cancelled.")
         if isinstance(run.ending, LimitReached):
             raise LimitReachedError(str(run.ending), conversation=run.conversation, limit=run.ending.limit)
-        return judge.result(run.result).answer
+        return cast("TypedResult[Any]", run.result).answer
 
     # --- other models, other conversations ---
 
@@ -610,9 +607,9 @@ class ChatCore(Generic[E]):
         self._ledger.take_up_recovered(recovered)
         await self._take_up(conversation, uncertain)
         if any(tool.agent is not None for tool in tools):
-            from .agents import list_waiting
+            from .agents import staff_of
 
-            inside = await list_waiting(self, recovered.snapshot.root, conversation, tools)
+            inside = await staff_of(self).list_waiting(conversation, tools)
             with self._state:
                 self._pending = tuple([each for each in inside if each.reason != UNCERTAIN])
                 self._uncertain = (*uncertain, *[each for each in inside if each.reason == UNCERTAIN])
@@ -620,8 +617,8 @@ class ChatCore(Generic[E]):
 
     # --- who is in charge; see handoffs.py ---
 
-    def _succeed(self, run: LoopRun) -> Succession | None:
-        """Who takes over behind the results that a run has taken in."""
+    def _succeed(self, run: LoopRun) -> LoopIO | None:
+        """Let the agent take over whose handoff is among the results that a run has taken in."""
         last, tools = run.conversation.last, run.executor.tools
         called = [] if last is None else [tools.find(result.name) for result in last.tool_results]
         if all(tool is None or tool.agent is None for tool in called):

@@ -6,18 +6,18 @@ Must not know: how JSON that is not complete is read (dragoman.tools), and how a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from msgspec import UNSET
 
 import dragoman.tools
 from dragoman.conversation import AnswerGrown, Event, TextDelta, TextEnded, TextStarted
-from dragoman.loop import AsyncRunStream, LoopRun, RunStream
+from dragoman.loop import AsyncRunStream, RunStream
 
 if TYPE_CHECKING:
-    from .answers import AnswerJudge, AnswerType, TypedResult
+    from .answers import AnswerType, TypedResult
 
 T = TypeVar("T")
 
@@ -52,14 +52,10 @@ async def grow(events: AsyncGenerator[Event, None], wanted: AnswerType[Any]) -> 
 class TypedStream(RunStream, Generic[T]):
     """A turn that was asked for an answer of a type, while it happens."""
 
-    def __init__(self, begun: Sequence[LoopRun], events: AsyncGenerator[Event, None], judge: AnswerJudge[T]) -> None:
-        super().__init__(begun, events)
-        self._judge: AnswerJudge[T] = judge
-
     @property
     def result(self) -> TypedResult[T]:
         """What came of it, once it has ended."""
-        return self._judge.result(super().result)
+        return cast("TypedResult[T]", super().result)
 
     def answers(self) -> Iterator[Any]:
         """The answer as far as it has come, as JSON values, whenever there is more of it."""
@@ -69,14 +65,10 @@ class TypedStream(RunStream, Generic[T]):
 class AsyncTypedStream(AsyncRunStream, Generic[T]):
     """A turn that was asked for an answer of a type, while it happens."""
 
-    def __init__(self, begun: Sequence[LoopRun], events: AsyncGenerator[Event, None], judge: AnswerJudge[T]) -> None:
-        super().__init__(begun, events)
-        self._judge: AnswerJudge[T] = judge
-
     @property
     def result(self) -> TypedResult[T]:
         """What came of it, once it has ended."""
-        return self._judge.result(super().result)
+        return cast("TypedResult[T]", super().result)
 
     def answers(self) -> AsyncIterator[Any]:
         """The answer as far as it has come, as JSON values, whenever there is more of it."""

@@ -1,4 +1,4 @@
-"""Who is in charge of a conversation: what a handoff changes, and how that is found out again.
+"""Who is in charge of a conversation: `handoff`, what one changes, and how that is found out again.
 
 Owns: which agent a conversation names, what that works with, and how a run goes on with it.
 Must not know: stores. The conversation says it all: its metadata, or the result of a handoff at its end.
@@ -7,24 +7,78 @@ Must not know: stores. The conversation says it all: its metadata, or the result
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
-from typing import cast
+from typing import Unpack, cast
+
+from msgspec import structs
 
 from dragoman.conversation import Conversation, HandedOver
-from dragoman.loop import LoopRun, Succession, split_instructions
-from dragoman.tools import ToolSet
+from dragoman.engines import AsyncEngine, Engine, Models, lossy
+from dragoman.errors import ConfigurationError, ToolDeniedError
+from dragoman.loop import LoopIO, LoopRun, split_instructions
+from dragoman.tools import AnyTools, Tool, ToolContext, ToolSet
+from dragoman.transport import Transport
 
-from .agents import Agent, Core, find_agent, staff_of, takes_over
+from .agents import Agent, Core, agent_of, list_agents, run_of, staff_of
 from .core import IN_CHARGE, Charge, Shared
 from .options import ChatOptions, drop_engine_options, make_executor
 
 
+def handoff(
+    name: str,
+    description: str,
+    model: Engine | Models[Engine] | AsyncEngine | Models[AsyncEngine] | None = None,
+    tools: AnyTools = (),
+    *,
+    transport: Transport | None = None,
+    **options: Unpack[ChatOptions],
+) -> Tool[..., object]:
+    """A tool that puts another agent in charge of the conversation: its model, tools, instructions and options.
+
+    The run goes on with its limits, and so do the next turns, until that agent hands over to another one.
+    """
+    agent = Agent(name, model, tools, transport, options, takes_over=True)
+
+    def hand_over(context: ToolContext[object]) -> object:
+        return _admit(agent, context)
+
+    made = Tool.from_schema(hand_over, name=name, description=description, retries=0, idempotent=True)
+    return structs.replace(made, agent=agent)
+
+
+def _admit(agent: Agent, context: ToolContext[object]) -> str:
+    """Whether this agent may be put in charge: what the model reads, or a ToolError."""
+    run, about = run_of(context), {"tool_name": context.tool_name, "call_id": context.call_id}
+    if run is None or run.owner is None:
+        message = f"A handoff needs a chat client: nobody can put {agent.name!r} in charge here."
+        raise ToolDeniedError(message, **about)
+    tools = run.executor.tools
+    if agent_of(tools, context.tool_name, takes_over=True) is None:
+        message = f"{agent.name!r} cannot be put in charge: a function of the moment gave this handoff."
+        raise ToolDeniedError(message, hint="Give handoffs to the client itself.", **about)
+    asked = context.conversation.pending_tool_calls
+    first = next((each for each in asked if agent_of(tools, each.name, takes_over=True)), None)
+    if first is not None and first.id != context.call_id:
+        message = f"Only the first handoff of a reply counts, and that was {first.name!r}."
+        raise ToolDeniedError(message, **about)
+    losses = staff_of(cast("Core", run.owner)).engine_of(agent).losses(context.conversation)
+    if losses and agent.options.get("strict", False):
+        raise ToolDeniedError(f"{agent.name!r} cannot take over: {lossy(agent.name, losses).message}", **about)
+    return f"From here on {agent.name} is in charge."
+
+
+# --- who is in charge -------------------------------------------------------------------------------------------------
+
+
 def in_charge(core: Core, conversation: Conversation) -> Agent | None:
     """The agent that a conversation names, or whose handoff has just got its result; None: the client itself."""
-    name, first = conversation.metadata.get(IN_CHARGE), charge_of(core, None).executor.tools
-    known = (core._agent, *core._charges)
-    now = None if name is None else next((each for each in known if each and each.name == name), None)
-    if name is not None and now is None:
-        now = find_agent(first, cast("str", name))
+    name = conversation.metadata.get(IN_CHARGE)
+    led_to = () if name is None else list_agents(core._own_charge().executor.tools, handoffs=True)
+    known = [each for each in (core._agent, *core._charges, *led_to) if each is not None and each.name == name]
+    if name is not None and not known:
+        message = f"The agent {name!r} is in charge of this conversation, and no handoff of this client leads to it."
+        hint = "Give the client the tools that it had: handoff(…) of that name among them."
+        raise ConfigurationError(message, hint=hint)
+    now = known[0] if known else None
     return put_in_charge(charge_of(core, now).executor.tools, conversation) or now
 
 
@@ -33,23 +87,22 @@ def put_in_charge(tools: ToolSet, conversation: Conversation) -> Agent | None:
     if conversation.last is None or conversation.last.role != "tool" or conversation.pending_tool_calls:
         return None
     done = [result for result in conversation.last.tool_results if not result.is_error]
-    return next((agent for each in done if (agent := takes_over(tools, each.name)) is not None), None)
+    return next((agent for each in done if (agent := agent_of(tools, each.name, takes_over=True))), None)
 
 
 def charge_of(core: Core, agent: Agent | None) -> Charge:
     """What an agent in charge works with, made when it first is; None: what the client was made with."""
     with core._state:
-        found = core._charges.get(agent)
-        if found is None and agent is core._agent:
-            found = Charge(core._engine, core._executor, core._options)
-        if found is None:
+        if agent is core._agent:
+            return Charge(core._engine, core._executor, core._options)
+        if agent not in core._charges:
             assert agent is not None
-            engine, first = staff_of(core).engine_of(agent), charge_of(core, None).options
+            first = core._own_charge().options
             kept = {name: value for name, value in first.items() if name not in ("system", "options")}
             options = cast("ChatOptions", {**kept, **drop_engine_options(agent.options)})
-            found = Charge(Shared(engine, owned=False), make_executor(agent.tools, options), options)
-            core._charges[agent] = found
-        return found
+            engine = Shared(staff_of(core).engine_of(agent), owned=False)
+            core._charges[agent] = Charge(engine, make_executor(agent.tools, options), options)
+        return core._charges[agent]
 
 
 def name_agent(agent: Agent | None, conversation: Conversation) -> Conversation:
@@ -60,8 +113,8 @@ def name_agent(agent: Agent | None, conversation: Conversation) -> Conversation:
     return named.with_system(split_instructions(agent.options.get("system"))[0])
 
 
-def hand_over(core: Core, run: LoopRun) -> Succession | None:
-    """Who takes over behind the results that a run has just taken in, if anybody does."""
+def hand_over(core: Core, run: LoopRun) -> LoopIO | None:
+    """Let a run go on with whoever takes over behind the results that it has just taken in, if anybody does."""
     agent = put_in_charge(run.executor.tools, run.conversation)
     if agent is None:
         return None
@@ -72,4 +125,5 @@ def hand_over(core: Core, run: LoopRun) -> Succession | None:
     engine = charge.engine.engine
     losses = tuple(map(str, engine.losses(conversation)))
     event = HandedOver(agent=agent.name, model=engine.name, losses=losses)
-    return Succession(conversation=conversation, executor=charge.executor, settings=settings, io=io, event=event)
+    run.hand_over(event, conversation, charge.executor, settings)
+    return io

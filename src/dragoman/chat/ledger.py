@@ -102,8 +102,8 @@ class Ledger(LoopHooks):
         self._known: Conversation = Conversation()
         """The conversation as it can be put together from the store."""
         self._position: int = 0
-        self.then: Callable[[ToolResult], Awaitable[None]] | None = None
-        """Is called with each result that is safe."""
+        self.then: Callable[[str], Awaitable[None]] | None = None
+        """Is called with the id of each call whose result is safe."""
         self._given_up: bool = False
         self._fork: bool = False
         """Whether what comes next begins a conversation of its own."""
@@ -286,7 +286,7 @@ class Ledger(LoopHooks):
     async def tool_finished(self, run: LoopRun, result: ToolResult) -> None:
         await self.write(self.note, ToolCallDone(result))
         if self.then is not None:
-            await self.then(result)
+            await self.then(result.call_id)
 
     async def compacted(self, run: LoopRun, before: Conversation) -> None:
         await self.write(self.checkpoint, before)

@@ -56,31 +56,27 @@ def _find(directory: Path, terminal: Terminal) -> Iterator[_Found]:
         if path is None:
             continue
         name = str(path.relative_to(top))
-        text = _read(path, top)
-        if isinstance(text, _Refused):
-            terminal.say(f"dragoman: {to_line(name)} is not used: {text.why}.", "yellow")
+        try:
+            refused = _refuse(path, top)
+            text = "" if refused else path.read_text("utf-8-sig", "replace").strip()
+        except OSError as error:
+            refused, text = f"it cannot be read ({error.strerror})", ""
+        if refused:
+            terminal.say(f"dragoman: {to_line(name)} is not used: {refused}.", "yellow")
         elif text:
             yield _Found(name, path, text)
 
 
-class _Refused(Struct, frozen=True):
-    why: str
-
-
-def _read(path: Path, top: Path) -> str | _Refused:
-    try:
-        status = path.stat()
-        if not path.resolve().is_relative_to(top):
-            return _Refused("it is a link that leads out of the project")
-        if not stat.S_ISREG(status.st_mode):
-            return _Refused("it is no file")
-        if os.name == "posix" and status.st_uid not in (0, os.geteuid()):
-            return _Refused("it belongs to another user")
-        if status.st_size > _LARGEST:
-            return _Refused(f"it is longer than {_LARGEST // 1024} kB")
-        return path.read_text("utf-8-sig", "replace").strip()
-    except OSError as error:
-        return _Refused(f"it cannot be read ({error.strerror})")
+def _refuse(path: Path, top: Path) -> str:
+    """Why a file must not be used; empty if it may."""
+    status = path.stat()
+    if not path.resolve().is_relative_to(top):
+        return "it is a link that leads out of the project"
+    if not stat.S_ISREG(status.st_mode):
+        return "it is no file"
+    if os.name == "posix" and status.st_uid not in (0, os.geteuid()):
+        return "it belongs to another user"
+    return f"it is longer than {_LARGEST // 1024} kB" if status.st_size > _LARGEST else ""
 
 
 def _agree(found: Sequence[_Found], terminal: Terminal) -> bool:

@@ -37,7 +37,6 @@ from .run import (
     Ending as Ending,
     LoopRun as LoopRun,
     RunResult as RunResult,
-    Succession as Succession,
     offered_tools as offered_tools,
     step_options as step_options,
 )

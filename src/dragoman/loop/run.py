@@ -155,16 +155,6 @@ class RunResult(Struct, frozen=True):
         return self.ending.pending if isinstance(self.ending, AwaitApproval) else ()
 
 
-class Succession(Struct, frozen=True, kw_only=True):
-    """Who takes a run over: what it goes on with."""
-
-    conversation: Conversation
-    executor: ToolExecutor
-    settings: LoopSettings
-    io: LoopIO
-    event: HandedOver
-
-
 class LoopRun:
     """A run under way. `conversation` is right at any time; `add` and `cancel` may be called from any thread."""
 
@@ -189,8 +179,8 @@ class LoopRun:
     """The run that waits for this one, which is that of an agent, and the call for which it does."""
     owner: object = None
     """The client whose turn this is, if it is one's."""
-    succeed: Callable[[LoopRun], Succession | None] | None = None
-    """Says who takes over behind results of tools, where that can happen."""
+    succeed: Callable[[LoopRun], LoopIO | None] | None = None
+    """Looks behind results of tools whether somebody takes over, where that can happen; see `hand_over`."""
     observed: Observed[LoopRun] | None = None
     """The run as somebody observes it, if anybody does; whoever drives the run begins and ends that."""
 
@@ -272,23 +262,14 @@ class LoopRun:
     @property
     def spent(self) -> Spent:
         """What the run has used up so far, its agents included."""
-        spent = Spent(
+        used = () if self._tools is None else tuple(self._tools.used)
+        return Spent(
             steps=self._steps,
-            model_calls=self._before.model_calls + len(self.replies),
-            tool_calls=self._tool_calls,
-            tokens=self._tokens,
-            cost=self._cost,
+            model_calls=self._before.model_calls + len(self.replies) + len(used),
+            tool_calls=self._tool_calls + (0 if self._tools is None else self._tools.calls_inside),
+            tokens=self._tokens + sum([each.tokens or (each.input or 0) + (each.output or 0) for each in used]),
+            cost=dragoman.providers.total_cost([self._cost, *[each.charged for each in used]]) if used else self._cost,
             seconds=self._clock() - self._began,
-        )
-        behind = None if self._tools is None else self._tools.used
-        if behind is None:
-            return spent
-        return msgspec.structs.replace(
-            spent,
-            model_calls=spent.model_calls + behind.model_calls,
-            tool_calls=spent.tool_calls + behind.tool_calls,
-            tokens=spent.tokens + behind.tokens,
-            cost=dragoman.providers.total_cost([spent.cost, behind.cost]),
         )
 
     @property
@@ -297,14 +278,9 @@ class LoopRun:
         if self.ending is None:
             message = "The run has not ended yet, or it ended with an error."
             raise ConfigurationError(message, hint="Read the stream to its end; `conversation` has what was done.")
-        return RunResult(
-            self.conversation,
-            self.ending,
-            tuple(self.replies),
-            self.spent,
-            tuple(self._behind_tools),
-            tuple(self._handoffs),
-        )
+        behind, handoffs, judge = tuple(self._behind_tools), tuple(self._handoffs), self._settings.judge
+        result = RunResult(self.conversation, self.ending, tuple(self.replies), self.spent, behind, handoffs)
+        return result if judge is None else judge.result(result)
 
     # --- the run ---
 
@@ -481,8 +457,7 @@ class LoopRun:
 
     async def _is_refused(self, io: LoopIO, judge: Judge, message: Message) -> bool:
         """Whether the run may not end with this message; then the model has been told why."""
-        context = RunContext(deps=self._settings.deps, conversation=self.conversation, model=io.engine.name)
-        told = await judge(message, context, io)
+        told = await judge(message, self._moment(io), io)
         if told is not None:
             # A reply that broke off may have calls that nobody can answer.
             self.conversation, self._correction = self.conversation.repaired().conversation.plus(told), told
@@ -506,17 +481,14 @@ class LoopRun:
                 message = f"The caller has a limit of cost, but it is not known what {io.engine.name} costs."
                 raise UnknownCostError(message, conversation=self.conversation)
             if isinstance(step, RunTools):
-                under_way = (
-                    0 if above._batch is None else len(above._batch.calls)
-                )  # which are counted when all are done
+                # Those under way are counted when all of them are done.
+                under_way = 0 if above._batch is None else len(above._batch.calls)
                 reached = limits.reached_by_tools(spent, under_way + len(step.calls))
             else:
                 reached = msgspec.structs.replace(limits, steps=None).reached(spent)
             if reached is not None:
-                ended = LimitReached(*reached)
-                raise LimitReachedError(
-                    f"The caller's limit: {ended}", conversation=self.conversation, limit=ended.limit
-                )
+                message = f"The caller's limit: {LimitReached(*reached)}"
+                raise LimitReachedError(message, conversation=self.conversation, limit=reached[0])
             above = None if above._caller is None else above._caller[0]
 
     def _check_limit(self) -> LimitReachedError | None:
@@ -639,32 +611,25 @@ class LoopRun:
         self._behind_tools += [each.usage for each in results if each.usage is not None]
         if self._caller is not None:
             self._caller[1].used(tool_calls=len(results))
-        if self.succeed is not None and (following := self.succeed(self)) is not None:
-            self._follow(following)
-            io = following.io
+        if self.succeed is not None:
+            io = self.succeed(self) or io
         await self._notify(io, "after_tools", results)
         aborted = batch.abortion
         if aborted is not None:
             raise aborted
         return io
 
-    def _follow(self, following: Succession) -> None:
+    def hand_over(
+        self, event: HandedOver, conversation: Conversation, executor: ToolExecutor, settings: LoopSettings
+    ) -> None:
         """Go on with another agent: what was said to the run itself still holds."""
-        ours, theirs = self._settings, following.settings
-        options = theirs.options
+        ours, options = self._settings, settings.options
         if ours.judge is not None:
             options = msgspec.structs.replace(options, response_format=ours.options.response_format)
-        self._settings = msgspec.structs.replace(
-            theirs,
-            options=options,
-            limits=ours.limits,
-            on_limit=ours.on_limit,
-            deps=ours.deps,
-            accounts=ours.accounts,
-            judge=ours.judge,
-        )
-        self.executor, self.conversation, self._offered = following.executor, following.conversation, None
-        self._handoffs.append(following.event)
+        kept = {name: getattr(ours, name) for name in ("limits", "on_limit", "deps", "accounts", "judge")}
+        self._settings = msgspec.structs.replace(settings, options=options, **kept)
+        self.executor, self.conversation, self._offered = executor, conversation, None
+        self._handoffs.append(event)
 
     def _moment(self, io: LoopIO) -> RunContext[object]:
         """What functions may know of the run."""

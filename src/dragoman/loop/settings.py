@@ -19,7 +19,7 @@ from .step import Limits
 
 if TYPE_CHECKING:
     from .io import LoopIO
-    from .run import LoopRun
+    from .run import LoopRun, RunResult
 
 Deps = TypeVar("Deps")
 
@@ -43,6 +43,10 @@ class Judge(Protocol):
 
     def __call__(self, message: Message, context: RunContext[Any], io: LoopIO) -> Awaitable[Message | None]:
         """None if the run may end; else what the model is told, so that it goes on. An error ends the run."""
+        ...
+
+    def result(self, result: RunResult) -> RunResult:
+        """The result of the run with what was made of that message."""
         ...
 
 

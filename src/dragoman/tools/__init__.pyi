@@ -62,7 +62,6 @@ from .run import (
     ToolContext as ToolContext,
     ToolErrorHandling as ToolErrorHandling,
     ToolRun as ToolRun,
-    Used as Used,
     approve as approve,
     deny as deny,
     fingerprint as fingerprint,

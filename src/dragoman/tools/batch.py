@@ -16,7 +16,7 @@ from dragoman.errors import ToolAbortedError, ToolError
 
 from .call import CallExecution, Outcome, Settings, cancelled, failure
 from .registry import ToolSet
-from .run import PausedCall, PendingApproval, ToolErrorHandling, ToolRun
+from .run import PendingApproval, ToolErrorHandling, ToolRun
 from .threads import Runner
 
 ToolEvent: TypeAlias = ToolStarted | ToolProgress | ToolFinished
@@ -66,7 +66,7 @@ class Batch:
     def pending(self) -> tuple[PendingApproval, ...]:
         """The calls that wait for a person."""
         ends = [end for end in self.outcomes if isinstance(end, PendingApproval)]
-        return tuple([each for end in ends for each in (end.waits_for if isinstance(end, PausedCall) else (end,))])
+        return tuple([each for end in ends for each in end.waits_for or (end,)])
 
     @property
     def abortion(self) -> ToolAbortedError | None:

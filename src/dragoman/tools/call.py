@@ -44,7 +44,6 @@ from .run import (
     Decision,
     Deny,
     Paused,
-    PausedCall,
     PendingApproval,
     PermissionCheck,
     ToolConfig,
@@ -97,7 +96,8 @@ class CallExecution:
         report: Callable[[str | Event], object] | None = None,
     ) -> None:
         self._tools: ToolSet = tools
-        self._call: ToolCall = call
+        self.call: ToolCall = call
+        """As the model made it."""
         self._run: ToolRun = run
         self._settings: Settings = settings
         self._asked: ToolCall = call
@@ -144,7 +144,7 @@ class CallExecution:
         except ToolError as error:
             return self.fail(error)
         except Exception as error:  # noqa: BLE001 - middleware is foreign code; its failure is the call's failure
-            return self.fail(execution_error(self._call, error))
+            return self.fail(execution_error(self.call, error))
         return None
 
     def _enter_middleware(self) -> Outcome | None:
@@ -154,17 +154,17 @@ class CallExecution:
                 changed = next(layer)
             except StopIteration as stop:  # it answered the call itself, or swallowed it
                 if stop.value is None:
-                    raise _denied(self._call, "a middleware stopped it") from None
-                return conclude(self._call, cast("ToolResult", stop.value))
+                    raise _denied(self.call, "a middleware stopped it") from None
+                return conclude(self.call, cast("ToolResult", stop.value))
             self._layers.append(layer)
             if changed is not None:  # whatever it asks for, it is this call of the model that waits for an answer
-                own = self._call
+                own = self.call
                 self._asked = msgspec.structs.replace(changed, id=own.id, hosted=own.hosted, asks=own.asks)
         return None
 
     def _find(self) -> AnyTool:
-        if self._call.hosted:
-            return _hosted(self._call)
+        if self.call.hosted:
+            return _hosted(self.call)
         name, tools, allowed = self._asked.name, self._tools.by_name, self._settings.config.allowed_tools
         if name in tools and (allowed is None or name in allowed or name in self._tools.own):
             return tools[name]
@@ -297,13 +297,13 @@ class CallExecution:
             return self._again_or_fail(error)
 
     def _pause(self, paused: Paused) -> PendingApproval:
-        call, inside = self._call, paused.pending
+        call, inside = self.call, paused.pending
         if self._left:
             raise cancelled(call)
         if not inside or not self._run.pauses:
             reason = "it waits for a person, and nobody can be asked here" if inside else "it waits for nothing"
             raise _denied(call, reason) from paused
-        return PausedCall(call=call, reason=str(paused), waits_for=tuple([each.inside(call) for each in inside]))
+        return PendingApproval(call=call, reason=str(paused), waits_for=tuple([each.inside(call) for each in inside]))
 
     def _settle(self, ended: Ended, runner: Runner) -> Outcome | PendingApproval | None:
         """What became of a try that is done; raises a ToolError if it failed."""
@@ -379,12 +379,12 @@ class CallExecution:
         if not isinstance(outcome, Outcome):
             if self._job is not None:
                 runner.give_up(self._job)
-            outcome = self.fail(cancelled(self._call, why))
+            outcome = self.fail(cancelled(self.call, why))
         return self.conclude(outcome)
 
     def conclude(self, outcome: Outcome) -> Outcome:
         """The outcome after the middleware has seen it. It answers the call that the model made, whatever that did."""
-        call = self._call
+        call = self.call
         try:
             while self._layers:
                 layer = self._layers.pop()
@@ -420,7 +420,7 @@ class CallExecution:
                 self._settings.logger.exception("a middleware failed while it was being closed")
 
     def fail(self, error: ToolError) -> Outcome:
-        return Outcome(failure(self._call, error, time.monotonic() - self._started, self._retries), error)
+        return Outcome(failure(self.call, error, time.monotonic() - self._started, self._retries), error)
 
 
 def conclude(call: ToolCall, result: ToolResult, error: ToolError | None = None) -> Outcome:

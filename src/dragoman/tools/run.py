@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
@@ -23,6 +23,7 @@ from dragoman.errors import ToolCancelledError
 if TYPE_CHECKING:
     import logging
 
+    from .call import CallExecution
     from .definition import AnyTool, Tool
     from .registry import ToolSet
 
@@ -143,6 +144,8 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
     reason: str = ""
     within: ToolCall | None = None
     """The call of the conversation itself for which this one is made, by an agent say. `call.id` begins with its id."""
+    waits_for: tuple[PendingApproval, ...] = ()
+    """Of a call that its tool has paused: those inside it, which are to be answered in its place."""
 
     @property
     def held(self) -> ToolCall:
@@ -155,7 +158,7 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
 
     def inside(self, outer: ToolCall) -> PendingApproval:
         """The same as the caller of that call sees it."""
-        call = structs.replace(self.call, id=_id_inside(outer.id, self.call))
+        call = structs.replace(self.call, id=f"{outer.id}>{self.call.id}")
         return PendingApproval(call=call, reason=self.reason, within=outer)
 
 
@@ -169,16 +172,6 @@ class Paused(Exception):  # noqa: N818 - nothing went wrong
     def __init__(self, pending: Iterable[PendingApproval]) -> None:
         self.pending: tuple[PendingApproval, ...] = tuple(pending)
         super().__init__(", ".join([f"{each.call.name}: {each.reason}" for each in self.pending]))
-
-
-class PausedCall(PendingApproval, frozen=True, kw_only=True):
-    """A call that its tool has paused."""
-
-    waits_for: tuple[PendingApproval, ...]
-
-
-def _id_inside(outer: str, call: ToolCall) -> str:
-    return f"{outer}>{call.id}"
 
 
 def fingerprint(call: ToolCall) -> str:
@@ -204,23 +197,6 @@ def deny(call: ToolCall, *, reason: str = "") -> Approval:
 
 
 # --- what the calls of a run share -----------------------------------------------------------------------------------
-
-
-class Used(Struct, frozen=True, kw_only=True):
-    """What was done behind tools, by agents say."""
-
-    model_calls: int = 0
-    tool_calls: int = 0
-    tokens: int = 0
-    cost: float | None = 0.0
-
-    def plus(self, usage: Usage | None, tool_calls: int) -> Used:
-        """One call of a model more, or so many calls of tools."""
-        if usage is None:
-            return structs.replace(self, tool_calls=self.tool_calls + tool_calls)
-        cost = None if self.cost is None or usage.charged is None else self.cost + usage.charged
-        tokens = self.tokens + (usage.tokens or (usage.input or 0) + (usage.output or 0))
-        return Used(model_calls=self.model_calls + 1, tool_calls=self.tool_calls, tokens=tokens, cost=cost)
 
 
 class ToolRun:
@@ -253,8 +229,10 @@ class ToolRun:
         """Whether somebody can go on with a call that its tool has paused."""
         self.caller: object = caller
         """The run of the loop that the calls belong to, if there is one; for tools that are runs themselves."""
-        self.used: Used | None = None
-        """What models behind the tools have used so far, if there are any."""
+        self.used: list[Usage] = []
+        """What models behind the tools have used so far, those of agents say, for each call of one."""
+        self.calls_inside: int = 0
+        """How many calls of tools were made behind the tools."""
         self._approvals: dict[str, Approval] = {approval.fingerprint: approval for approval in approvals}
         self._lock: threading.Lock = threading.Lock()
 
@@ -276,7 +254,8 @@ class ToolRun:
     def count(self, usage: Usage | None, tool_calls: int) -> None:
         """Count what was done behind a tool: a call of a model, or calls of tools."""
         with self._lock:
-            self.used = (self.used or Used()).plus(usage, tool_calls)
+            self.used += [] if usage is None else [usage]
+            self.calls_inside += tool_calls
 
     def spend(self, name: str, budget: int | None) -> bool:
         """Count one more call of the tool; False, and nothing counted, if it has been called that often already."""
@@ -290,17 +269,6 @@ class ToolRun:
     def cancel(self) -> None:
         """Stop waiting for tools and start no more. Every call still gets its result: `cancelled`."""
         self.stop.cancel()
-
-
-class Desk(Protocol):
-    """Takes what a tool reports while it runs, and what it has used; and knows what decides about calls."""
-
-    @property
-    def permission(self) -> PermissionCheck | None: ...
-
-    def report(self, stop: Stop, what: str | Event) -> None: ...
-
-    def take_usage(self, usage: Usage) -> None: ...
 
 
 # --- what a tool may know of its call --------------------------------------------------------------------------------
@@ -324,8 +292,8 @@ class ToolContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
     """What the calls of the run share; None where the context was made by hand."""
     answers: tuple[Approval, ...] = ()
     """What people have said about calls inside this one, which it has paused for; see `answer_about`."""
-    desk: Desk | None = None
-    """Who takes what the tool reports, and what it has used."""
+    desk: CallExecution | None = None
+    """The call under way, which takes what the tool reports, and what it has used."""
 
     def report(self, what: str | Event) -> None:
         """Say how it goes, from any thread. In a streamed run it becomes a ToolProgress, elsewhere nothing at all.
@@ -353,7 +321,7 @@ class ToolContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
 
     def answer_about(self, call: ToolCall) -> Approval | None:
         """What a person has said about a call that this one was paused for; for exactly these arguments."""
-        mark = fingerprint(structs.replace(call, id=_id_inside(self.call_id, call)))
+        mark = fingerprint(structs.replace(call, id=f"{self.call_id}>{call.id}"))
         said = next((each for each in self.answers if each.fingerprint == mark), None)
         if said is None:
             return None

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from functools import cache, lru_cache
+from functools import cached_property, lru_cache
 from math import inf, log
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -23,7 +23,7 @@ from msgspec import Raw, Struct
 from dragoman.conversation import Conversation, Json, OneTool, Text, ToolChoice, ToolResult, ToolSpec
 from dragoman.errors import ToolConflictError
 
-from .definition import AnyTool, Tool
+from .definition import AnyTool, tool, tools_of
 from .registry import FIND_TOOLS, ToolSet
 from .run import ToolConfig, ToolContext
 
@@ -139,23 +139,6 @@ def found_tools(conversation: Conversation) -> tuple[str, ...]:
     return tuple(names)
 
 
-def find_tools(
-    context: ToolContext[Any], query: str, limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = _LIMIT
-) -> ToolResult:
-    """Find further tools.
-
-    Args:
-        query: What you want to do, in a few words, or the name of a tool.
-        limit: How many tools to find at the most.
-    """
-    raise NotImplementedError  # each set of tools has its own
-
-
-@cache
-def _declared() -> AnyTool:
-    return cast("AnyTool", Tool.from_function(find_tools, read_only=True, idempotent=True))
-
-
 # --- a set of many tools ----------------------------------------------------------------------------------------------
 
 _MOST_OFFERS: Final = 64
@@ -178,15 +161,22 @@ class SearchableTools(ToolSet):
         self.config: ToolConfig = config
         allowed = config.allowed_tools
         self._specs: dict[str, ToolSpec] = {
-            name: tool.spec for name, tool in source.items() if allowed is None or name in allowed
+            name: each.spec for name, each in source.items() if allowed is None or name in allowed
         }
         self._kinds: str = _list_kinds(self._specs.values())
-        self._index: ToolIndex | None = None
         self._offers: dict[tuple[object, ...], tuple[ToolSpec, ...]] = {}
-        self._deferred: dict[str, ToolSpec] = {}
-        spec = msgspec.structs.replace(_declared().spec, description=_DESCRIPTION.format(self._kinds))
-        self._finder: AnyTool = msgspec.structs.replace(_declared(), function=self._find, spec=spec)
+        (finder,) = tools_of(self)
+        spec = msgspec.structs.replace(finder.spec, description=_DESCRIPTION.format(self._kinds))
+        self._finder: AnyTool = msgspec.structs.replace(finder, spec=spec)
         self.by_name: Mapping[str, AnyTool] = {**source, FIND_TOOLS: self._finder}
+
+    @cached_property
+    def _index(self) -> ToolIndex:
+        return ToolIndex(self._specs.values())
+
+    @cached_property
+    def _deferred(self) -> dict[str, ToolSpec]:
+        return {name: msgspec.structs.replace(spec, deferred=True) for name, spec in self._specs.items()}
 
     def offer(self, conversation: Conversation, choice: ToolChoice, searched: int) -> tuple[ToolSpec, ...]:
         """What the model is told of: the tools that always are, the one that it must call, and those that were found.
@@ -205,20 +195,22 @@ class SearchableTools(ToolSet):
             told += [] if deferred else [self._finder.spec]
             told += [self._specs[name] for name in later]
             if deferred:
-                told += [self._defer(name) for name in self._specs if name not in first and name not in later]
+                told += [spec for name, spec in self._deferred.items() if name not in first and name not in later]
             if len(self._offers) >= _MOST_OFFERS:
                 self._offers.clear()
             offered = self._offers[key] = tuple(told)  # the same one for the same, as all caches like it
         return offered
 
-    def _defer(self, name: str) -> ToolSpec:
-        if name not in self._deferred:
-            self._deferred[name] = msgspec.structs.replace(self._specs[name], deferred=True)
-        return self._deferred[name]
+    @tool(read_only=True, idempotent=True)
+    def find_tools(
+        self, context: ToolContext[Any], query: str, limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = _LIMIT
+    ) -> ToolResult:
+        """Find further tools.
 
-    def _find(self, context: ToolContext[Any], query: str, limit: int = _LIMIT) -> ToolResult:
-        if self._index is None:
-            self._index = ToolIndex(self._specs.values())
+        Args:
+            query: What you want to do, in a few words, or the name of a tool.
+            limit: How many tools to find at the most.
+        """
         known = {*self.config.always_offered, *found_tools(context.conversation)}
         hits = self._index.search(query)
         new = [name for name in hits if name not in known][:limit]
@@ -236,10 +228,9 @@ class SearchableTools(ToolSet):
         """What is said where nothing was found."""
         from difflib import get_close_matches  # needed only where something is wrong
 
-        near = get_close_matches(
-            query.strip(), [name for name in self._specs if name not in known], n=_LIMIT, cutoff=0.4
-        )
-        said = f"No tool was found by {query.strip()!r:.80}." if query.strip() else "Say what you look for."
+        asked, names = query.strip(), [name for name in self._specs if name not in known]
+        near = get_close_matches(asked, names, n=_LIMIT, cutoff=0.4)
+        said = f"No tool was found by {asked!r:.80}." if asked else "Say what you look for."
         said += f" The nearest names are {', '.join(near)}." if near else ""
         return f"{said} There are {self._kinds}. Try other words: what it is about, or what is to be done."
 
