@@ -214,14 +214,14 @@ def test_ctrl_c_in_a_terminal_stops_the_answer_and_not_the_model(small: Engine, 
     question = "Write a long story about a dog named Max."
     options = ModelOptions(max_tokens=6, temperature=0)
     beginning = small.reply(Conversation().plus(Message.user(question)), options=options).message.text
-    arguments = ("chat", "-m", f"local:{SMALL}", "-o", "max_tokens", "120", "-o", "temperature", "0")
+    arguments = ("chat", "-m", f"local:{SMALL}", "-o", "max_tokens", "200", "-o", "temperature", "0")
     with Person(*arguments, env=around.env, cwd=around.work) as person:
         person.see("/help, Ctrl-D to leave", ">")
         person.type(question)
         person.see(" ".join(beginning.split()[:2]))
-        (model,) = around.apart("local", "status", "--json").json
         person.press("c")
         person.see("[stopped; /continue goes on]", ">")
+        (model,) = around.apart("local", "status", "--json").json
         person.type("Go on.")
         person.see("waiting", ">")
         person.press("d")
