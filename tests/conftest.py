@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -120,6 +121,15 @@ def _stays_on_this_machine() -> Iterator[None]:
         attempts = "; ".join(refused)
         refused.clear()
         pytest.fail(f"the test, or code that swallowed the refusal, tried to: {attempts}", pytrace=False)
+
+
+# --- quick collections -----------------------------------------------------------------------------------------------
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves, a million objects, out of every later look for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 # --- no thread outlives its test -------------------------------------------------------------------------------------
