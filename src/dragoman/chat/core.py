@@ -7,8 +7,9 @@ Must not know: event loops. ChatClient steps what is here, AsyncChatClient await
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from msgspec import structs
@@ -338,12 +339,26 @@ class ChatCore(Generic[E]):
                 self._holder = None
 
     async def _chat(self, prompt: Prompt | None, given: TurnOptions, answer: object = None) -> RunResult:
-        begun: list[LoopRun] = []
         judge = None if answer is None else self._make_judge(answer, given)
-        async with aclosing(self._turn(prompt, given, begun, streamed=False, judge=judge)) as events:
-            async for _ in events:
-                pass
-        return begun[0].result if judge is None else judge.result(begun[0].result)
+        run = await self._carry_out(partial(self._begin_turn, prompt, given, judge))
+        return run.result if judge is None else judge.result(run.result)
+
+    async def _carry_out(self, begin: Callable[[], tuple[LoopRun, LoopIO]]) -> LoopRun:
+        """What nobody watches, a turn or a question: begin it, and carry it out to its end."""
+        holder = object()
+        try:
+            self._claim(holder)
+            run, io = begin()
+            try:
+                await run.complete(io)
+            except BaseException as error:
+                await self._finish(run, error)
+                raise
+            await self._finish(run)
+        finally:
+            if self._holder is holder:
+                self._holder = None
+        return run
 
     def _make_judge(self, answer: object, given: CallOptions) -> AnswerJudge[Any]:
         """Who reads the answer of a turn or question, and says what is wrong with it."""
@@ -365,25 +380,11 @@ class ChatCore(Generic[E]):
         judge: AnswerJudge[Any] | None = None,
         spent: Spent = NOTHING_SPENT,
     ) -> AsyncGenerator[Event, None]:
-        """One turn. It begins with the first look at its events, and so does the run in `begun`."""
+        """One turn that is watched. It begins with the first look at its events, and so does the run in `begun`."""
         holder = object()
-        extra: ToolExecutor | None = None
         try:
             self._claim(holder)
-            given, settings, executor, io = self._look_who_is_in_charge(given)
-            if given:
-                settings = self._settings_for(given, TurnOptions, settings)
-                if "tools" in given:
-                    executor = extra = make_executor(given["tools"], self._options)
-                    io = self._make_io(io.engine, executor)
-                if "retries" in given and judge is None:
-                    message = "`retries` is about typed answers, and none is asked for."
-                    raise ConfigurationError(
-                        message, hint="Say answer=… too; calls are retried by retry=RetryPolicy(…)."
-                    )
-            if judge is not None:
-                settings = judge.settings(settings)
-            run = self._begin(settings, executor, prompt, given, spent=spent)
+            run, io = self._begin_turn(prompt, given, judge, spent)
             begun.append(run)
             try:
                 events = run.events(io, streamed=streamed)
@@ -401,8 +402,31 @@ class ChatCore(Generic[E]):
         finally:
             if self._holder is holder:
                 self._holder = None
-            if extra is not None:
-                extra.close()
+
+    def _begin_turn(
+        self,
+        prompt: Prompt | None,
+        given: TurnOptions,
+        judge: AnswerJudge[Any] | None,
+        spent: Spent = NOTHING_SPENT,
+    ) -> tuple[LoopRun, LoopIO]:
+        """The run of a turn, and what carries it out."""
+        given, settings, executor, io = self._look_who_is_in_charge(given)
+        extra: ToolExecutor | None = None
+        if given:
+            settings = self._settings_for(given, TurnOptions, settings)
+            if "tools" in given:
+                executor = extra = make_executor(given["tools"], self._options)
+                io = self._make_io(io.engine, executor)
+            if "retries" in given and judge is None:
+                message = "`retries` is about typed answers, and none is asked for."
+                raise ConfigurationError(message, hint="Say answer=… too; calls are retried by retry=RetryPolicy(…).")
+        if judge is not None:
+            settings = judge.settings(settings)
+        run = self._begin(settings, executor, prompt, given, spent=spent)
+        if extra is not None:
+            run.extra = extra
+        return run, io
 
     def _settings_for(self, given: CallOptions, kind: type[CallOptions], settings: LoopSettings) -> LoopSettings:
         check_names(given, kind.__annotations__, "A turn" if kind is TurnOptions else "A question", ELSEWHERE)
@@ -415,9 +439,9 @@ class ChatCore(Generic[E]):
 
     async def _finish(self, run: LoopRun, error: BaseException | None = None) -> None:
         """Take over what came of a run, and keep it, however the run has ended."""
-        # Whoever leaves a stream with its last event has cut nothing short.
-        self._end(run, failed=isinstance(error, Exception))
         try:
+            # Whoever leaves a stream with its last event has cut nothing short.
+            self._end(run, failed=isinstance(error, Exception))
             if self._kept_in is not None:
                 with note_on(error), within(run.observed):
                     await self._ledger.write(self._ledger.end, self._conversation)
@@ -429,6 +453,8 @@ class ChatCore(Generic[E]):
         finally:
             if run.observed is not None:
                 run.observed.end(run, error)
+            if run.extra is not None:
+                run.extra.close()
 
     def _begin(
         self,
@@ -508,33 +534,24 @@ class ChatCore(Generic[E]):
 
     async def _ask(self, question: Prompt, answer: object, given: CallOptions) -> object:
         """A turn without tools that ends with an answer."""
-        from .answers import without_tools
-
         # The type that was named, or what the client was made for, or text.
         judge = self._make_judge(answer if answer is not None else self._options.get("answer", str), given)
-        holder = object()
-        try:
-            self._claim(holder)
-            self._look_who_is_in_charge({})
-            executor = without_tools(self.engine.profile, self._conversation, self.tools)
-            settings = judge.settings(self._settings_for(given, CallOptions, self._settings))
-            options = structs.replace(settings.options, tool_choice="none", parallel_tool_calls=None)
-            run = self._begin(structs.replace(settings, options=options), executor, question, {}, single=True)
-            try:
-                with within(run.observed):
-                    await run.complete(self._make_io(self.engine, executor))
-            except BaseException as error:
-                await self._finish(run, error)
-                raise
-            await self._finish(run)
-        finally:
-            if self._holder is holder:
-                self._holder = None
+        run = await self._carry_out(partial(self._begin_question, question, given, judge))
         if isinstance(run.ending, Cancelled):
             raise StoppedError("The question was cancelled.")
         if isinstance(run.ending, LimitReached):
             raise LimitReachedError(str(run.ending), conversation=run.conversation, limit=run.ending.limit)
         return judge.result(run.result).answer
+
+    def _begin_question(self, question: Prompt, given: CallOptions, judge: AnswerJudge[Any]) -> tuple[LoopRun, LoopIO]:
+        from .answers import without_tools
+
+        self._look_who_is_in_charge({})
+        executor = without_tools(self.engine.profile, self._conversation, self.tools)
+        settings = judge.settings(self._settings_for(given, CallOptions, self._settings))
+        options = structs.replace(settings.options, tool_choice="none", parallel_tool_calls=None)
+        run = self._begin(structs.replace(settings, options=options), executor, question, {}, single=True)
+        return run, self._make_io(self.engine, executor)
 
     # --- other models, other conversations ---
 
@@ -645,7 +662,7 @@ class ChatCore(Generic[E]):
             self._put_in_charge(agent)
             if not self._stateless:
                 self._conversation = named
-        return given, self._settings, self.tools, self._io
+        return given, self._settings, self._executor, self._io
 
     def _may_be_handed_over(self, conversation: Conversation) -> bool:
         """Whether somebody else than the one in charge now may have to be; a cheap look, for every turn takes it."""

@@ -20,7 +20,7 @@ from msgspec import Struct
 import dragoman._observer
 import dragoman.providers
 import dragoman.tools
-from dragoman._observer import Observed
+from dragoman._observer import Observed, follow
 from dragoman._stop import CURRENT, Stop, shorter
 from dragoman.conversation import (
     BROKEN_OFF,
@@ -169,6 +169,11 @@ class LoopRun:
     """A run under way. `conversation` is right at any time; `add` and `cancel` may be called from any thread."""
 
     # What few runs have, or only at their end, stands here and not in each of them.
+    pending: tuple[PendingApproval, ...] = ()
+    """The calls that wait for a person."""
+    _approvals: tuple[Approval, ...] = ()
+    _behind_tools: tuple[Usage, ...] = ()
+    _handoffs: tuple[HandedOver, ...] = ()
     ending: Ending | None = None
     has_done_something: bool = False
     """Whether the model has said something or tools were begun: what was done must not be forgotten."""
@@ -191,6 +196,8 @@ class LoopRun:
     """The client whose turn this is, if it is one's."""
     succeed: Callable[[LoopRun], Succession | None] | None = None
     """Says who takes over behind results of tools, where that can happen."""
+    extra: ToolExecutor | None = None
+    """Tools for this run alone, which are closed with it."""
     observed: Observed[LoopRun] | None = None
     """The run as somebody observes it, if anybody does; whoever drives the run begins and ends that."""
 
@@ -208,18 +215,16 @@ class LoopRun:
         single: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        calls = conversation.pending_tool_calls
         answers, known = tuple(approvals), tuple(waiting)
-        self._approvals: tuple[Approval, ...] = answers
         if answers:  # about calls of the conversation, or about those of agents inside them
+            calls = conversation.pending_tool_calls
             deeper = [each for each in (*known, *inside) if each.held in calls]
             refuse_outdated((*[PendingApproval(call=call) for call in calls], *deeper), answers)
-        # Whatever else waits inside a call, an answer is brought to it.
-        answered = [each.held for each in known if any(answer.answers(each.call) for answer in answers)]
-        self.pending: tuple[PendingApproval, ...] = tuple(
-            [each for each in known if each.held in calls and each.held not in answered]
-        )
-        """The calls that wait for a person."""
+            self._approvals = answers
+        if known:  # whatever else waits inside a call, an answer is brought to it
+            answered = [each.held for each in known if any(answer.answers(each.call) for answer in answers)]
+            unanswered = [call for call in conversation.pending_tool_calls if call not in answered]
+            self.pending = tuple([each for each in known if each.held in unanswered])
         self.conversation: Conversation = conversation
         self.replies: list[Reply] = []
         self.added: list[Message] = []
@@ -241,8 +246,6 @@ class LoopRun:
         self._tool_calls: int = spent.tool_calls
         self._tokens: int = spent.tokens
         self._cost: float | None = spent.cost if settings.limits.cost is not None else None
-        self._behind_tools: list[Usage] = []
-        self._handoffs: list[HandedOver] = []
         self.hooks: tuple[LoopHooks, ...] = settings.hooks
 
     # --- from outside ---
@@ -302,8 +305,8 @@ class LoopRun:
             self.ending,
             tuple(self.replies),
             self.spent,
-            tuple(self._behind_tools),
-            tuple(self._handoffs),
+            self._behind_tools,
+            self._handoffs,
         )
 
     # --- the run ---
@@ -437,9 +440,14 @@ class LoopRun:
 
     async def complete(self, io: LoopIO) -> None:
         """Carry the run out where nobody watches: the model is asked for whole replies."""
-        async with aclosing(self.events(io, streamed=False)) as events:
+        events = self.events(io, streamed=False)
+        if self.observed is not None:
+            events = follow(self.observed, events)
+        try:
             async for _ in events:
                 pass
+        finally:
+            await events.aclose()
 
     async def _next_step(self, io: LoopIO) -> AskModel | RunTools | None:
         """What is to be done; None if that is all, and `ending` says why."""
@@ -540,7 +548,7 @@ class LoopRun:
             results = self._batch.results
             grown = append_tool_results(self.conversation, results)
             self.conversation, self._batch = grown, None
-            self._behind_tools += [each.usage for each in results if each.usage is not None]
+            self._behind_tools += tuple([each.usage for each in results if each.usage is not None])
         if isinstance(self.ending, LimitReached):
             said = (Text(f"This call was not carried out: {self.ending}"),)
             results = [
@@ -636,7 +644,7 @@ class LoopRun:
             self.pending = (*[each for each in self.pending if each.held not in calls], *batch.pending)
         grown = append_tool_results(self.conversation, results)
         self.conversation, self._batch = grown, None
-        self._behind_tools += [each.usage for each in results if each.usage is not None]
+        self._behind_tools += tuple([each.usage for each in results if each.usage is not None])
         if self._caller is not None:
             self._caller[1].used(tool_calls=len(results))
         if self.succeed is not None and (following := self.succeed(self)) is not None:
@@ -664,7 +672,7 @@ class LoopRun:
             judge=ours.judge,
         )
         self.executor, self.conversation, self._offered = following.executor, following.conversation, None
-        self._handoffs.append(following.event)
+        self._handoffs = (*self._handoffs, following.event)
 
     def _moment(self, io: LoopIO) -> RunContext[object]:
         """What functions may know of the run."""
