@@ -14,6 +14,7 @@ from dragoman.providers import Loss
 from dragoman.tools import Approval
 from dragoman.transport import Transport
 
+from . import later
 from .core import ChatCore
 from .options import CallOptions, ChatOptions, Prompt, TurnOptions, check_store, drop_engine_options, find_engine
 
@@ -127,12 +128,7 @@ class ChatClient(ChatCore[Engine]):
         begun: list[LoopRun] = []
         judge = None if answer is None else self._make_judge(answer, given)
         events = self._turn(prompt, given, begun, streamed=True, judge=judge)
-        if judge is None:
-            stream = ChatStream(begun, events)
-        else:
-            from .growing import TypedStream  # with all that knows types
-
-            stream = TypedStream(begun, events, judge)
+        stream = ChatStream(begun, events) if judge is None else later.TypedStream(begun, events, judge)
         if callback is None:
             return stream
         with stream:
@@ -294,12 +290,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         begun: list[LoopRun] = []
         judge = None if answer is None else self._make_judge(answer, given)
         events = self._turn(prompt, given, begun, streamed=True, judge=judge)
-        if judge is None:
-            stream = AsyncChatStream(begun, events)
-        else:
-            from .growing import AsyncTypedStream  # with all that knows types
-
-            stream = AsyncTypedStream(begun, events, judge)
+        stream = AsyncChatStream(begun, events) if judge is None else later.AsyncTypedStream(begun, events, judge)
         return stream if callback is None else _called_back(stream, callback)
 
     @overload

@@ -45,6 +45,7 @@ from dragoman.loop import (
 from dragoman.providers import Loss
 from dragoman.tools import PendingApproval
 
+from . import later
 from .options import (
     ELSEWHERE,
     CallOptions,
@@ -157,9 +158,7 @@ class ChatCore(Generic[E]):
     def _set_up(self) -> None:
         """Make the settings and the I/O of turns anew, for another engine, other tools or other options."""
         if self._has_agents:
-            from .agents import check_agents
-
-            check_agents(self.tools.tools, Engine if isinstance(self.engine, Engine) else AsyncEngine)
+            later.check_agents(self.tools.tools, Engine if isinstance(self.engine, Engine) else AsyncEngine)
         settings, io = self._equip(Charge(self._engine, self._executor, self._options))
         self._settings: LoopSettings = settings
         self._io: LoopIO = io
@@ -293,9 +292,7 @@ class ChatCore(Generic[E]):
 
         Each call is a conversation of its own; the one that this client holds has no part in it.
         """
-        from .agents import make_tool_of
-
-        return make_tool_of(self, name, description)
+        return later.make_tool_of(self, name, description)
 
     def cancel(self) -> None:
         """Stop what is under way at once, from any thread, task or signal handler; what was done stays.
@@ -362,13 +359,11 @@ class ChatCore(Generic[E]):
 
     def _make_judge(self, answer: object, given: CallOptions) -> AnswerJudge[Any]:
         """Who reads the answer of a turn or question, and says what is wrong with it."""
-        from .answers import AnswerJudge, answer_type  # with all that knows types; most turns do without
-
         nearest = given.get("options")
         if nearest is not None and nearest.response_format is not None:
             message = "A turn is given both `answer` and options with a response_format."
             raise ConfigurationError(message, hint="Leave the response_format out.")
-        return AnswerJudge(answer_type(answer), given.get("retries", 1))
+        return later.AnswerJudge(later.answer_type(answer), given.get("retries", 1))
 
     async def _turn(
         self,
@@ -544,10 +539,8 @@ class ChatCore(Generic[E]):
         return judge.result(run.result).answer
 
     def _begin_question(self, question: Prompt, given: CallOptions, judge: AnswerJudge[Any]) -> tuple[LoopRun, LoopIO]:
-        from .answers import without_tools
-
         self._look_who_is_in_charge({})
-        executor = without_tools(self.engine.profile, self._conversation, self.tools)
+        executor = later.without_tools(self.engine.profile, self._conversation, self.tools)
         settings = judge.settings(self._settings_for(given, CallOptions, self._settings))
         options = structs.replace(settings.options, tool_choice="none", parallel_tool_calls=None)
         run = self._begin(structs.replace(settings, options=options), executor, question, {}, single=True)
@@ -578,9 +571,7 @@ class ChatCore(Generic[E]):
         """What of the conversation is kept. Loaded when somebody keeps it, and the code of the stores with it."""
         with self._state:
             if self._kept is None:
-                from .ledger import Ledger
-
-                self._kept = Ledger(
+                self._kept = later.Ledger(
                     self._circumstances,
                     lambda: [each.call for each in self._uncertain],
                     id=self._options.get("id"),
@@ -614,22 +605,18 @@ class ChatCore(Generic[E]):
         return losses
 
     async def _take_up_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
-        from .ledger import put_together  # which is loaded by now
-
-        conversation, _ = put_together(recovered, self.tools.tools)
+        conversation, _ = later.put_together(recovered, self.tools.tools)
         self._put_right_one_in_charge(conversation)
         tools = self.tools.tools
         if tools.function is not None and (conversation.pending_tool_calls or recovered.done_results):
             moment = RunContext(deps=self._settings.deps, conversation=conversation, model=self.model)
             tools = await tools_of(tools, moment, self._io.wait_for)
-        conversation, uncertain = put_together(recovered, self.tools.searched(tools))
+        conversation, uncertain = later.put_together(recovered, self.tools.searched(tools))
         losses = self.engine.losses(conversation)
         self._ledger.take_up_recovered(recovered)
         await self._take_up(conversation, uncertain)
         if any(tool.agent is not None for tool in tools):
-            from .agents import list_waiting
-
-            inside = await list_waiting(self, recovered.snapshot.root, conversation, tools)
+            inside = await later.list_waiting(self, recovered.snapshot.root, conversation, tools)
             with self._state:
                 self._pending = tuple([each for each in inside if each.reason != UNCERTAIN])
                 self._uncertain = (*uncertain, *[each for each in inside if each.reason == UNCERTAIN])
@@ -639,24 +626,20 @@ class ChatCore(Generic[E]):
 
     def _succeed(self, run: LoopRun) -> Succession | None:
         """Who takes over behind the results that a run has taken in."""
-        last, tools = run.conversation.last, run.executor.tools
-        called = [] if last is None else [tools.find(result.name) for result in last.tool_results]
-        if all(tool is None or tool.agent is None for tool in called):
-            return None
-        from .handoffs import hand_over
-
-        return hand_over(self, run)
+        for result in run.conversation.messages[-1].tool_results:
+            tool = run.executor.tools.find(result.name)
+            if tool is not None and tool.agent is not None:
+                return later.hand_over(self, run)
+        return None
 
     def _look_who_is_in_charge(self, given: TurnOptions) -> tuple[TurnOptions, LoopSettings, ToolExecutor, LoopIO]:
         """What a turn is carried out with: as the conversation says who is in charge."""
         conversation = given.get("conversation", self._conversation)
         if self._may_be_handed_over(conversation):
-            from .handoffs import charge_of, in_charge, name_agent
-
-            agent = in_charge(self, conversation)
-            named = name_agent(agent, conversation)
+            agent = later.in_charge(self, conversation)
+            named = later.name_agent(agent, conversation)
             if self._stateless and agent is not None:
-                charge = charge_of(self, agent)
+                charge = later.charge_of(self, agent)
                 settings, io = self._equip(charge)
                 return {**given, "conversation": named}, settings, charge.executor, io
             self._put_in_charge(agent)
@@ -677,17 +660,13 @@ class ChatCore(Generic[E]):
 
     def _put_right_one_in_charge(self, conversation: Conversation) -> None:
         if self._may_be_handed_over(conversation):
-            from .handoffs import in_charge
-
-            self._put_in_charge(in_charge(self, conversation))
+            self._put_in_charge(later.in_charge(self, conversation))
 
     def _put_in_charge(self, agent: Agent | None) -> None:
         if agent is self._agent:
             return
-        from .handoffs import charge_of
-
         with self._state:
-            charge = charge_of(self, agent)
+            charge = later.charge_of(self, agent)
             self._charges[self._agent] = Charge(self._engine, self._executor, self._options)
             self._charges.pop(agent, None)
             self._agent, (self._engine, self._executor, self._options) = agent, charge
