@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-import dragoman._observer
 import dragoman.providers
 import dragoman.tools
 from dragoman._observer import Observed, follow
@@ -320,7 +319,8 @@ class LoopRun:
         try:
             while (step := await self._next_step(io)) is not None:
                 if isinstance(step, RunTools):
-                    await self._notify(io, "before_tools", step.calls)
+                    if self.hooks:
+                        await self._notify(io, "before_tools", step.calls)
                     if self._offered is None and self.executor.tools.function is not None:
                         self._offered = await tools_of(self.executor.tools, self._moment(io), self._waiter(io))
                     batch = self._batch = self.executor.batch(
@@ -329,17 +329,19 @@ class LoopRun:
                     self.has_done_something = True
                     async with aclosing(io.run_tools(batch)) as happenings:
                         async for event in happenings:
-                            if isinstance(event, ToolStarted):
+                            if self.hooks and isinstance(event, ToolStarted):
                                 await self._notify(io, "tool_started", event.call)
-                            elif isinstance(event, ToolFinished):
+                            elif self.hooks and isinstance(event, ToolFinished):
                                 await self._notify(io, "tool_finished", event.result)
                             yield event
                     before, io = io, await self._take_results(io, step.calls, batch)
                     if io is not before:
                         yield self._handoffs[-1]
                     continue
-                await self._notify(io, "before_model")
-                self._asked = time.time() if self._settings.accounts else 0.0
+                if self.hooks:
+                    await self._notify(io, "before_model")
+                if self._settings.accounts:
+                    self._asked = time.time()
                 asked = self.conversation
                 if self._settings.instructions:
                     asked = await instruct(asked, self._settings.instructions, self._moment(io), self._waiter(io))
@@ -352,7 +354,7 @@ class LoopRun:
                     if not streamed:
                         reply = await self._reply(io, asked, specs, options)
                     else:
-                        call = self._ready(io)(asked, specs, options, stream=True)
+                        call = io.engine.begin(asked, specs, options, stream=True)
                         try:
                             while said := await self._next_events(io, call):
                                 for last in said:
@@ -396,7 +398,7 @@ class LoopRun:
         before = CURRENT.get()
         CURRENT.set(self.stop)
         try:
-            coming = self._ready(io)(conversation, tools, options, stream=False).reply()
+            coming = io.engine.begin(conversation, tools, options, stream=False).reply()
             return await (coming if io.guard is None else io.guard(coming, self.stop))
         finally:
             CURRENT.set(before)
@@ -409,11 +411,6 @@ class LoopRun:
             return await (call.next() if io.guard is None else io.guard(call.next(), self.stop))
         finally:
             CURRENT.set(before)
-
-    @staticmethod
-    def _ready(io: LoopIO) -> Callable[..., ReplyCall]:
-        """What makes a call of the model ready, seen by who observes the program, if anybody does."""
-        return io.engine.call if dragoman._observer.current is None else io.engine.begin
 
     def _was_stopped(self, error: StoppedError | ProviderError) -> bool:
         """Whether a call failed because the run was stopped; then that is how the run has ended."""
@@ -583,7 +580,8 @@ class LoopRun:
         self._steps += 1
         if message.blocks or message.stop_reason not in BROKEN_OFF:
             self.has_done_something = True
-        await self._notify(io, "after_model", reply)
+        if self.hooks:
+            await self._notify(io, "after_model", reply)
         if not message.blocks and not self.unread:
             # An empty message has no place in a history, and to ask the same again would bring the same.
             judge = self._settings.judge
@@ -650,7 +648,8 @@ class LoopRun:
         if self.succeed is not None and (following := self.succeed(self)) is not None:
             self._follow(following)
             io = following.io
-        await self._notify(io, "after_tools", results)
+        if self.hooks:
+            await self._notify(io, "after_tools", results)
         aborted = batch.abortion
         if aborted is not None:
             raise aborted
