@@ -2,7 +2,7 @@
 
 client.py        ChatClient and AsyncChatClient: signatures over core.py, which holds the conversation
 options.py       options, prompts                 answers.py   answers of a type
-ledger.py        what is written to a store, and when
+ledger.py        what is written to a store, and when; later.py: what only some clients and turns load
 factory.py       `new`, `new_async`: clients from configuration
 config.py        configuration; config_files.py: its files; config_sources.py: load_config and its explanations
 credentials.py   keys, and where they are kept

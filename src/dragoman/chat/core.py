@@ -399,19 +399,14 @@ class ChatCore(Generic[E]):
                 self._holder = None
 
     def _begin_turn(
-        self,
-        prompt: Prompt | None,
-        given: TurnOptions,
-        judge: AnswerJudge[Any] | None,
-        spent: Spent = NOTHING_SPENT,
+        self, prompt: Prompt | None, given: TurnOptions, judge: AnswerJudge[Any] | None, spent: Spent = NOTHING_SPENT
     ) -> tuple[LoopRun, LoopIO]:
         """The run of a turn, and what carries it out."""
         given, settings, executor, io = self._look_who_is_in_charge(given)
-        extra: ToolExecutor | None = None
         if given:
             settings = self._settings_for(given, TurnOptions, settings)
             if "tools" in given:
-                executor = extra = make_executor(given["tools"], self._options)
+                executor = make_executor(given["tools"], self._options)
                 io = self._make_io(io.engine, executor)
             if "retries" in given and judge is None:
                 message = "`retries` is about typed answers, and none is asked for."
@@ -419,8 +414,8 @@ class ChatCore(Generic[E]):
         if judge is not None:
             settings = judge.settings(settings)
         run = self._begin(settings, executor, prompt, given, spent=spent)
-        if extra is not None:
-            run.extra = extra
+        if "tools" in given:
+            run.extra = executor
         return run, io
 
     def _settings_for(self, given: CallOptions, kind: type[CallOptions], settings: LoopSettings) -> LoopSettings:

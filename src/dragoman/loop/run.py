@@ -299,14 +299,8 @@ class LoopRun:
         if self.ending is None:
             message = "The run has not ended yet, or it ended with an error."
             raise ConfigurationError(message, hint="Read the stream to its end; `conversation` has what was done.")
-        return RunResult(
-            self.conversation,
-            self.ending,
-            tuple(self.replies),
-            self.spent,
-            self._behind_tools,
-            self._handoffs,
-        )
+        replies = tuple(self.replies)
+        return RunResult(self.conversation, self.ending, replies, self.spent, self._behind_tools, self._handoffs)
 
     # --- the run ---
 
@@ -486,8 +480,7 @@ class LoopRun:
 
     async def _is_refused(self, io: LoopIO, judge: Judge, message: Message) -> bool:
         """Whether the run may not end with this message; then the model has been told why."""
-        context = RunContext(deps=self._settings.deps, conversation=self.conversation, model=io.engine.name)
-        told = await judge(message, context, io)
+        told = await judge(message, self._moment(io), io)
         if told is not None:
             # A reply that broke off may have calls that nobody can answer.
             self.conversation, self._correction = self.conversation.repaired().conversation.plus(told), told
@@ -511,17 +504,14 @@ class LoopRun:
                 message = f"The caller has a limit of cost, but it is not known what {io.engine.name} costs."
                 raise UnknownCostError(message, conversation=self.conversation)
             if isinstance(step, RunTools):
-                under_way = (
-                    0 if above._batch is None else len(above._batch.calls)
-                )  # which are counted when all are done
+                # Those under way are counted when all are done.
+                under_way = 0 if above._batch is None else len(above._batch.calls)
                 reached = limits.reached_by_tools(spent, under_way + len(step.calls))
             else:
                 reached = msgspec.structs.replace(limits, steps=None).reached(spent)
             if reached is not None:
-                ended = LimitReached(*reached)
-                raise LimitReachedError(
-                    f"The caller's limit: {ended}", conversation=self.conversation, limit=ended.limit
-                )
+                message = f"The caller's limit: {LimitReached(*reached)}"
+                raise LimitReachedError(message, conversation=self.conversation, limit=reached[0])
             above = None if above._caller is None else above._caller[0]
 
     def _check_limit(self) -> LimitReachedError | None:

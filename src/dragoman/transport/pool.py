@@ -245,7 +245,6 @@ class PooledResponse(Response):
         self.wire: Wire | None = None
         """None before it has a connection, and as soon as that is not its own any more."""
         self.ended: bool = False
-        """Whether its turn was ended; one that was dropped on the way ends its turn when it is freed."""
         self._pool: Pool = pool
         self._reader: ReplyReader = ReplyReader(request.method)
         self._deadline: float | None = None
