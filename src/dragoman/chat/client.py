@@ -14,6 +14,7 @@ from dragoman.providers import Loss
 from dragoman.tools import Approval
 from dragoman.transport import Transport
 
+from . import later
 from .core import ChatCore
 from .options import CallOptions, ChatOptions, Prompt, TurnOptions, check_store, drop_engine_options, find_engine
 
@@ -130,9 +131,7 @@ class ChatClient(ChatCore[Engine]):
         if judge is None:
             stream = ChatStream(begun, events)
         else:
-            from .growing import TypedStream, grow  # with all that knows types
-
-            stream = TypedStream[Any](begun, grow(events, judge.wanted))
+            stream = later.TypedStream[Any](begun, later.grow(events, judge.wanted))
         if callback is None:
             return stream
         with stream:
@@ -297,9 +296,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         if judge is None:
             stream = AsyncChatStream(begun, events)
         else:
-            from .growing import AsyncTypedStream, grow  # with all that knows types
-
-            stream = AsyncTypedStream[Any](begun, grow(events, judge.wanted))
+            stream = later.AsyncTypedStream[Any](begun, later.grow(events, judge.wanted))
         return stream if callback is None else _called_back(stream, callback)
 
     @overload

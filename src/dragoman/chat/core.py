@@ -7,8 +7,9 @@ Must not know: event loops. ChatClient steps what is here, AsyncChatClient await
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar, cast
 
 from msgspec import structs
@@ -43,6 +44,7 @@ from dragoman.loop import (
 from dragoman.providers import Loss
 from dragoman.tools import PendingApproval
 
+from . import later
 from .options import (
     ELSEWHERE,
     CallOptions,
@@ -155,9 +157,7 @@ class ChatCore(Generic[E]):
     def _set_up(self) -> None:
         """Make the settings and the I/O of turns anew, for another engine, other tools or other options."""
         if self._has_agents:
-            from .agents import check_agents
-
-            check_agents(self.tools.tools, Engine if isinstance(self.engine, Engine) else AsyncEngine)
+            later.check_agents(self.tools.tools, Engine if isinstance(self.engine, Engine) else AsyncEngine)
         settings, io = self._equip(Charge(self._engine, self._executor, self._options))
         self._settings: LoopSettings = settings
         self._io: LoopIO = io
@@ -291,9 +291,7 @@ class ChatCore(Generic[E]):
 
         Each call is a conversation of its own; the one that this client holds has no part in it.
         """
-        from .agents import make_tool_of
-
-        return make_tool_of(self, name, description)
+        return later.make_tool_of(self, name, description)
 
     def cancel(self) -> None:
         """Stop what is under way at once, from any thread, task or signal handler; what was done stays.
@@ -337,22 +335,33 @@ class ChatCore(Generic[E]):
                 self._holder = None
 
     async def _chat(self, prompt: Prompt | None, given: TurnOptions, answer: object = None) -> RunResult:
-        begun: list[LoopRun] = []
         judge = None if answer is None else self._make_judge(answer, given)
-        async with aclosing(self._turn(prompt, given, begun, streamed=False, judge=judge)) as events:
-            async for _ in events:
-                pass
-        return begun[0].result
+        return (await self._carry_out(partial(self._begin_turn, prompt, given, judge))).result
+
+    async def _carry_out(self, begin: Callable[[], tuple[LoopRun, LoopIO]]) -> LoopRun:
+        """What nobody watches, a turn or a question: begin it, and carry it out to its end."""
+        holder = object()
+        try:
+            self._claim(holder)
+            run, io = begin()
+            try:
+                await run.complete(io)
+            except BaseException as error:
+                await self._finish(run, error)
+                raise
+            await self._finish(run)
+        finally:
+            if self._holder is holder:
+                self._holder = None
+        return run
 
     def _make_judge(self, answer: object, given: CallOptions) -> AnswerJudge[Any]:
         """Who reads the answer of a turn or question, and says what is wrong with it."""
-        from .answers import AnswerJudge, answer_type  # with all that knows types; most turns do without
-
         nearest = given.get("options")
         if nearest is not None and nearest.response_format is not None:
             message = "A turn is given both `answer` and options with a response_format."
             raise ConfigurationError(message, hint="Leave the response_format out.")
-        return AnswerJudge(answer_type(answer), given.get("retries", 1))
+        return later.AnswerJudge(later.answer_type(answer), given.get("retries", 1))
 
     async def _turn(
         self,
@@ -364,25 +373,11 @@ class ChatCore(Generic[E]):
         judge: AnswerJudge[Any] | None = None,
         spent: Spent = NOTHING_SPENT,
     ) -> AsyncGenerator[Event, None]:
-        """One turn. It begins with the first look at its events, and so does the run in `begun`."""
+        """One turn that is watched. It begins with the first look at its events, and so does the run in `begun`."""
         holder = object()
-        extra: ToolExecutor | None = None
         try:
             self._claim(holder)
-            given, settings, executor, io = self._look_who_is_in_charge(given)
-            if given:
-                settings = self._settings_for(given, TurnOptions, settings)
-                if "tools" in given:
-                    executor = extra = make_executor(given["tools"], self._options)
-                    io = self._make_io(io.engine, executor)
-                if "retries" in given and judge is None:
-                    message = "`retries` is about typed answers, and none is asked for."
-                    raise ConfigurationError(
-                        message, hint="Say answer=… too; calls are retried by retry=RetryPolicy(…)."
-                    )
-            if judge is not None:
-                settings = judge.settings(settings)
-            run = self._begin(settings, executor, prompt, given, spent=spent)
+            run, io = self._begin_turn(prompt, given, judge, spent)
             begun.append(run)
             try:
                 events = run.events(io, streamed=streamed)
@@ -398,8 +393,26 @@ class ChatCore(Generic[E]):
         finally:
             if self._holder is holder:
                 self._holder = None
-            if extra is not None:
-                extra.close()
+
+    def _begin_turn(
+        self, prompt: Prompt | None, given: TurnOptions, judge: AnswerJudge[Any] | None, spent: Spent = NOTHING_SPENT
+    ) -> tuple[LoopRun, LoopIO]:
+        """The run of a turn, and what carries it out."""
+        given, settings, executor, io = self._look_who_is_in_charge(given)
+        if given:
+            settings = self._settings_for(given, TurnOptions, settings)
+            if "tools" in given:
+                executor = make_executor(given["tools"], self._options)
+                io = self._make_io(io.engine, executor)
+            if "retries" in given and judge is None:
+                message = "`retries` is about typed answers, and none is asked for."
+                raise ConfigurationError(message, hint="Say answer=… too; calls are retried by retry=RetryPolicy(…).")
+        if judge is not None:
+            settings = judge.settings(settings)
+        run = self._begin(settings, executor, prompt, given, spent=spent)
+        if "tools" in given:
+            run.extra = executor
+        return run, io
 
     def _settings_for(self, given: CallOptions, kind: type[CallOptions], settings: LoopSettings) -> LoopSettings:
         check_names(given, kind.__annotations__, "A turn" if kind is TurnOptions else "A question", ELSEWHERE)
@@ -412,9 +425,9 @@ class ChatCore(Generic[E]):
 
     async def _finish(self, run: LoopRun, error: BaseException | None = None) -> None:
         """Take over what came of a run, and keep it, however the run has ended."""
-        # Whoever leaves a stream with its last event has cut nothing short.
-        self._end(run, failed=isinstance(error, Exception))
         try:
+            # Whoever leaves a stream with its last event has cut nothing short.
+            self._end(run, failed=isinstance(error, Exception))
             if self._kept_in is not None:
                 with note_on(error), within(run.observed):
                     await self._ledger.write(self._ledger.end, self._conversation)
@@ -426,6 +439,8 @@ class ChatCore(Generic[E]):
         finally:
             if run.observed is not None:
                 run.observed.end(run, error)
+            if run.extra is not None:
+                run.extra.close()
 
     def _begin(
         self,
@@ -505,33 +520,22 @@ class ChatCore(Generic[E]):
 
     async def _ask(self, question: Prompt, answer: object, given: CallOptions) -> object:
         """A turn without tools that ends with an answer."""
-        from .answers import without_tools
-
         # The type that was named, or what the client was made for, or text.
         judge = self._make_judge(answer if answer is not None else self._options.get("answer", str), given)
-        holder = object()
-        try:
-            self._claim(holder)
-            self._look_who_is_in_charge({})
-            executor = without_tools(self.engine.profile, self._conversation, self.tools)
-            settings = judge.settings(self._settings_for(given, CallOptions, self._settings))
-            options = structs.replace(settings.options, tool_choice="none", parallel_tool_calls=None)
-            run = self._begin(structs.replace(settings, options=options), executor, question, {}, single=True)
-            try:
-                with within(run.observed):
-                    await run.complete(self._make_io(self.engine, executor))
-            except BaseException as error:
-                await self._finish(run, error)
-                raise
-            await self._finish(run)
-        finally:
-            if self._holder is holder:
-                self._holder = None
+        run = await self._carry_out(partial(self._begin_question, question, given, judge))
         if isinstance(run.ending, Cancelled):
             raise StoppedError("The question was cancelled.")
         if isinstance(run.ending, LimitReached):
             raise LimitReachedError(str(run.ending), conversation=run.conversation, limit=run.ending.limit)
         return cast("TypedResult[Any]", run.result).answer
+
+    def _begin_question(self, question: Prompt, given: CallOptions, judge: AnswerJudge[Any]) -> tuple[LoopRun, LoopIO]:
+        self._look_who_is_in_charge({})
+        executor = later.without_tools(self.engine.profile, self._conversation, self.tools)
+        settings = judge.settings(self._settings_for(given, CallOptions, self._settings))
+        options = structs.replace(settings.options, tool_choice="none", parallel_tool_calls=None)
+        run = self._begin(structs.replace(settings, options=options), executor, question, {}, single=True)
+        return run, self._make_io(self.engine, executor)
 
     # --- other models, other conversations ---
 
@@ -558,9 +562,7 @@ class ChatCore(Generic[E]):
         """What of the conversation is kept. Loaded when somebody keeps it, and the code of the stores with it."""
         with self._state:
             if self._kept is None:
-                from .ledger import Ledger
-
-                self._kept = Ledger(
+                self._kept = later.Ledger(
                     self._circumstances,
                     lambda: [each.call for each in self._uncertain],
                     id=self._options.get("id"),
@@ -594,22 +596,18 @@ class ChatCore(Generic[E]):
         return losses
 
     async def _take_up_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
-        from .ledger import put_together  # which is loaded by now
-
-        conversation, _ = put_together(recovered, self.tools.tools)
+        conversation, _ = later.put_together(recovered, self.tools.tools)
         self._put_right_one_in_charge(conversation)
         tools = self.tools.tools
         if tools.function is not None and (conversation.pending_tool_calls or recovered.done_results):
             moment = RunContext(deps=self._settings.deps, conversation=conversation, model=self.model)
             tools = await tools_of(tools, moment, self._io.wait_for)
-        conversation, uncertain = put_together(recovered, self.tools.searched(tools))
+        conversation, uncertain = later.put_together(recovered, self.tools.searched(tools))
         losses = self.engine.losses(conversation)
         self._ledger.take_up_recovered(recovered)
         await self._take_up(conversation, uncertain)
         if any(tool.agent is not None for tool in tools):
-            from .agents import staff_of
-
-            inside = await staff_of(self).list_waiting(conversation, tools)
+            inside = await later.staff_of(self).list_waiting(conversation, tools)
             with self._state:
                 self._pending = tuple([each for each in inside if each.reason != UNCERTAIN])
                 self._uncertain = (*uncertain, *[each for each in inside if each.reason == UNCERTAIN])
@@ -619,30 +617,26 @@ class ChatCore(Generic[E]):
 
     def _succeed(self, run: LoopRun) -> LoopIO | None:
         """Let the agent take over whose handoff is among the results that a run has taken in."""
-        last, tools = run.conversation.last, run.executor.tools
-        called = [] if last is None else [tools.find(result.name) for result in last.tool_results]
-        if all(tool is None or tool.agent is None for tool in called):
-            return None
-        from .handoffs import hand_over
-
-        return hand_over(self, run)
+        for result in run.conversation.messages[-1].tool_results:
+            tool = run.executor.tools.find(result.name)
+            if tool is not None and tool.agent is not None:
+                return later.hand_over(self, run)
+        return None
 
     def _look_who_is_in_charge(self, given: TurnOptions) -> tuple[TurnOptions, LoopSettings, ToolExecutor, LoopIO]:
         """What a turn is carried out with: as the conversation says who is in charge."""
         conversation = given.get("conversation", self._conversation)
         if self._may_be_handed_over(conversation):
-            from .handoffs import charge_of, in_charge, name_agent
-
-            agent = in_charge(self, conversation)
-            named = name_agent(agent, conversation)
+            agent = later.in_charge(self, conversation)
+            named = later.name_agent(agent, conversation)
             if self._stateless and agent is not None:
-                charge = charge_of(self, agent)
+                charge = later.charge_of(self, agent)
                 settings, io = self._equip(charge)
                 return {**given, "conversation": named}, settings, charge.executor, io
             self._put_in_charge(agent)
             if not self._stateless:
                 self._conversation = named
-        return given, self._settings, self.tools, self._io
+        return given, self._settings, self._executor, self._io
 
     def _may_be_handed_over(self, conversation: Conversation) -> bool:
         """Whether somebody else than the one in charge now may have to be; a cheap look, for every turn takes it."""
@@ -657,17 +651,13 @@ class ChatCore(Generic[E]):
 
     def _put_right_one_in_charge(self, conversation: Conversation) -> None:
         if self._may_be_handed_over(conversation):
-            from .handoffs import in_charge
-
-            self._put_in_charge(in_charge(self, conversation))
+            self._put_in_charge(later.in_charge(self, conversation))
 
     def _put_in_charge(self, agent: Agent | None) -> None:
         if agent is self._agent:
             return
-        from .handoffs import charge_of
-
         with self._state:
-            charge = charge_of(self, agent)
+            charge = later.charge_of(self, agent)
             self._charges[self._agent] = Charge(self._engine, self._executor, self._options)
             self._charges.pop(agent, None)
             self._agent, (self._engine, self._executor, self._options) = agent, charge

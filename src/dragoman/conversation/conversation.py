@@ -5,7 +5,7 @@ A branch is free: two conversations share the messages they have in common.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -48,9 +48,12 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
         known = memory_of(longer)
         known.update(memory_of(self))
         if messages:
-            known.pop("pending_tool_calls", None)
+            waiting = known.pop("pending_tool_calls", None)
             if messages[-1].role != "tool":
-                known["pending_tool_calls"] = _unanswered_calls(messages[-1:])
+                known["pending_tool_calls"] = _unanswered_calls(messages)
+            elif waiting is not None and len(messages) == 1:  # as in a loop that runs tools
+                answered = [result.call_id for result in messages[0].tool_results]
+                known["pending_tool_calls"] = tuple([call for call in waiting if call.id not in answered])
         return longer
 
     def with_system(self, system: str | None) -> Conversation:
@@ -89,7 +92,7 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
 
         A call whose arguments never arrived in full is not pending: it cannot be run.
         """
-        return _unanswered_calls(reversed(self.messages))
+        return _unanswered_calls(self.messages)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -150,9 +153,9 @@ def _is_plain(message: Message) -> bool:
     return message.role != "tool" and bool(message.blocks) and _OF_TOOLS.isdisjoint(map(type, message.blocks))
 
 
-def _unanswered_calls(newest_first: Iterable[Message]) -> tuple[ToolCall, ...]:
+def _unanswered_calls(messages: tuple[Message, ...]) -> tuple[ToolCall, ...]:
     answered: set[str] = set()
-    for message in newest_first:
+    for message in reversed(messages):
         if message.role == "user":
             break
         if message.role == "assistant":

@@ -125,9 +125,12 @@ def _unanswerable(call: ToolCall, message: Message, seen: set[str]) -> str:
 
 def _answers_stand_right(calls: tuple[ToolCall, ...], answers: list[tuple[int, Message]], first: int) -> bool:
     """Whether the answers follow at once and hold exactly the results that are due, in order."""
-    given = [block.call_id if isinstance(block, ToolResult) else None for _, m in answers for block in m.blocks]
-    at_once = [index for index, _ in answers] == list(range(first, first + len(answers)))
-    return at_once and given == [call.id for call in calls] and all(message.blocks for _, message in answers)
+    given: list[str | None] = []
+    for place, (index, message) in enumerate(answers, first):
+        if index != place or not message.blocks:
+            return False
+        given += [block.call_id if isinstance(block, ToolResult) else None for block in message.blocks]
+    return given == [call.id for call in calls]
 
 
 def _answers_for(

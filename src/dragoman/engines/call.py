@@ -124,17 +124,17 @@ class ReplyCall:
     """
 
     veto: Veto | None = None
+    over: bool = False
+    """Whether nothing more will come."""
+    _handed_over: bool = False
+    _failure: ProviderError | None = None
+    """What the call has ended with, until it is raised."""
 
     def __init__(self) -> None:
-        self.over: bool = False
-        """Whether nothing more will come."""
         self.attempts: list[AttemptRecord] = []
         self._fold: Fold = Fold()
         self._unsaid: list[ReplyEvent] = []
         """What was taken in and not handed over yet."""
-        self._handed_over: bool = False
-        self._failure: ProviderError | None = None
-        """What the call has ended with, until it is raised."""
 
     # --- for callers ---
 
@@ -285,6 +285,18 @@ class ModelCall(ReplyCall):
     _made: MadeKey | None = None
     """The request of the attempt under way and its key, where the key was made for it."""
     _key_renewed: bool = False
+    _waited: float = 0.0
+    """Seconds before the attempt that is under way."""
+    _began: float = 0.0
+    """When the first attempt began, and when the one that is under way."""
+    _started: float = 0.0
+    _first_token: float | None = None
+    _headers: Mapping[str, str] = _NO_HEADERS
+    _status: int | None = None
+    _request_id: str | None = None
+    _prompts: Sent = _NOTHING_SENT
+    _response: Response | None = None
+    _decoder: Decoder | None = None
 
     def __init__(
         self,
@@ -299,23 +311,11 @@ class ModelCall(ReplyCall):
         super().__init__()
         self._remember: Callable[[Call], tuple[Prompt, ...]] | None = remember
         """Told of the call when it is sent for the first time; it gives the prompts of late."""
-        self._prompts: Sent = _NOTHING_SENT
         self._blocking: bool = blocking
         self.request: HttpRequest = request
         self._prepared: Prepared = prepared
         self._connection: Connection = connection
         self._transport: Transport = transport
-        self._response: Response | None = None
-        self._decoder: Decoder | None = None
-        self._waited: float = 0.0
-        """Seconds before the attempt that is under way."""
-        self._began: float = 0.0
-        """When the first attempt began, and when the one that is under way."""
-        self._started: float = 0.0
-        self._first_token: float | None = None
-        self._headers: Mapping[str, str] = _NO_HEADERS
-        self._status: int | None = None
-        self._request_id: str | None = None
 
     @property
     def account(self) -> Reply:
@@ -357,7 +357,8 @@ class ModelCall(ReplyCall):
             raise problem
         if self.over or problem is not None:  # then the provider had said before that this is all: nothing is missing
             self.over = True
-            await self.release()
+            if streamed:  # else whoever reads the whole of it closes the call
+                await self.release()
             self._record("ok", None)
 
     async def _read(self) -> bytes:

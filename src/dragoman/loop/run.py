@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-import dragoman._observer
 import dragoman.providers
 import dragoman.tools
-from dragoman._observer import Observed
+from dragoman._observer import Observed, follow
 from dragoman._stop import CURRENT, Stop, shorter
 from dragoman.conversation import (
     BROKEN_OFF,
@@ -159,6 +158,11 @@ class LoopRun:
     """A run under way. `conversation` is right at any time; `add` and `cancel` may be called from any thread."""
 
     # What few runs have, or only at their end, stands here and not in each of them.
+    pending: tuple[PendingApproval, ...] = ()
+    """The calls that wait for a person."""
+    _approvals: tuple[Approval, ...] = ()
+    _behind_tools: tuple[Usage, ...] = ()
+    _handoffs: tuple[HandedOver, ...] = ()
     ending: Ending | None = None
     has_done_something: bool = False
     """Whether the model has said something or tools were begun: what was done must not be forgotten."""
@@ -181,6 +185,8 @@ class LoopRun:
     """The client whose turn this is, if it is one's."""
     succeed: Callable[[LoopRun], LoopIO | None] | None = None
     """Looks behind results of tools whether somebody takes over, where that can happen; see `hand_over`."""
+    extra: ToolExecutor | None = None
+    """Tools for this run alone, which are closed with it."""
     observed: Observed[LoopRun] | None = None
     """The run as somebody observes it, if anybody does; whoever drives the run begins and ends that."""
 
@@ -198,18 +204,16 @@ class LoopRun:
         single: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        calls = conversation.pending_tool_calls
         answers, known = tuple(approvals), tuple(waiting)
-        self._approvals: tuple[Approval, ...] = answers
         if answers:  # about calls of the conversation, or about those of agents inside them
+            calls = conversation.pending_tool_calls
             deeper = [each for each in (*known, *inside) if each.held in calls]
             refuse_outdated((*[PendingApproval(call=call) for call in calls], *deeper), answers)
-        # Whatever else waits inside a call, an answer is brought to it.
-        answered = [each.held for each in known if any(answer.answers(each.call) for answer in answers)]
-        self.pending: tuple[PendingApproval, ...] = tuple(
-            [each for each in known if each.held in calls and each.held not in answered]
-        )
-        """The calls that wait for a person."""
+            self._approvals = answers
+        if known:  # whatever else waits inside a call, an answer is brought to it
+            answered = [each.held for each in known if any(answer.answers(each.call) for answer in answers)]
+            unanswered = [call for call in conversation.pending_tool_calls if call not in answered]
+            self.pending = tuple([each for each in known if each.held in unanswered])
         self.conversation: Conversation = conversation
         self.replies: list[Reply] = []
         self.added: list[Message] = []
@@ -231,8 +235,6 @@ class LoopRun:
         self._tool_calls: int = spent.tool_calls
         self._tokens: int = spent.tokens
         self._cost: float | None = spent.cost if settings.limits.cost is not None else None
-        self._behind_tools: list[Usage] = []
-        self._handoffs: list[HandedOver] = []
         self.hooks: tuple[LoopHooks, ...] = settings.hooks
 
     # --- from outside ---
@@ -278,8 +280,8 @@ class LoopRun:
         if self.ending is None:
             message = "The run has not ended yet, or it ended with an error."
             raise ConfigurationError(message, hint="Read the stream to its end; `conversation` has what was done.")
-        behind, handoffs, judge = tuple(self._behind_tools), tuple(self._handoffs), self._settings.judge
-        result = RunResult(self.conversation, self.ending, tuple(self.replies), self.spent, behind, handoffs)
+        replies, judge = tuple(self.replies), self._settings.judge
+        result = RunResult(self.conversation, self.ending, replies, self.spent, self._behind_tools, self._handoffs)
         return result if judge is None else judge.result(result)
 
     # --- the run ---
@@ -293,7 +295,8 @@ class LoopRun:
         try:
             while (step := await self._next_step(io)) is not None:
                 if isinstance(step, RunTools):
-                    await self._notify(io, "before_tools", step.calls)
+                    if self.hooks:
+                        await self._notify(io, "before_tools", step.calls)
                     if self._offered is None and self.executor.tools.function is not None:
                         self._offered = await tools_of(self.executor.tools, self._moment(io), self._waiter(io))
                     batch = self._batch = self.executor.batch(
@@ -302,17 +305,19 @@ class LoopRun:
                     self.has_done_something = True
                     async with aclosing(io.run_tools(batch)) as happenings:
                         async for event in happenings:
-                            if isinstance(event, ToolStarted):
+                            if self.hooks and isinstance(event, ToolStarted):
                                 await self._notify(io, "tool_started", event.call)
-                            elif isinstance(event, ToolFinished):
+                            elif self.hooks and isinstance(event, ToolFinished):
                                 await self._notify(io, "tool_finished", event.result)
                             yield event
                     before, io = io, await self._take_results(io, step.calls, batch)
                     if io is not before:
                         yield self._handoffs[-1]
                     continue
-                await self._notify(io, "before_model")
-                self._asked = time.time() if self._settings.accounts else 0.0
+                if self.hooks:
+                    await self._notify(io, "before_model")
+                if self._settings.accounts:
+                    self._asked = time.time()
                 asked = self.conversation
                 if self._settings.instructions:
                     asked = await instruct(asked, self._settings.instructions, self._moment(io), self._waiter(io))
@@ -325,7 +330,7 @@ class LoopRun:
                     if not streamed:
                         reply = await self._reply(io, asked, specs, options)
                     else:
-                        call = self._ready(io)(asked, specs, options, stream=True)
+                        call = io.engine.begin(asked, specs, options, stream=True)
                         try:
                             while said := await self._next_events(io, call):
                                 for last in said:
@@ -369,7 +374,7 @@ class LoopRun:
         before = CURRENT.get()
         CURRENT.set(self.stop)
         try:
-            coming = self._ready(io)(conversation, tools, options, stream=False).reply()
+            coming = io.engine.begin(conversation, tools, options, stream=False).reply()
             return await (coming if io.guard is None else io.guard(coming, self.stop))
         finally:
             CURRENT.set(before)
@@ -382,11 +387,6 @@ class LoopRun:
             return await (call.next() if io.guard is None else io.guard(call.next(), self.stop))
         finally:
             CURRENT.set(before)
-
-    @staticmethod
-    def _ready(io: LoopIO) -> Callable[..., ReplyCall]:
-        """What makes a call of the model ready, seen by who observes the program, if anybody does."""
-        return io.engine.call if dragoman._observer.current is None else io.engine.begin
 
     def _was_stopped(self, error: StoppedError | ProviderError) -> bool:
         """Whether a call failed because the run was stopped; then that is how the run has ended."""
@@ -413,9 +413,14 @@ class LoopRun:
 
     async def complete(self, io: LoopIO) -> None:
         """Carry the run out where nobody watches: the model is asked for whole replies."""
-        async with aclosing(self.events(io, streamed=False)) as events:
+        events = self.events(io, streamed=False)
+        if self.observed is not None:
+            events = follow(self.observed, events)
+        try:
             async for _ in events:
                 pass
+        finally:
+            await events.aclose()
 
     async def _next_step(self, io: LoopIO) -> AskModel | RunTools | None:
         """What is to be done; None if that is all, and `ending` says why."""
@@ -481,7 +486,7 @@ class LoopRun:
                 message = f"The caller has a limit of cost, but it is not known what {io.engine.name} costs."
                 raise UnknownCostError(message, conversation=self.conversation)
             if isinstance(step, RunTools):
-                # Those under way are counted when all of them are done.
+                # Those under way are counted when all are done.
                 under_way = 0 if above._batch is None else len(above._batch.calls)
                 reached = limits.reached_by_tools(spent, under_way + len(step.calls))
             else:
@@ -512,7 +517,7 @@ class LoopRun:
             results = self._batch.results
             grown = append_tool_results(self.conversation, results)
             self.conversation, self._batch = grown, None
-            self._behind_tools += [each.usage for each in results if each.usage is not None]
+            self._behind_tools += tuple([each.usage for each in results if each.usage is not None])
         if isinstance(self.ending, LimitReached):
             said = (Text(f"This call was not carried out: {self.ending}"),)
             results = [
@@ -547,7 +552,8 @@ class LoopRun:
         self._steps += 1
         if message.blocks or message.stop_reason not in BROKEN_OFF:
             self.has_done_something = True
-        await self._notify(io, "after_model", reply)
+        if self.hooks:
+            await self._notify(io, "after_model", reply)
         if not message.blocks and not self.unread:
             # An empty message has no place in a history, and to ask the same again would bring the same.
             judge = self._settings.judge
@@ -608,12 +614,13 @@ class LoopRun:
             self.pending = (*[each for each in self.pending if each.held not in calls], *batch.pending)
         grown = append_tool_results(self.conversation, results)
         self.conversation, self._batch = grown, None
-        self._behind_tools += [each.usage for each in results if each.usage is not None]
+        self._behind_tools += tuple([each.usage for each in results if each.usage is not None])
         if self._caller is not None:
             self._caller[1].used(tool_calls=len(results))
         if self.succeed is not None:
             io = self.succeed(self) or io
-        await self._notify(io, "after_tools", results)
+        if self.hooks:
+            await self._notify(io, "after_tools", results)
         aborted = batch.abortion
         if aborted is not None:
             raise aborted
@@ -629,7 +636,7 @@ class LoopRun:
         kept = {name: getattr(ours, name) for name in ("limits", "on_limit", "deps", "accounts", "judge")}
         self._settings = msgspec.structs.replace(settings, options=options, **kept)
         self.executor, self.conversation, self._offered = executor, conversation, None
-        self._handoffs.append(event)
+        self._handoffs = (*self._handoffs, event)
 
     def _moment(self, io: LoopIO) -> RunContext[object]:
         """What functions may know of the run."""

@@ -189,6 +189,7 @@ class Pool:
                     kept = True
             if self._waiting:
                 self._admit()
+        response.ended = True
         if wire is not None and not kept:
             wire.close()
         return kept
@@ -243,6 +244,7 @@ class PooledResponse(Response):
         """Where it waits, or has waited, for its turn."""
         self.wire: Wire | None = None
         """None before it has a connection, and as soon as that is not its own any more."""
+        self.ended: bool = False
         self._pool: Pool = pool
         self._reader: ReplyReader = ReplyReader(request.method)
         self._deadline: float | None = None
@@ -253,7 +255,8 @@ class PooledResponse(Response):
         self._unpacker: Unpacker | None = None
 
     def __del__(self) -> None:
-        self._pool.forget(self)
+        if not self.ended:
+            self._pool.forget(self)
 
     def attach(self, wire: Wire) -> None:
         """Use this connection. Whoever stops the work ends what is waited for on it, once for all pieces."""
@@ -277,7 +280,7 @@ class PooledResponse(Response):
             await wire.send(request)
             began = time.monotonic()
             while True:
-                self._first = await self._receive(wire)
+                self._first = self._take_in(await wire.receive())
                 if reader.head_complete:
                     break
                 self._hurry(wire, began)
@@ -302,8 +305,8 @@ class PooledResponse(Response):
         wire.limit(None, self._deadline if read is None else shorter(self._deadline, began + read))
         self._hurried = True
 
-    async def _receive(self, wire: Wire) -> bytes:
-        data = await wire.receive()
+    def _take_in(self, data: bytes) -> bytes:
+        """The part of the body in what was received; nothing was, at the end."""
         if data:
             return self._reader.feed(data)
         self._reader.end()
@@ -322,7 +325,7 @@ class PooledResponse(Response):
                 if self._first:
                     piece, self._first = self._first, b""
                 elif not reader.complete:
-                    piece = await self._receive(wire)
+                    piece = self._take_in(await wire.receive())
                     if not piece:
                         self._hurry(wire, began)
                 else:

@@ -55,15 +55,15 @@ class SocketWire:
             self._limit = read
             self._sock.settimeout(read)
 
-    def _hurry(self) -> None:
-        if self._deadline is not None:
-            limit = shorter(self._read, time_left(self._deadline))
-            if limit != self._limit:
-                self._limit = limit
-                self._sock.settimeout(limit)
+    def _hurry(self, deadline: float) -> None:
+        limit = shorter(self._read, time_left(deadline))
+        if limit != self._limit:
+            self._limit = limit
+            self._sock.settimeout(limit)
 
     async def send(self, request: Outgoing) -> None:
-        self._hurry()
+        if self._deadline is not None:
+            self._hurry(self._deadline)
         self._unsent = True
         try:
             self._sock.sendall(request.data)
@@ -72,11 +72,13 @@ class SocketWire:
         self._unsent = False
 
     async def receive(self) -> bytes:
-        self._hurry()
+        if self._deadline is not None:
+            self._hurry(self._deadline)
         return self._sock.recv(_READ)
 
     async def encrypt(self, tls: ssl.SSLContext, host: str) -> None:
-        self._hurry()
+        if self._deadline is not None:
+            self._hurry(self._deadline)
         # Without ragged ends: a connection that ends without saying so in TLS may have been cut by anybody.
         sock = self._sock = tls.wrap_socket(
             self._sock, server_hostname=host, suppress_ragged_eofs=False, do_handshake_on_connect=False

@@ -364,8 +364,9 @@ class ReplyDecoder(DecoderBase):
         choice, self._id = reply.choices[0], reply.id
         said, self._usage = choice.message, _read_usage({"usage": reply.usage})
         events.append(ReplyStarted(self.call.profile.provider, reply.model, reply.id, self.call.time))
-        self._say(said.content or "", events)
-        self._close_part(events)
+        if said.content:
+            index = self._new_index()
+            events += [TextStarted(index, ""), TextDelta(index, "", said.content), TextEnded(index, "")]
         stop = _STOP_REASONS[choice.finish_reason]
         if said.tool_calls:
             stop, calls = StopReason.TOOL_CALLS, self._open_calls()
