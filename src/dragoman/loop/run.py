@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
+import dragoman._observer
 import dragoman.providers
 import dragoman.tools
 from dragoman._observer import Observed, follow
@@ -330,7 +331,7 @@ class LoopRun:
                     if not streamed:
                         reply = await self._reply(io, asked, specs, options)
                     else:
-                        call = io.engine.begin(asked, specs, options, stream=True)
+                        call = self._ready(io)(asked, specs, options, stream=True)
                         try:
                             while said := await self._next_events(io, call):
                                 for last in said:
@@ -374,7 +375,7 @@ class LoopRun:
         before = CURRENT.get()
         CURRENT.set(self.stop)
         try:
-            coming = io.engine.begin(conversation, tools, options, stream=False).reply()
+            coming = self._ready(io)(conversation, tools, options, stream=False).reply()
             return await (coming if io.guard is None else io.guard(coming, self.stop))
         finally:
             CURRENT.set(before)
@@ -387,6 +388,11 @@ class LoopRun:
             return await (call.next() if io.guard is None else io.guard(call.next(), self.stop))
         finally:
             CURRENT.set(before)
+
+    @staticmethod
+    def _ready(io: LoopIO) -> Callable[..., ReplyCall]:
+        """What makes a call of the model ready, seen by who observes the program, if anybody does."""
+        return io.engine.call if dragoman._observer.current is None else io.engine.begin
 
     def _was_stopped(self, error: StoppedError | ProviderError) -> bool:
         """Whether a call failed because the run was stopped; then that is how the run has ended."""
