@@ -64,8 +64,7 @@ def _shared() -> tuple[str, ...]:
     """The arguments with which several processes share the tests, a file at a time."""
     workers = (os.cpu_count() or 1) + 1  # one more than there are cores: many tests wait for another process
     # What ends a worker ends it again: without this, a test that stalls would be tried by one worker after the other.
-    # In the order of their names: by numbers of tests, the files that wait for programs would all be left to the end.
-    return ("-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")
+    return ("-n", str(workers), "--dist", "loadfile", "--max-worker-restart", "0")
 
 
 def _pytest(work: Work) -> bool:
