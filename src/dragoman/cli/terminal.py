@@ -176,14 +176,14 @@ class Terminal:
 
     def ask(self, question: str) -> str | None:
         """What the person types; None if there is nobody (any more)."""
-        self.write_error(question)
-        if self.stdin is None:
-            return None
-        if self.in_is_tty:  # what was typed before the question is no answer to it
+        if self.stdin is not None and self.in_is_tty:  # what was typed before the question is no answer to it
             with suppress(ImportError, OSError, ValueError):
                 import termios
 
                 termios.tcflush(self.stdin.fileno(), termios.TCIFLUSH)
+        self.write_error(question)
+        if self.stdin is None:
+            return None
         said = self.stdin.readline()
         return said.rstrip("\n") if said else None
 
