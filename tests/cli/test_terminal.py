@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import logging
+import os
+import pty
+import threading
 
 import pytest
 from hypothesis import given, strategies as st
@@ -89,3 +92,24 @@ def test_what_is_logged_is_made_harmless(around: Surroundings, monkeypatch: pyte
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [])
     assert around.here("skills", "list").err == "dragoman: server a\\u001b[2J\n"
+
+
+def test_what_is_typed_the_moment_a_question_appears_is_its_answer() -> None:
+    person, program = pty.openpty()
+
+    class Screen(io.StringIO):
+        def write(self, text: str) -> int:
+            if "Sure?" in text:
+                os.write(person, b"yes\n")
+            return super().write(text)
+
+    late = threading.Timer(5, os.write, (person, b"late\n"))  # so that whoever lost the answer does not wait for ever
+    late.start()
+    try:
+        with open(program, encoding="utf-8") as keyboard:  # noqa: PTH123 -- a descriptor
+            os.write(person, b"before\n")
+            assert Terminal(stdin=keyboard, stdout=io.StringIO(), stderr=Screen(), environ={}).ask("Sure? ") == "yes"
+    finally:
+        late.cancel()
+        late.join()
+        os.close(person)
