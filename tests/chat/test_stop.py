@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -38,6 +39,7 @@ CHOSEN = combinations() if PROFILE == "thorough" else half_of_them()
 
 @pytest.mark.parametrize(("phase", "way", "how"), CHOSEN)
 def test_a_turn_that_is_stopped_ends_at_once(phase: str, way: str, how: str) -> None:
+    before = threading.enumerate()
     seen = try_stop(phase, way, how)
     # Whatever waits on would have ended by an error of the transport; `python -m tests.chat.stops` shows the times.
     assert isinstance(seen.ending, LimitReached if how == "deadline" else Cancelled)
@@ -45,7 +47,7 @@ def test_a_turn_that_is_stopped_ends_at_once(phase: str, way: str, how: str) -> 
     assert seen.further == 0
     assert seen.goes_on is not False
     assert not seen.left
-    assert threads_left() == []
+    assert threads_left(before) == []
 
 
 def test_a_question_that_is_cancelled_says_so_and_a_deadline_is_an_error() -> None:
