@@ -373,7 +373,7 @@ class ChatCore(Generic[E]):
         judge: AnswerJudge[Any] | None = None,
         spent: Spent = NOTHING_SPENT,
     ) -> AsyncGenerator[Event, None]:
-        """One turn that is watched. It begins with the first look at its events, and so does the run in `begun`."""
+        """One turn, event by event. It begins with the first look at them, and so does the run in `begun`."""
         holder = object()
         try:
             self._claim(holder)
