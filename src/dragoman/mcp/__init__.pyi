@@ -5,7 +5,6 @@ from .calls import (
     current_request as current_request,
     report_progress as report_progress,
 )
-from .catalogue import Offer as Offer, offers_of as offers_of
 from .client import McpServers as McpServers, connect as connect
 from .doors import (
     HttpDoor as HttpDoor,
@@ -19,10 +18,9 @@ from .settings import (
     ClientLimits as ClientLimits,
     HttpServer as HttpServer,
     LocalServer as LocalServer,
-    Pins as Pins,
     Question as Question,
     ServerOptions as ServerOptions,
     StdioServer as StdioServer,
     ToolAbout as ToolAbout,
-    ToolChange as ToolChange,
 )
+from .skills import offer_skills as offer_skills
