@@ -16,12 +16,10 @@ from typing import Any
 
 import mcp_types as types
 from mcp.server.lowlevel.server import Server
-from mcp.server.subscriptions import PromptsListChanged, SubscriptionBus
 from mcp.shared.exceptions import MCPError
-from mcp.shared.uri_template import UriTemplate
 
 from dragoman import Media, Text, Tool, ToolRegistry, errors, tool
-from dragoman.mcp import McpServer, ask_client, ask_user, current_request, report_progress, serve_http
+from dragoman.mcp import McpServer, Offer, ask_client, ask_user, current_request, report_progress, serve_http
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -179,9 +177,9 @@ def test_trigger_tool_change() -> str:
 
 
 @tool
-async def test_trigger_prompt_change() -> str:
+def test_trigger_prompt_change() -> str:
     """Say that the list of prompts has changed."""
-    await BUSES[-1].publish(PromptsListChanged())
+    SERVER.changed("prompts")
     return "changed"
 
 
@@ -230,94 +228,38 @@ json_schema_2020_12_tool = Tool.from_schema(
 )
 
 
-# --- what is not ours: resources, prompts, suggestions and log messages, by handlers of the SDK ---
-
-RESOURCES: dict[str, str | bytes] = {
-    "test://static-text": "This is the content of the static text resource.",
-    "test://static-binary": PIXEL,
-    "test://watched-resource": "Watched resource content",
-}
-TEMPLATE = "test://template/{id}/data"
-ARGUMENTS = {
-    "test_simple_prompt": [],
-    "test_prompt_with_arguments": ["arg1", "arg2"],
-    "test_prompt_with_embedded_resource": ["resourceUri"],
-    "test_prompt_with_image": [],
-    "test_input_required_result_prompt": [],
-}
+RESOURCES = [
+    Offer(
+        "Static Text Resource",
+        "A static text resource for testing",
+        lambda: "This is the content of the static text resource.",
+        "test://static-text",
+    ),
+    Offer("Static Binary Resource", "A static image for testing", lambda: PIXEL, "test://static-binary", "image/png"),
+    Offer("Watched Resource", "A resource", lambda: "Watched resource content", "test://watched-resource"),
+    Offer("Template", "A template", lambda id: f"Data for ID: {id}", "test://template/{id}/data"),
+]
 
 
-async def list_resources(_ctx: object, _params: object) -> types.ListResourcesResult:
-    return types.ListResourcesResult(resources=[types.Resource(uri=uri, name=uri) for uri in RESOURCES])
+def with_arguments(arg1: str, arg2: str) -> str:
+    return f"Prompt with arguments: arg1={arg1!r}, arg2={arg2!r}"
 
 
-async def list_templates(_ctx: object, _params: object) -> types.ListResourceTemplatesResult:
-    template = types.ResourceTemplate(name="Template", uri_template=TEMPLATE)
-    return types.ListResourceTemplatesResult(resource_templates=[template])
+def with_resource(resourceUri: str) -> list[Text | Media]:  # noqa: N803 -- the runner's name
+    return [Media.from_bytes(b"Embedded resource content.", "text/plain", name=resourceUri), Text("Please process it.")]
 
 
-async def read_resource(ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-    uri = str(params.uri)
-    found = UriTemplate.parse(TEMPLATE).match(uri)
-    data = f"Data for ID: {found['id']}" if found else RESOURCES.get(uri)
-    if data is None:
-        code = types.INVALID_PARAMS if ctx.protocol_version == "2026-07-28" else -32002
-        raise MCPError(code, f"Resource not found: {uri}", {"uri": uri})
-    if isinstance(data, str):
-        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=data)])
-    blob = types.BlobResourceContents(uri=uri, mime_type="image/png", blob=base64.b64encode(data).decode())
-    return types.ReadResourceResult(contents=[blob])
+def asking() -> str:
+    return f"{ask_user('What context should the prompt use?', _object(context=STRING), key='user_context')}"
 
 
-async def list_prompts(_ctx: object, _params: object) -> types.ListPromptsResult:
-    def argument(name: str) -> types.PromptArgument:
-        return types.PromptArgument(name=name, required=True)
-
-    prompts = [types.Prompt(name=name, arguments=list(map(argument, each))) for name, each in ARGUMENTS.items()]
-    return types.ListPromptsResult(prompts=prompts)
-
-
-async def get_prompt(_ctx: object, params: types.GetPromptRequestParams) -> Any:
-    given = params.arguments or {}
-    blocks: list[Any] = [types.TextContent(text=f"This is a simple prompt for testing: {given}")]
-    if params.name == "test_prompt_with_embedded_resource":
-        resource = types.TextResourceContents(uri=given["resourceUri"], text="Embedded resource content.")
-        blocks.insert(0, types.EmbeddedResource(resource=resource))
-    elif params.name == "test_prompt_with_image":
-        blocks.insert(0, types.ImageContent(data=base64.b64encode(PIXEL).decode(), mime_type="image/png"))
-    elif params.name == "test_input_required_result_prompt" and not params.input_responses:
-        question = types.ElicitRequestFormParams(message="What context?", requested_schema=_object(context=STRING))
-        return types.InputRequiredResult(input_requests={"user_context": types.ElicitRequest(params=question)})
-    return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=block) for block in blocks])
-
-
-async def complete(_ctx: object, params: types.CompleteRequestParams) -> types.CompleteResult:
-    return types.CompleteResult(completion=types.Completion(values=[f"{params.argument.value}ing"], total=1))
-
-
-async def nothing(_ctx: object, _params: object) -> types.EmptyResult:
-    return types.EmptyResult()
-
-
-HANDLERS: dict[str, tuple[type[Any], Any]] = {
-    "resources/list": (types.PaginatedRequestParams, list_resources),
-    "resources/templates/list": (types.PaginatedRequestParams, list_templates),
-    "resources/read": (types.ReadResourceRequestParams, read_resource),
-    "resources/subscribe": (types.SubscribeRequestParams, nothing),
-    "resources/unsubscribe": (types.UnsubscribeRequestParams, nothing),
-    "prompts/list": (types.PaginatedRequestParams, list_prompts),
-    "prompts/get": (types.GetPromptRequestParams, get_prompt),
-    "completion/complete": (types.CompleteRequestParams, complete),
-    "logging/setLevel": (types.SetLevelRequestParams, nothing),
-}
-BUSES: list[SubscriptionBus] = []
-
-
-def extend(wire: Server[Any], bus: SubscriptionBus) -> None:
-    BUSES.append(bus)
-    for method, (params, handler) in HANDLERS.items():
-        wire.add_request_handler(method, params, handler)
-
+PROMPTS = [
+    Offer("test_simple_prompt", "A simple prompt", lambda: "This is a simple prompt for testing."),
+    Offer("test_prompt_with_arguments", "With arguments", with_arguments, complete=lambda _, typed: [f"{typed}ing"]),
+    Offer("test_prompt_with_embedded_resource", "With a resource", with_resource),
+    Offer("test_prompt_with_image", "An image", lambda: [Media.from_bytes(PIXEL, "image/png"), Text("Look.")]),
+    Offer("test_input_required_result_prompt", "Asks", asking),
+]
 
 TOOLS = ToolRegistry([each for each in list(globals().values()) if isinstance(each, Tool)])
 for name, function in SIMPLE.items():
@@ -325,7 +267,23 @@ for name, function in SIMPLE.items():
 TOOLS.register(test_tool_with_logging.renamed("test_logging_tool"))
 
 
-SERVER = McpServer(TOOLS, name="dragoman-everything", watch_seconds=0.1, extend=extend)
+async def _set_level(_context: object, _params: types.SetLevelRequestParams) -> types.EmptyResult:
+    return types.EmptyResult()
+
+
+def _with_logging(wire: Server[Any]) -> None:
+    """Log messages to the client are not ours; the SDK's handlers can be added."""
+    wire.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _set_level)
+
+
+SERVER = McpServer(
+    TOOLS,
+    name="dragoman-everything",
+    resources=RESOURCES,
+    prompts=PROMPTS,
+    watch_seconds=0.1,
+    extend=_with_logging,
+)
 
 
 if __name__ == "__main__":

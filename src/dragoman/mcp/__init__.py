@@ -1,7 +1,6 @@
 """MCP, the Model Context Protocol: our tools for other programs, and other programs' tools for ours.
 
-    server.py        a set of tools served, through doors.py; catalogue.py describes them, asking.py asks back
-    skills.py        skills served besides
+    server.py        a set of tools served, through doors.py; catalogue.py says what there is, asking.py asks back
     client.py        MCP servers' tools as a set; connection.py is one server, transports.py the ways to it
     authorization.py signing in at a server; remote_tools.py its list as tools; content.py results, there and back
     settings.py      what users set; calls.py what a tool may say to the program that called it

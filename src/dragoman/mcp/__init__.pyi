@@ -5,6 +5,7 @@ from .calls import (
     current_request as current_request,
     report_progress as report_progress,
 )
+from .catalogue import Offer as Offer, offers_of as offers_of
 from .client import McpServers as McpServers, connect as connect
 from .doors import (
     HttpDoor as HttpDoor,
@@ -23,4 +24,3 @@ from .settings import (
     StdioServer as StdioServer,
     ToolAbout as ToolAbout,
 )
-from .skills import offer_skills as offer_skills

@@ -134,7 +134,7 @@ def _question(message: str, schema: Mapping[str, object]) -> types.ElicitRequest
 
 async def answering(
     ctx: ServerRequestContext[Any, Any],
-    params: types.CallToolRequestParams,
+    params: types.CallToolRequestParams | types.GetPromptRequestParams | types.ReadResourceRequestParams,
     answer: Callable[[Asking], Awaitable[R]],
 ) -> R | types.InputRequiredResult:
     """Answer a request, in as many rounds as the questions need that come up."""

@@ -1,23 +1,39 @@
-"""The tools of a server, as other programs are told of them.
+"""What other programs are told of a server: its tools, resources and prompts.
 
 Structured results are checked against what was promised for the tool.
 """
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, cast, get_type_hints, is_typeddict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, get_type_hints, is_typeddict
+from urllib.parse import quote
 
+import anyio.to_thread
 import mcp_types as types
 import msgspec
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp.shared.uri_template import UriTemplate
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec import Struct
 
-from dragoman.conversation import Media, Text, ToolResult, Value
+from dragoman.conversation import Json, Media, ResultPart, Text, ToolResult, Value
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools import AnyTool, Checker, compile_schema
 
+from .asking import Asking, InputNeededError, answering
+from .content import to_content
 from .settings import ToolAbout, read_about
+
+if TYPE_CHECKING:
+    from dragoman.toolkit import SkillStore, SkillSummary
+
+R = TypeVar("R")
 
 _OURS = (Value, ToolResult, Text, Media)
 
@@ -105,3 +121,172 @@ def _return_hint(function: Callable[..., object]) -> object:
         return get_type_hints(inner).get("return")
     except Exception:  # noqa: BLE001 -- hints are foreign code: names that only type checkers know, and worse
         return None
+
+
+# --- resources and prompts -------------------------------------------------------------------------------------------
+
+_MAX_BYTES = 10 * 1024 * 1024
+_RESOURCE_NOT_FOUND = -32002
+"""What the specifications up to 2025-11-25 say; later ones use the code for invalid parameters."""
+
+
+Content: TypeAlias = str | bytes | ResultPart | Sequence[ResultPart]
+
+
+class Offer(Struct, frozen=True):
+    """A resource or a prompt: something that can be read by its name.
+
+    `read` may be plain or async. Its parameters, which are texts, are the arguments of a prompt, or the variables of a
+    resource whose `uri` is a template, such as `notes://{day}`. It may ask, as a tool may (`ask_user`).
+    """
+
+    name: str
+    description: str
+    read: Callable[..., Content | Awaitable[Content]]
+    """The whole of it: a text or, of a prompt, parts that become a message each."""
+    uri: str = ""
+    """What a resource is asked for by; made of the name where it is empty."""
+    mime_type: str = ""
+    title: str = ""
+    complete: Callable[[str, str], Iterable[str] | Awaitable[Iterable[str]]] | None = None
+    """Suggestions for an argument, from its name and what has been typed of its value."""
+
+
+Offers: TypeAlias = Iterable[Offer] | Callable[[], Iterable[Offer]]
+"""What is offered: fixed, or a function that says what there is now."""
+
+
+def offers_of(store: SkillStore) -> Callable[[], Iterable[Offer]]:
+    """The texts of a store as resources or prompts, loaded when read: `McpServer(prompts=offers_of(skills))`."""
+
+    def offer(about: SkillSummary) -> Offer:
+        uri = f"skill://{quote(about.name, safe='')}/SKILL.md"
+        return Offer(about.name, about.description, lambda: store.load(about.name).body, uri, "text/markdown")
+
+    return lambda: map(offer, store.list())
+
+
+class OfferList:
+    """The resources, or the prompts, of a server, as its clients ask for them."""
+
+    def __init__(self, kind: Literal["resources", "prompts"], offers: Offers) -> None:
+        self._kind: str = kind
+        self._offers: Offers = offers
+
+    async def _list(self) -> list[Offer]:
+        # The function that says what there is may look at the disk.
+        return await anyio.to_thread.run_sync(lambda: list(self._offers() if callable(self._offers) else self._offers))
+
+    def _uri(self, offer: Offer) -> str:
+        return offer.uri or f"dragoman://{self._kind}/{quote(offer.name, safe='')}"
+
+    async def list_resources(self, _ctx: object, _params: object) -> types.ListResourcesResult:
+        offers = [offer for offer in await self._list() if not UriTemplate.is_template(offer.uri)]
+        found = [types.Resource(uri=self._uri(offer), **_about(offer)) for offer in offers]
+        return types.ListResourcesResult(resources=found)
+
+    async def list_templates(self, _ctx: object, _params: object) -> types.ListResourceTemplatesResult:
+        offers = [offer for offer in await self._list() if UriTemplate.is_template(offer.uri)]
+        found = [types.ResourceTemplate(uri_template=offer.uri, **_about(offer)) for offer in offers]
+        return types.ListResourceTemplatesResult(resource_templates=found)
+
+    async def read_resource(
+        self, ctx: ServerRequestContext[Any, Any], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult | types.InputRequiredResult:
+        uri = str(params.uri)
+
+        async def read(_asking: Asking) -> types.ReadResourceResult:
+            for offer in await self._list():
+                variables = _variables(offer.uri, uri) if UriTemplate.is_template(offer.uri) else {}
+                if self._uri(offer) == uri or variables:
+                    return types.ReadResourceResult(contents=[_contents(uri, offer, await _read(offer, variables))])
+            code = types.INVALID_PARAMS if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else _RESOURCE_NOT_FOUND
+            raise MCPError(code, f"Resource not found: {uri}", {"uri": uri})
+
+        return await answering(ctx, params, read)
+
+    async def list_prompts(self, _ctx: object, _params: object) -> types.ListPromptsResult:
+        prompts = [
+            types.Prompt(
+                name=offer.name,
+                title=offer.title or None,
+                description=offer.description or None,
+                arguments=[
+                    types.PromptArgument(name=name, required=parameter.default is parameter.empty)
+                    for name, parameter in inspect.signature(offer.read).parameters.items()
+                ],
+            )
+            for offer in await self._list()
+        ]
+        return types.ListPromptsResult(prompts=prompts)
+
+    async def get_prompt(
+        self, ctx: ServerRequestContext[Any, Any], params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult | types.InputRequiredResult:
+        async def get(_asking: Asking) -> types.GetPromptResult:
+            offer = await self._find(params.name)
+            if offer is None:
+                raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name}")
+            found = await _read(offer, params.arguments or {})
+            found = found.decode("utf-8", "replace") if isinstance(found, bytes) else found
+            parts = [found] if isinstance(found, Text | Media | Json) else found
+            blocks = await anyio.to_thread.run_sync(to_content, [Text(parts)] if isinstance(parts, str) else parts)
+            messages = [types.PromptMessage(role="user", content=block) for block in blocks]
+            return types.GetPromptResult(description=offer.description or None, messages=messages)
+
+        return await answering(ctx, params, get)
+
+    async def complete(self, name: str, argument: str, value: str) -> list[str]:
+        """Suggestions for an argument of a prompt by its name, or of a resource by its template."""
+        offer = await self._find(name)
+        return (
+            [] if offer is None or offer.complete is None else list(await _call(offer, offer.complete, argument, value))
+        )
+
+    async def _find(self, name: str) -> Offer | None:
+        return next((offer for offer in await self._list() if name in (offer.name, self._uri(offer))), None)
+
+
+def _about(offer: Offer) -> dict[str, Any]:
+    about = {"title": offer.title, "description": offer.description, "mime_type": offer.mime_type}
+    return {"name": offer.name, **{key: value or None for key, value in about.items()}}
+
+
+def _variables(template: str, uri: str) -> dict[str, str]:
+    """The variables of a template, as this address has them; none where it does not fit, or leaves the path."""
+    found = UriTemplate.parse(template).match(uri) or {}
+    texts = {name: value for name, value in found.items() if isinstance(value, str)}
+    return texts if len(texts) == len(found) and not any(".." in value.split("/") for value in texts.values()) else {}
+
+
+async def _read(offer: Offer, arguments: Mapping[str, str]) -> Content:
+    """The whole of it, unless that is too much; raises MCPError."""
+    try:
+        inspect.signature(offer.read).bind(**arguments)
+    except TypeError as error:
+        raise MCPError(types.INVALID_PARAMS, f"{offer.name!r}: {error}") from None
+    found = await _call(offer, partial(offer.read, **arguments))
+    if isinstance(found, str | bytes) and len(found) > _MAX_BYTES:
+        raise MCPError(types.INTERNAL_ERROR, f"{offer.name!r} is larger than {_MAX_BYTES} bytes")
+    return found
+
+
+async def _call(offer: Offer, function: Callable[..., R | Awaitable[R]], *given: str) -> R:
+    """What a function of the offer says, plain or async; raises MCPError."""
+    try:
+        found = await anyio.to_thread.run_sync(partial(function, *given), abandon_on_cancel=True)
+        return await found if inspect.isawaitable(found) else cast("R", found)
+    except (InputNeededError, MCPError):
+        raise
+    except Exception as error:
+        message = f"{offer.name!r} cannot be read: {type(error).__name__}: {error}"
+        raise MCPError(types.INTERNAL_ERROR, message) from error
+
+
+def _contents(uri: str, offer: Offer, data: Content) -> types.TextResourceContents | types.BlobResourceContents:
+    if isinstance(data, str):
+        return types.TextResourceContents(uri=uri, mime_type=offer.mime_type or "text/plain", text=data)
+    if not isinstance(data, bytes):
+        raise MCPError(types.INTERNAL_ERROR, f"{offer.name!r} is a resource, and so must give a text or bytes")
+    blob = base64.b64encode(data).decode("ascii")
+    return types.BlobResourceContents(uri=uri, mime_type=offer.mime_type or "application/octet-stream", blob=blob)

@@ -1,6 +1,6 @@
 """A set of tools as an MCP server.
 
-Every call goes through the executor, as everywhere else. Clients are told when the list of tools has changed.
+Every call goes through the executor, as everywhere else. Clients are told when a list has changed.
 
 Must not know: how bytes come and go, and who may come in (doors.py).
 
@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
+import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from weakref import WeakSet
 
 import anyio
 import mcp_types as types
@@ -26,7 +28,15 @@ from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, SubscriptionBus, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -46,20 +56,23 @@ from dragoman.tools import (
 
 from .asking import Asking, InputNeededError, answering
 from .calls import LISTENER
-from .catalogue import Catalogue
+from .catalogue import Catalogue, OfferList, Offers
 from .content import to_content, to_structured
 from .settings import ToolAbout
 
 if TYPE_CHECKING:
     from dragoman.tools import PermissionCheck
 
-Extend: TypeAlias = Callable[[Server[Any], SubscriptionBus], None]
+ListName: TypeAlias = Literal["tools", "resources", "prompts"]
+
 _Context: TypeAlias = "ServerRequestContext[anyio.Semaphore, Any]"
 _NO_TOOLS: Mapping[str, AnyTool] = {}
 
 MAX_SESSIONS: Final = 1_000
 _MAX_REPORTS: Final = 64
 """How many reports of progress may wait; of more, the oldest are left out: only the newest tells how far it is."""
+_MAX_SUGGESTIONS: Final = 100
+_MAX_SUBSCRIPTIONS: Final = 1_000
 _NOTICE_SECONDS: Final = 5.0
 """How long one client may take to accept a notice."""
 
@@ -69,8 +82,7 @@ class McpServer:
 
     Give an executor of your own, or what one is made of. `deps` is what the tools' contexts get. Budgets count over the
     life of this object, since MCP knows no runs; `max_parallel_tools` holds for all calls of one door together.
-    `extend` gets every server of the SDK that is made, to add resources, prompts and whatever else MCP has
-    (`wire.add_request_handler(...)`), and the bus on which it tells its clients of changes (`await bus.publish(...)`).
+    `extend` gets every server of the SDK that is made, to add what is not there: `wire.add_request_handler(...)`.
     """
 
     def __init__(
@@ -85,8 +97,10 @@ class McpServer:
         executor: ToolExecutor | None = None,
         deps: object = None,
         about: Mapping[str, ToolAbout] | None = None,
+        resources: Offers | None = None,
+        prompts: Offers | None = None,
         watch_seconds: float = 0.5,
-        extend: Extend | None = None,
+        extend: Callable[[Server[Any]], None] | None = None,
     ) -> None:
         if executor is not None and (config or permission or tools):
             message = "An executor was given together with what one is made of."
@@ -105,21 +119,33 @@ class McpServer:
         for each in self._about.values():
             if each.output_schema is not None:
                 compile_schema(each.output_schema)  # an error belongs here, and not into the first request
+        self.resources: OfferList | None = None if resources is None else OfferList("resources", resources)
+        self.prompts: OfferList | None = None if prompts is None else OfferList("prompts", prompts)
         self.state_security: RequestStateSecurity = RequestStateSecurity.ephemeral()
         """How what clients must bring back is sealed; with `RequestStateSecurity(keys=…)` for several processes."""
-        self._extend: Extend | None = extend
+        self._extend: Callable[[Server[Any]], None] | None = extend
         self.counts: dict[str, int] = {}
         """How often each tool was called, for budgets."""
         self._catalogue: Catalogue | None = None
+        self._wires: WeakSet[_Wire] = WeakSet()
 
     def sdk(self) -> Server[Any]:
         """A new server of the official SDK that serves these tools: for `mcp.Client(server.sdk())` and doors of your
         own. Each door needs one of its own.
         """
         wire = _Wire(self)
+        self._wires.add(wire)
         if self._extend is not None:
-            self._extend(wire, wire.bus)
+            self._extend(wire)
         return wire
+
+    def changed(self, name: ListName, uri: str = "") -> None:
+        """Tell clients that `resources` or `prompts` have changed; from any thread. Changed tools are noticed.
+
+        With a `uri`, that one resource is to be read again; who has subscribed to it is told.
+        """
+        for wire in list(self._wires):
+            wire.notices.changed(name, uri)
 
     def close(self) -> None:
         """End the executor's threads, unless the executor was given."""
@@ -169,9 +195,8 @@ class _Wire(Server[anyio.Semaphore]):
 
     def __init__(self, ours: McpServer) -> None:
         self._ours: McpServer = ours
-        self.bus: InMemorySubscriptionBus = InMemorySubscriptionBus()
-        self._sessions: deque[ServerSession] = deque(maxlen=MAX_SESSIONS)
-        """Clients up to 2025-11-25, who are all told. The SDK drops what goes to one that has left."""
+        self.notices: _Notices = _Notices(ours)
+        resources, prompts = ours.resources, ours.prompts
         super().__init__(
             ours.name,
             version=ours.version,
@@ -180,7 +205,15 @@ class _Wire(Server[anyio.Semaphore]):
             get_tool_input_schema=lambda name: ours.catalogue().schema(name),
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            on_subscriptions_listen=ListenHandler(self.bus),
+            on_list_resources=resources and resources.list_resources,
+            on_list_resource_templates=resources and resources.list_templates,
+            on_read_resource=resources and resources.read_resource,
+            on_subscribe_resource=resources and self._subscribe,
+            on_unsubscribe_resource=resources and self._unsubscribe,
+            on_list_prompts=prompts and prompts.list_prompts,
+            on_get_prompt=prompts and prompts.get_prompt,
+            on_completion=self._complete if resources or prompts else None,
+            on_subscriptions_listen=ListenHandler(self.notices.bus),
         )
         self.middleware.append(RequestStateBoundary(ours.state_security, default_audience=ours.name))
         self.add_notification_handler("notifications/initialized", types.NotificationParams, self._initialized)
@@ -200,12 +233,12 @@ class _Wire(Server[anyio.Semaphore]):
     @asynccontextmanager
     async def _lifespan(self, _server: object) -> AsyncGenerator[anyio.Semaphore, None]:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch)
+            tasks.start_soon(self.notices.watch)
             yield anyio.Semaphore(self._ours.executor.config.max_parallel_tools)
             tasks.cancel_scope.cancel()
 
     async def _initialized(self, ctx: _Context, _params: types.NotificationParams) -> None:
-        self._sessions.append(ctx.session)
+        self.notices.add(ctx.session)
 
     async def _list_tools(self, _ctx: _Context, _params: object) -> types.ListToolsResult:
         allowed = self._ours.executor.config.allowed_tools
@@ -249,33 +282,26 @@ class _Wire(Server[anyio.Semaphore]):
         if isinstance(error.details, MCPError):
             raise error.details  # a tool that speaks of the protocol itself means the protocol
 
-    # --- changes ---
+    async def _subscribe(self, ctx: _Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        self.notices.uris_of(ctx.session).add(str(params.uri))
+        return types.EmptyResult()
 
-    async def _watch(self) -> None:
-        """Tell clients of changes. A set of tools calls nobody, but replaces its mapping, so that is looked at."""
-        known = self._tools_now()
-        while True:
-            await anyio.sleep(self._ours.watch_seconds)
-            if (now := self._tools_now()) is not known:
-                known = now
-                await self.bus.publish(ToolsListChanged())
-                async with anyio.create_task_group() as tasks:
-                    for session in self._sessions:
-                        tasks.start_soon(_tell, session)
+    async def _unsubscribe(self, ctx: _Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        self.notices.uris_of(ctx.session).discard(str(params.uri))
+        return types.EmptyResult()
 
-    def _tools_now(self) -> object:
-        try:
-            return self._ours.executor.tools.by_name
-        except DragomanError:  # two tools of one name, for the moment; whoever lists them is told
-            return None
+    async def _complete(self, _ctx: _Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        asks_prompt = isinstance(params.ref, types.PromptReference)
+        offers = self._ours.prompts if asks_prompt else self._ours.resources
+        name = params.ref.name if isinstance(params.ref, types.PromptReference) else params.ref.uri
+        found = [] if offers is None else await offers.complete(name, params.argument.name, params.argument.value)
+        shown = types.Completion(
+            values=found[:_MAX_SUGGESTIONS], total=len(found), has_more=len(found) > _MAX_SUGGESTIONS
+        )
+        return types.CompleteResult(completion=shown)
 
 
-async def _tell(session: ServerSession) -> None:
-    with anyio.move_on_after(_NOTICE_SECONDS):
-        await session.send_tool_list_changed()
-
-
-# --- progress --------------------------------------------------------------------------------------------------------
+# --- what clients are told unasked: how far a call is, and that a list has changed -----------------------------------
 
 
 @asynccontextmanager
@@ -314,3 +340,73 @@ async def _sending_progress(
                 into.close()
     finally:
         LISTENER.reset(token)
+
+
+_NOTICES: Mapping[ListName, tuple[Callable[[], ServerEvent], Callable[[ServerSession], Awaitable[None]]]] = {
+    "tools": (ToolsListChanged, ServerSession.send_tool_list_changed),
+    "resources": (ResourcesListChanged, ServerSession.send_resource_list_changed),
+    "prompts": (PromptsListChanged, ServerSession.send_prompt_list_changed),
+}
+
+
+class _Notices:
+    """Tells the clients of one door that a list has changed, or a resource.
+
+    Up to 2025-11-25 every connection is told, from 2026-07-28 on those that opened a stream to hear it. A set of tools
+    replaces its mapping when it changes and calls nobody, so it is looked at now and then: one comparison of identity.
+    """
+
+    def __init__(self, server: McpServer) -> None:
+        self.bus: InMemorySubscriptionBus = InMemorySubscriptionBus()
+        self._clients: deque[tuple[ServerSession, set[str]]] = deque(maxlen=MAX_SESSIONS)
+        """Who is told, and the resources they subscribed to. The SDK drops what goes to a client that has left."""
+        self._server: McpServer = server
+        self._lock: threading.Lock = threading.Lock()
+        self._named: set[tuple[ListName, str]] = set()
+
+    def add(self, session: ServerSession) -> None:
+        self._clients.append((session, set()))
+
+    def uris_of(self, session: ServerSession) -> set[str]:
+        """What a client has subscribed to. Each of its requests has a session of its own, but the same parameters."""
+        for known, uris in self._clients:
+            if known.client_params is session.client_params and len(uris) < _MAX_SUBSCRIPTIONS:
+                return uris
+        raise MCPError(types.INVALID_REQUEST, f"A client that is initialized may subscribe {_MAX_SUBSCRIPTIONS} times")
+
+    def changed(self, name: ListName, uri: str) -> None:
+        """Say so at the next look; from any thread."""
+        with self._lock:
+            self._named.add((name, uri))
+
+    async def watch(self) -> None:
+        known = self._now()
+        while True:
+            await anyio.sleep(self._server.watch_seconds)
+            now = self._now()
+            with self._lock:
+                named, self._named = self._named, set()
+            if now is not known:
+                named.add(("tools", ""))
+                known = now
+            for name, uri in sorted(named):
+                await self._tell(name, uri)
+
+    def _now(self) -> object:
+        try:
+            return self._server.executor.tools.by_name
+        except DragomanError:  # two tools of one name, for the moment; whoever lists them is told
+            return None
+
+    async def _tell(self, name: ListName, uri: str) -> None:
+        make, send = _NOTICES[name]
+
+        async def tell(session: ServerSession) -> None:
+            with anyio.move_on_after(_NOTICE_SECONDS):
+                await (session.send_resource_updated(uri) if uri else send(session))
+
+        await self.bus.publish(ResourceUpdated(uri) if uri else make())
+        async with anyio.create_task_group() as tasks:
+            for session, uris in self._clients:
+                if not uri or uri in uris:
+                    tasks.start_soon(tell, session)

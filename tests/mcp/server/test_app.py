@@ -33,7 +33,7 @@ from dragoman import (
     errors,
     tool,
 )
-from dragoman.mcp import McpServer, ToolAbout, current_request, offer_skills, report_progress
+from dragoman.mcp import McpServer, Offer, ToolAbout, current_request, offers_of, report_progress
 from dragoman.toolkit import MemorySkillStore, Skill
 from dragoman.tools import ToolRun
 from tests.mcp.server.doors import Door, in_process, over_http, talk, text_of
@@ -358,8 +358,11 @@ def test_a_tool_may_look_at_the_request_and_fail_as_the_protocol_does(door: Door
 # --- lists ---
 
 
-def test_changed_tools_are_told(era: str) -> None:
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # gone since 2026-07-28
+def test_changed_tools_prompts_and_resources_are_told(era: str) -> None:
     registry = ToolRegistry([add])
+    offers = [Offer("a", "", lambda: "b", "notes://a")]
+    server = McpServer(registry, prompts=offers, resources=offers, watch_seconds=0.02)
 
     async def body(client: mcp.Client) -> None:
         assert client.server_capabilities.tools is not None
@@ -367,8 +370,19 @@ def test_changed_tools_are_told(era: str) -> None:
         await _changed(client, lambda: registry.register(shout))
         names = [each.name for each in (await client.list_tools(cache_mode="bypass")).tools]
         assert names == ["add", "shout"]
+        await _changed(client, lambda: server.changed("prompts"))
+        if era == "legacy":
+            await client.session.subscribe_resource("notes://a")
+        # Only those who subscribed to a resource are told of it.
+        told = await _changed(client, lambda: [server.changed("resources", f"notes://{name}") for name in "ba"])
+        assert "notes://a" in str(told)
+        if era == "legacy":
+            await client.session.unsubscribe_resource("notes://a")
+            server.changed("resources", "notes://a")
+            await asyncio.sleep(0.2)
+            assert [told] == HEARD
 
-    talk(McpServer(registry, watch_seconds=0.02), over_http, era, body, message_handler=_hear)
+    talk(server, over_http, era, body, message_handler=_hear)
 
 
 HEARD: list[object] = []
@@ -382,7 +396,8 @@ async def _changed(client: mcp.Client, change: Callable[[], object]) -> object:
     """Make the change and wait for the notice."""
     HEARD.clear()
     if client.protocol_version == "2026-07-28":
-        async with client.listen(tools_list_changed=True) as changes, asyncio.timeout(30):
+        wanted = {"tools_list_changed": True, "prompts_list_changed": True, "resource_subscriptions": ["notes://a"]}
+        async with client.listen(**wanted) as changes, asyncio.timeout(30):  # type: ignore[arg-type]
             change()
             return await anext(aiter(changes))
     await asyncio.sleep(0.2)  # the stream of notices is opened in the background
@@ -407,24 +422,52 @@ def test_two_tools_of_one_name_are_told_and_do_not_end_the_server(era: str) -> N
     talk(McpServer(view), in_process, era, body)
 
 
-# --- what is not a tool ---
+# --- resources and prompts ---
 
 
-def test_the_skills_of_a_store_are_offered_and_loaded_when_read(door: Door, era: str) -> None:
+def broken() -> str:
+    raise OSError("the disk is gone")
+
+
+async def contents(client: mcp.Client, uri: str) -> str:
+    (found,) = (await client.read_resource(uri)).contents
+    return found.text if isinstance(found, types.TextResourceContents) else found.blob
+
+
+async def prompt(client: mcp.Client, name: str) -> str:
+    (message,) = (await client.get_prompt(name)).messages
+    assert isinstance(message.content, types.TextContent)
+    return message.content.text
+
+
+def test_whatever_can_be_read_is_offered_as_resource_and_prompt(door: Door, era: str) -> None:
+    offers = [Offer("make coffee", "How to.", lambda: "# Grind"), Offer("image", "A picture.", lambda: b"\x89PNG")]
+
+    async def body(client: mcp.Client) -> None:
+        listed = (await client.list_resources()).resources
+        assert [(each.name, each.description) for each in listed] == [(each.name, each.description) for each in offers]
+        assert [await contents(client, each.uri) for each in listed] == ["# Grind", "iVBORw=="]
+        offers.append(Offer("new", "", broken))
+        newest = (await client.list_resources(cache_mode="bypass")).resources[-1]
+        with pytest.raises(MCPError, match="the disk is gone"):
+            await client.read_resource(newest.uri)
+        with pytest.raises(MCPError, match="not found"):
+            await client.read_resource("dragoman://resources/none")
+        assert [each.name for each in (await client.list_prompts()).prompts] == ["make coffee"]
+        assert await prompt(client, "make coffee") == "# Grind"
+        with pytest.raises(MCPError, match="Unknown prompt"):
+            await client.get_prompt("none")
+
+    talk(McpServer([add], resources=lambda: offers, prompts=offers[:1]), door, era, body)
+
+
+def test_the_skills_of_a_store_are_offered_and_loaded_when_read(era: str) -> None:
     store = MemorySkillStore([Skill(name="make-coffee", description="How to.", body="# Grind")])
+    server = McpServer(resources=offers_of(store), prompts=offers_of(store))
 
     async def body(client: mcp.Client) -> None:
         (listed,) = (await client.list_resources()).resources
         assert (listed.uri, listed.mime_type) == ("skill://make-coffee/SKILL.md", "text/markdown")
-        (found,) = (await client.read_resource(listed.uri)).contents
-        assert isinstance(found, types.TextResourceContents)
-        assert [each.name for each in (await client.list_prompts()).prompts] == ["make-coffee"]
-        (message,) = (await client.get_prompt("make-coffee")).messages
-        assert isinstance(message.content, types.TextContent)
-        assert found.text == message.content.text == "# Grind"
-        for lost in (client.read_resource("skill://none/SKILL.md"), client.get_prompt("none")):
-            with pytest.raises(MCPError, match="not found") as caught:
-                await lost
-            assert caught.value.code == types.INVALID_PARAMS
+        assert await contents(client, listed.uri) == await prompt(client, "make-coffee") == "# Grind"
 
-    talk(McpServer([add], extend=offer_skills(store)), door, era, body)
+    talk(server, in_process, era, body)

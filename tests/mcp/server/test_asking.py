@@ -1,4 +1,4 @@
-"""Tools and approvals that ask: the official SDK's client answers, in both eras and through both doors."""
+"""Tools, prompts and approvals that ask: the official SDK's client answers, in both eras and through both doors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from dragoman import Ask, ToolConfig, tool
-from dragoman.mcp import McpServer, ask_client, ask_user
+from dragoman.mcp import McpServer, Offer, ask_client, ask_user
 from dragoman.tools import ToolErrorHandling
 from tests.mcp.server.doors import Door, in_process, over_http, talk, text_of
 
@@ -126,3 +126,42 @@ def test_an_approval_that_nobody_asked_for_does_not_count(door: Door) -> None:
 
     permission = lambda *_: Ask("it cannot be undone")  # noqa: E731
     talk(McpServer([wipe], permission=permission), door, "auto", body, elicitation_callback=Person())
+
+
+def test_prompts_and_resources_have_arguments_suggestions_and_questions(door: Door, era: str) -> None:
+    def letter(to: str, tone: str = "kind") -> str:
+        return f"Write to {to}, {tone}, signed {ask_user('Who are you?', NAME)}"
+
+    async def days(argument: str, typed: str) -> list[str]:
+        return [f"{argument}:{typed}{n}" for n in range(150)]
+
+    prompts = [Offer("letter", "A letter.", letter, complete=days)]
+    resources = [Offer("note", "Of a day.", lambda day: f"on {day}", "notes://{day}", complete=days)]
+    server = McpServer(prompts=prompts, resources=resources)
+
+    async def body(client: mcp.Client) -> None:
+        (prompt,) = (await client.list_prompts()).prompts
+        assert [(each.name, each.required) for each in prompt.arguments or []] == [("to", True), ("tone", False)]
+        (message,) = (await client.get_prompt("letter", {"to": "Bo"})).messages
+        assert message.content.text == "Write to Bo, kind, signed {'name': 'Ada'}"  # type: ignore[union-attr]
+        for wrong in ({}, {"to": "Bo", "font": "x"}):
+            with pytest.raises(MCPError, match="letter") as caught:
+                await client.get_prompt("letter", wrong)
+            assert caught.value.code == types.INVALID_PARAMS
+        assert (await client.list_resources()).resources == []
+        (template,) = (await client.list_resource_templates()).resource_templates
+        assert template.uri_template == "notes://{day}"
+        assert (await client.read_resource("notes://monday")).contents[0].text == "on monday"  # type: ignore[union-attr]
+        for uri in ("notes://a/b", "notes://..", "other://monday"):
+            with pytest.raises(MCPError, match="not found"):
+                await client.read_resource(uri)
+        reference = types.PromptReference(name="letter")
+        found = (await client.complete(reference, {"name": "to", "value": "B"})).completion
+        assert (found.values[0], len(found.values), found.total, found.has_more) == ("to:B0", 100, 150, True)
+        reference = types.ResourceTemplateReference(uri="notes://{day}")
+        found = (await client.complete(reference, {"name": "day", "value": "m"})).completion
+        assert found.values[0] == "day:m0"
+        unknown = types.PromptReference(name="none")
+        assert (await client.complete(unknown, {"name": "x", "value": ""})).completion.values == []
+
+    talk(server, door, era, body, elicitation_callback=Person({"name": "Ada"}, {"name": "Ada"}))
