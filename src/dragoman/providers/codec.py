@@ -145,34 +145,6 @@ def remembered(value: Message | ToolSpec, key: str, make: Callable[[], _T]) -> _
         return result
 
 
-class Written(Struct, frozen=True, kw_only=True):
-    """The first messages of a conversation in a provider's terms. A dialect that must know more derives from it."""
-
-    count: int = 0
-    pieces: tuple[bytes, ...] = ()
-    """What they became, to be joined."""
-    losses: tuple[Loss, ...] = ()
-
-
-_W = TypeVar("_W", bound=Written)
-
-
-def written_up_to(
-    conversation: Conversation, count: int, key: str, further: Callable[[_W, tuple[Message, ...]], _W], nothing: _W
-) -> _W:
-    """The first `count` messages, written from where an earlier turn on this conversation or its beginning stopped.
-
-    The key must name everything besides the messages that the result depends on.
-    """
-    memory = memory_of(conversation)
-    written: _W = memory.get(key, nothing)
-    if written.count != count:
-        if written.count > count:
-            written = nothing
-        written = memory[key] = further(written, conversation.messages[written.count : count])
-    return written
-
-
 _MOST_TERMS: Final = 64
 _NOTHING_SAID: Final = Conversation()
 

@@ -17,7 +17,6 @@ from dragoman.conversation import OneTool
 from dragoman.errors import ConfigurationError
 from dragoman.providers.anthropic.thinking import Thinking, ask_for_thinking, check_sampling
 from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
-from dragoman.providers.history import form_key
 from dragoman.providers.options import ModelOptions, Reasoning
 from dragoman.providers.requests import (
     ToldTool,
@@ -32,7 +31,7 @@ from dragoman.providers.requests import (
 )
 from dragoman.providers.server_tools import ToolRow, ToolRows, WebSearch
 
-from .history import CACHE_POINT, Rules, thinker_of, write_history, write_marked_history
+from .history import CACHE_POINT, CALLS, BedrockHistory
 from .profiles import CACHE_POINTS, CACHE_TOOLS, CLAUDE, NOVA, REASONING_MEMBERS
 
 _STREAM: Final = {"accept": "application/vnd.amazon.eventstream"}
@@ -60,14 +59,14 @@ def encode_call(call: Call) -> Encoded:
     conversation, own = call.conversation, call.options.extra_body
     system = conversation.system
     has_system = bool(system) and not system.isspace() and "system" not in own
-    rules = _decide_rules(call)
-    history = write_history(conversation, rules)
-    frame = _make_frame(call, has_system, history.has_calls)
+    writer = _make_writer(call)
+    history = writer.write(conversation)
+    frame = _make_frame(call, has_system, CALLS in history.marks)
     if not history.pieces:
         message = "There is nothing to send: the conversation holds no message that this provider can take."
         raise ConfigurationError(message, hint="Add a message of the user.")
     if frame.marks:
-        history = write_marked_history(conversation, rules, frame.marks)
+        history = writer.write_marked(conversation, frame.marks, CACHE_POINT)
     body: list[bytes] = [frame.members] if frame.members else []
     if has_system:
         text = _encode({"text": system})
@@ -78,7 +77,7 @@ def encode_call(call: Call) -> Encoded:
         request=WireRequest(path=frame.path, body=b"{" + b",".join(body) + b"}", headers=frame.headers),
         adaptations=frame.adaptations,
         losses=history.losses,
-        tool_names=rules.names.to_own,
+        tool_names=writer.names.to_own,
     )
 
 
@@ -86,15 +85,14 @@ _TOOLS_OF_NOVA: Final[ToolRows] = {WebSearch: ToolRow({"systemTool": {"name": "n
 
 
 @per_terms
-def _decide_rules(call: Call) -> Rules:
-    names = ToolNames([spec.name for spec in call.tools], call.profile.tool_limits)
-    return Rules(call.profile, names, form_key(call.profile, names, thinker_of(call.profile)))
+def _make_writer(call: Call) -> BedrockHistory:
+    return BedrockHistory(call.profile, ToolNames([spec.name for spec in call.tools], call.profile.tool_limits))
 
 
 @per_terms
 def _make_frame(call: Call, system: bool, has_calls: bool) -> _Frame:
     adaptations: list[Adaptation] = []
-    profile, names = call.profile, _decide_rules(call).names
+    profile, names = call.profile, _make_writer(call).names
     options = effective_options(call, adaptations, _TOOLS_OF_NOVA if NOVA in profile.quirks else {})
     tools: list[object] = [*map(Raw, declare_tools(call, names, adaptations, _encode_tool)), *options.server_tools]
     cached = bool(options.cache) and CACHE_POINTS in profile.quirks

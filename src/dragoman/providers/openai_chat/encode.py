@@ -33,7 +33,7 @@ from dragoman.providers.requests import (
 from dragoman.providers.server_tools import ToolRow, ToolRows, WebSearch
 from dragoman.providers.wire import join_members, read_members
 
-from .history import HistoryWriter
+from .history import ChatHistory
 
 _encode: Final = msgspec.json.encode
 
@@ -47,7 +47,7 @@ class _Frame(NamedTuple):
     before: bytes
     """The body up to the messages; all of it, where the caller gives messages of their own."""
     behind: bytes
-    history: HistoryWriter
+    history: ChatHistory
     headers: dict[str, str]
     adaptations: tuple[Adaptation, ...]
     names: ToolNames
@@ -56,7 +56,7 @@ class _Frame(NamedTuple):
 def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be renamed or left out to make it."""
     frame = _make_frame(call)
-    messages, losses = frame.history.write(call.conversation)
+    messages, losses = frame.history.write_all(call.conversation)
     if not messages:
         message = "There is nothing to send: the conversation holds no message that this provider can take."
         raise ConfigurationError(message, hint="Add a message of the user.")
@@ -86,7 +86,7 @@ def _make_frame(call: Call) -> _Frame:
     return _Frame(
         before=model + (b',"messages":' + messages + comma + rest if messages else b',"messages":['),
         behind=b"" if messages else b"]" + comma + rest,
-        history=HistoryWriter(profile, names, mark),
+        history=ChatHistory(profile, names, mark),
         headers=dict(options.extra_headers),
         adaptations=tuple(adaptations),
         names=names,

@@ -36,7 +36,7 @@ from dragoman.providers.requests import (
     tools_beside,
 )
 
-from .history import HistoryWriter
+from .history import ResponsesHistory
 from .server_tools import ROWS
 from .waiting import named_by
 
@@ -52,7 +52,7 @@ class _Frame(NamedTuple):
     takes_system: bool
     takes_input: bool
     """Whether ours are put in: the caller may give their own."""
-    history: HistoryWriter
+    history: ResponsesHistory
     headers: dict[str, str]
     adaptations: tuple[Adaptation, ...]
     names: ToolNames
@@ -62,17 +62,17 @@ def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be renamed or left out to make it."""
     conversation = call.conversation
     frame = _make_frame(call)
-    items, losses = frame.history.write(conversation)
+    written = frame.history.write(conversation)
     body = [frame.before]
     if conversation.system and frame.takes_system:
         body += [b',"instructions":', _encode(conversation.system)]
     if frame.takes_input:
-        body += [b',"input":[', items, b"]"]
+        body += [b',"input":[', b",".join(written.pieces), b"]"]
     body.append(frame.behind)
     return Encoded(
         request=WireRequest(path="/responses", body=b"".join(body), headers=frame.headers),
         adaptations=frame.adaptations,
-        losses=losses,
+        losses=written.losses,
         tool_names=frame.names.to_own,
     )
 
@@ -96,7 +96,7 @@ def _make_frame(call: Call) -> _Frame:
         behind=b"," + _encode(members)[1:] if members else b"}",
         takes_system="instructions" not in members,
         takes_input="input" not in members,
-        history=HistoryWriter(call.profile, names, stateless=members.get("store") is False),
+        history=ResponsesHistory(call.profile, names, stateless=members.get("store") is False),
         headers=dict(call.options.extra_headers),
         adaptations=tuple(adaptations),
         names=names,
