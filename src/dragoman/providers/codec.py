@@ -9,7 +9,7 @@ pieces; whole replies and streams give the same events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
@@ -26,6 +26,7 @@ from dragoman.conversation import (
     UsageReported,
     memory_of,
 )
+from dragoman.errors import ConfigurationError
 
 from .options import ModelOptions
 from .profile import Profile
@@ -88,6 +89,41 @@ class Encoded(Struct, frozen=True, kw_only=True):
     losses: tuple[Loss, ...] = ()
     tool_names: Mapping[str, str] = {}
     """For tools whose own names the provider would refuse: {name on the wire: own name}. Decoders map them back."""
+
+
+class Frame(Struct, frozen=True, kw_only=True):
+    """A request but for what changes from turn to turn; it depends on little more than the terms of a call."""
+
+    path: str
+    members: bytes
+    """Of the body, without its braces; there may be none."""
+    given: frozenset[str]
+    """Members that the caller gives in place of ours."""
+    headers: Mapping[str, str]
+    adaptations: tuple[Adaptation, ...]
+    tool_names: Mapping[str, str]
+
+    def complete(
+        self, members: Mapping[str, Sequence[bytes]], losses: tuple[Loss, ...], headers: Mapping[str, str] | None = None
+    ) -> Encoded:
+        """The request with these further members, whose JSON is to be joined."""
+        body, before = [b"{", self.members], b',"' if self.members else b'"'
+        for name, pieces in members.items():
+            if name not in self.given:
+                body += (before, name.encode(), b'":', *pieces)
+                before = b',"'
+        body.append(b"}")
+        return Encoded(
+            request=WireRequest(path=self.path, body=b"".join(body), headers=headers or self.headers),
+            adaptations=self.adaptations,
+            losses=losses,
+            tool_names=self.tool_names,
+        )
+
+
+def nothing_to_send() -> ConfigurationError:
+    message = "There is nothing to send: the conversation holds no message that this provider can take."
+    return ConfigurationError(message, hint="Add a message of the user.")
 
 
 class Decoder(Protocol):

@@ -7,14 +7,15 @@ prompt, and is written once for all calls on the same terms; history.py writes t
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Raw
 
 from dragoman.conversation import Message, OneTool, StopReason
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
+from dragoman.providers.codec import Adaptation, Call, Encoded, Frame, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning
 from dragoman.providers.requests import (
     ToldTool,
@@ -42,47 +43,33 @@ _NO_USER: Final = b'{"role":"user","parts":[{"text":""}]}'
 _encode = msgspec.json.encode
 
 
-class _Frame(NamedTuple):
-    """A request but for its contents and its system prompt."""
-
-    path: str
-    members: bytes
-    """Of the body, without its braces; there may be none."""
+class _Frame(Frame, frozen=True, kw_only=True):
     takes_system: bool
-    """Whether our system prompt is put in: a model may have none, and the caller may give their own."""
+    """Whether our system prompt is put in: a model may have none."""
     history: GeminiHistory
-    adaptations: tuple[Adaptation, ...]
 
 
 def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be changed or left out to make it."""
-    conversation, options = call.conversation, call.options
+    conversation = call.conversation
     has_system = bool(conversation.system)
     frame = _make_frame(call, has_system)
     count, continuation = _find_continuation(conversation.messages)
     written = frame.history.write(conversation, count)
     pieces = written.pieces
-    body = [b"{"]
-    if continuation is not None and "continuationToken" not in options.extra_body:
-        body += (b'"continuationToken":', bytes(continuation), b",")
+    members: dict[str, Sequence[bytes]] = {}
+    if continuation is not None:
+        members["continuationToken"] = (bytes(continuation),)
     if has_system:
         part = b'"parts":[{"text":%b}]}' % _encode(conversation.system)
         if call.profile.system_role == "user":
             pieces = (b'{"role":"user",' + part, *pieces)
         elif frame.takes_system:
-            body += (b'"systemInstruction":{', part, b",")
+            members["systemInstruction"] = (b"{", part)
     if not pieces or pieces[0].startswith(b'{"role":"model"'):
         pieces = (_NO_USER, *pieces)
-    body.append(frame.members)
-    if "contents" not in options.extra_body:
-        body += (b',"contents":[' if frame.members else b'"contents":[', b",".join(pieces), b"]")
-    body.append(b"}")
-    return Encoded(
-        request=WireRequest(path=frame.path, body=b"".join(body), headers=options.extra_headers),
-        adaptations=frame.adaptations,
-        losses=written.losses,
-        tool_names=frame.history.names.to_own,
-    )
+    members["contents"] = (b"[", b",".join(pieces), b"]")
+    return frame.complete(members, written.losses)
 
 
 @per_terms
@@ -117,9 +104,12 @@ def _make_frame(call: Call, system: bool) -> _Frame:
     return _Frame(
         path=_build_path(call, vertex=vertex),
         members=_encode(members)[1:-1],
-        takes_system=takes_system and "systemInstruction" not in options.extra_body,
+        given=frozenset(options.extra_body),
+        takes_system=takes_system,
         history=history,
+        headers=options.extra_headers,
         adaptations=tuple(adaptations),
+        tool_names=names.to_own,
     )
 
 
