@@ -6,8 +6,8 @@ Must not know: how a provider is asked (codecs.py), how a request is sent and tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
@@ -28,12 +28,12 @@ from dragoman.engines import (
     async_engine,
     engine,
     together,
+    understanding,
 )
 from dragoman.errors import (
     ConfigurationError,
     ContextTooLongError,
     InvalidRequestError,
-    ProtocolError,
     ProviderError,
     StoppedError,
 )
@@ -280,16 +280,8 @@ class _Job:
         window = self.engine.context_window or len(tokens)
         return [*tokens[: window - 1], tokens[-1]] if len(tokens) > window else tokens
 
-    @contextmanager
-    def _understanding(self) -> Generator[None]:
-        try:
-            yield
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise ProtocolError(
-                f"The reply of {self.engine.name} cannot be understood: {error}.",
-                provider=self.engine.connection.provider.name,
-                model=self.asked.model,
-            ) from None
+    def _understanding(self) -> AbstractContextManager[None]:
+        return understanding(self.engine, "The reply")
 
 
 class _Tokens(Struct):

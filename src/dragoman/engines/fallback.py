@@ -199,21 +199,11 @@ class FallbackCall(ReplyCall):
 
     async def reply(self) -> Reply:
         try:
-            trial = self._begin()
-            while True:
-                try:
-                    reply = await trial.call.reply()
-                except (ProviderError, *_CANNOT_TAKE) as error:
-                    following = self._follow(trial, error)
-                    if following is None:
-                        raise self._explain(error) from None
-                    trial = following
-                else:
-                    self._measure(trial)
-                    self._conclude(trial, None)
-                    return msgspec.structs.replace(reply, attempts=tuple(self.attempts))
+            while await self.next():
+                pass
         finally:
             await self.aclose()
+        return self.account
 
     async def next(self) -> list[ReplyEvent]:
         while not self.over:
@@ -232,7 +222,7 @@ class FallbackCall(ReplyCall):
                     self._handed_over = True
                     self._measure(trial)
                 return events
-            if self._handed_over or any(map(is_content, events[:-1])):
+            if self._stream and (self._handed_over or any(map(is_content, events[:-1]))):
                 self._conclude(trial, error)  # never two answers
                 self._error = error
             elif self._follow(trial, error) is not None:
