@@ -103,8 +103,9 @@ async def test_a_worker_that_is_told_to_stop_hands_its_turns_back(setup: Setup) 
         with worker_program(slow) as first:
             turns = [await fleet.submit(str(number), agent="teller") for number in range(1, 9)]
             await until(lambda: len(ended(Path(setup.book))) > 2)
-            first.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(first.wait, 20) == 0
+            first.terminate()
+            await asyncio.to_thread(first.join, 20)
+            assert first.exitcode == 0
         done = ended(Path(setup.book))
         assert len(done) < 8 * len(CALLS), "it did not wait for all of them"
         [row] = await fleet.status()
@@ -159,13 +160,13 @@ async def test_a_worker_that_was_away_longer_than_its_lease_gives_up(setup: Setu
         with worker_program(structs.replace(setup, seconds=0.5)) as first:
             turns = [await fleet.submit(str(number), agent="teller") for number in range(1, 5)]
             await until(lambda: len(ended(Path(setup.book))) > 1)
-            first.send_signal(signal.SIGSTOP)
+            os.kill(first.pid, signal.SIGSTOP)
             # In the middle of a statement it keeps the others waiting; then it is back before they give up.
-            asyncio.get_running_loop().call_later(12, first.send_signal, signal.SIGCONT)
+            asyncio.get_running_loop().call_later(12, os.kill, first.pid, signal.SIGCONT)
             await asyncio.sleep(1.5)
             async with at_work(make_worker(structs.replace(setup, concurrency=4))):
                 outcomes = [await fleet.wait(turn, 30) for turn in turns]
-                first.send_signal(signal.SIGCONT)
+                os.kill(first.pid, signal.SIGCONT)
                 await asyncio.sleep(1.5)  # it finds that others have gone on, and takes new turns
                 for at, outcome in enumerate(outcomes):
                     answers = [
