@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,8 +19,9 @@ from dragoman.fleet import AsyncFleet, Fleet, ProviderLimit
 from dragoman.simulator import Simulator
 from dragoman.tools import approve, deny
 from tests.fleet.kills import kill_many
-from tests.fleet.program import CALLS, ROOT, Setup, ended, make_worker, worker_program
+from tests.fleet.program import CALLS, Setup, approve_all, ended, make_worker, worker_program
 from tests.fleet.waiting import at_work, offered, until
+from tests.forking import forked
 from tests.loops import on_loop
 from tests.rounds import rounds
 from tests.stores.postgres_server import Server, fresh_server
@@ -73,27 +72,14 @@ async def test_the_database_is_stopped_and_started_in_the_middle_of_fifty_conver
 
 def test_an_approval_is_given_by_another_process_after_all_workers_were_replaced(setup: Setup) -> None:
     asking = structs.replace(setup, ask=True)
-    command = [sys.executable, "-m", "dragoman", "fleet"]
-    options = ["--postgres", setup.url, "--schema", setup.schema]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *words, *options], env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
-
     with worker_program(asking), worker_program(asking), Fleet(setup.url, schema=setup.schema) as fleet:
         turn = fleet.submit("7", agent="teller")
-        assert fleet.wait(turn, 30).ending == "await_approval"
-    with worker_program(asking):
-        asked = run("wait", turn.id)
-        assert asked.returncode == 4
-        assert '7-0: pay {"number": 7}' in asked.stderr
-        again = run("approve", turn.id, "--wait")
-        assert again.returncode == 4, again.stderr
-        last = run("approve", turn.conversation, "7-2", "--wait")
-        assert (last.returncode, last.stdout) == (0, "7: 3 results\n"), last.stderr
+        assert [each.call.id for each in fleet.wait(turn, 30).pending] == ["7-0"]
+    with worker_program(asking), forked(approve_all, setup, turn.conversation) as person:
+        person.join(60)
+        assert person.exitcode == 0
     assert ended(Path(setup.book)) == ["7-0", "7-1", "7-2"]
+    assert Path(setup.book).read_text().endswith("7: 3 results\n")
 
 
 @on_loop
