@@ -96,7 +96,9 @@ class PermissionChecker:
             return self._conclude(subject, asked, door)
         rules = suggest_rules(subject, self._judge.around)
         ask = self._responder.ask_permission
-        question = partial(_attempt, partial(ask, PermissionRequest(call=call, reason=asked.reason, rules=rules)))
+        about = "" if tool is None else tool.description.partition("\n")[0]
+        request = PermissionRequest(call=call, reason=asked.reason, rules=rules, about=about)
+        question = partial(_attempt, partial(ask, request))
         if inspect.iscoroutinefunction(ask):
             return self._await_answer(subject, asked, door, question)
         if _is_on_loop():
