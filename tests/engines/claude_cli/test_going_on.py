@@ -136,7 +136,7 @@ def test_keys_are_not_shown(programs: Programs) -> None:
         with pytest.raises(ProviderError) as caught:
             made.reply(HELLO)
         assert "sk-very-secret-key" not in str(caught.value)
-        assert "sk-very-secret-key" not in repr(made.call(HELLO, (), None, stream=False)._prepared)
+        assert "sk-very-secret-key" not in repr(made.call(HELLO, (), None, stream=False)._launch)
 
 
 @pytest.mark.parametrize("when", ["idle", "waiting"])
