@@ -290,8 +290,7 @@ def read_all(made: ClaudeEngine, *, streamed: bool) -> str:
     return stream.message.text
 
 
-@pytest.mark.parametrize("how", ["cancelled", "deadline"])
-@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(("how", "streamed"), [("cancelled", True), ("deadline", False)])
 @pytest.mark.parametrize("steps", HANGS.values(), ids=HANGS.keys())
 def test_stopped_from_another_thread(how: str, *, streamed: bool, steps: list[Any], programs: Programs) -> None:
     with ClaudeEngine("m", settings=programs.playing(steps), timeouts=CALM) as made:
