@@ -10,6 +10,7 @@ from typing import Any, ParamSpec
 
 from dragoman.errors import FleetError
 from dragoman.fleet import AsyncFleet, Worker
+from tests.fleet.program import Setup, make_worker
 
 P = ParamSpec("P")
 
@@ -60,3 +61,11 @@ async def at_work(*workers: Worker) -> AsyncIterator[None]:
             if not task.done():
                 worker.stop()
             await task
+
+
+@asynccontextmanager
+async def fleet_at_work(setup: Setup, *workers: Worker, agents: int = 1) -> AsyncIterator[AsyncFleet]:
+    """A fleet whose workers have said what they have: these, or one that is told the setup."""
+    async with at_work(*workers or [make_worker(setup)]), AsyncFleet(setup.url, schema=setup.schema) as fleet:
+        await offered(fleet, agents)
+        yield fleet

@@ -6,8 +6,8 @@ Must not know: how a provider is asked (codecs.py), how a request is sent and tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
@@ -28,12 +28,12 @@ from dragoman.engines import (
     async_engine,
     engine,
     together,
+    understanding,
 )
 from dragoman.errors import (
     ConfigurationError,
     ContextTooLongError,
     InvalidRequestError,
-    ProtocolError,
     ProviderError,
     StoppedError,
 )
@@ -92,6 +92,7 @@ def embed(
     progress      called with how many texts are done, and how many there are
     resume        what an earlier call had reached when it failed (`error.embeddings`): only the rest is asked for
     """
+    texts = [texts] if isinstance(texts, str) else texts
     wanted = _Wanted(texts, dimensions, task, truncate, batch_size, concurrency, resume)
     if not isinstance(model, str):
         return step(_embed(as_service(model, HttpEngine, "embeddings"), wanted, progress))
@@ -115,6 +116,7 @@ async def aembed(
     **options: Unpack[EmbedOptions],
 ) -> Embeddings:
     """`embed` for a program on an event loop."""
+    texts = [texts] if isinstance(texts, str) else texts
     wanted = _Wanted(texts, dimensions, task, truncate, batch_size, concurrency, resume)
     if not isinstance(model, str):
         return await _embed(as_service(model, AsyncHttpEngine, "embeddings"), wanted, progress)
@@ -131,38 +133,31 @@ def _check_options(options: EmbedOptions) -> None:
 # --- what is wanted ---------------------------------------------------------------------------------------------------
 
 
-class _Wanted:
+class _Wanted(Struct, frozen=True):
     """What was said, checked before anything is sent."""
 
-    def __init__(  # noqa: PLR0917 -- the keywords of both functions, in their order
-        self,
-        texts: str | Sequence[str],
-        dimensions: int | None,
-        task: Task | None,
-        truncate: bool,
-        batch_size: int | None,
-        concurrency: int,
-        resume: Embeddings | None,
-    ) -> None:
-        self.texts: Sequence[str] = [texts] if isinstance(texts, str) else texts
+    texts: Sequence[str]
+    dimensions: int | None
+    task: Task | None
+    truncate: bool
+    batch_size: int | None
+    concurrency: int
+    resume: Embeddings | None
+
+    def __post_init__(self) -> None:
         for position, text in enumerate(self.texts):
             if problem := _problem_of(text):
                 hint = "Give a list of texts, none of them empty."
                 raise ConfigurationError(f"Text {position} {problem}.", hint=hint)
-        if task is not None and task not in TASKS:
-            raise ConfigurationError(f"There is no task {task!r}.", hint=suggest(str(task), TASKS))
-        for name, number in (("dimensions", dimensions), ("batch_size", batch_size), ("concurrency", concurrency)):
-            if number is not None and (not isinstance(number, int) or number < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if self.task is not None and self.task not in TASKS:
+            raise ConfigurationError(f"There is no task {self.task!r}.", hint=suggest(str(self.task), TASKS))
+        for name in ("dimensions", "batch_size", "concurrency"):
+            number: object = getattr(self, name)
+            if number is not None and (not isinstance(number, int) or number < 1):
                 raise ConfigurationError(f"{name} is a number from 1 on, not {number!r}.", hint=f"Leave {name} out.")
-        if resume is not None and resume.count != len(self.texts):
-            message = f"What is to be resumed has {resume.count} texts; these are {len(self.texts)}."
+        if self.resume is not None and self.resume.count != len(self.texts):
+            message = f"What is to be resumed has {self.resume.count} texts; these are {len(self.texts)}."
             raise ConfigurationError(message, hint="Resume with the same texts in the same order.")
-        self.dimensions: int | None = dimensions
-        self.task: Task | None = task
-        self.truncate: bool = truncate
-        self.batch_size: int = batch_size or _USUAL_BATCH
-        self.concurrency: int = concurrency
-        self.resume: Embeddings | None = resume
 
 
 def _check_resumed(wanted: _Wanted, model: str) -> None:
@@ -280,16 +275,8 @@ class _Job:
         window = self.engine.context_window or len(tokens)
         return [*tokens[: window - 1], tokens[-1]] if len(tokens) > window else tokens
 
-    @contextmanager
-    def _understanding(self) -> Generator[None]:
-        try:
-            yield
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise ProtocolError(
-                f"The reply of {self.engine.name} cannot be understood: {error}.",
-                provider=self.engine.connection.provider.name,
-                model=self.asked.model,
-            ) from None
+    def _understanding(self) -> AbstractContextManager[None]:
+        return understanding(self.engine, "The reply")
 
 
 class _Tokens(Struct):
@@ -299,7 +286,7 @@ class _Tokens(Struct):
 async def _embed(engine: AnyHttpEngine, wanted: _Wanted, progress: Progress | None) -> Embeddings:
     job = _Job(engine, wanted)
     profile, missing = job.asked.profile, job.sheet.missing
-    parts = _divide(wanted.texts, missing, min(wanted.batch_size, profile.texts), profile.tokens)
+    parts = _divide(wanted.texts, missing, min(wanted.batch_size or _USUAL_BATCH, profile.texts), profile.tokens)
     total = len(wanted.texts)
     done = total - len(missing)
     work = (partial(job.embed_part, part) for part in parts)

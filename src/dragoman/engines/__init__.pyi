@@ -76,3 +76,4 @@ from .scripted import (
     ScriptedCall as ScriptedCall,
     ScriptedEngine as ScriptedEngine,
 )
+from .service import understanding as understanding

@@ -31,16 +31,28 @@ class Frame(Struct, frozen=True):
     kind: FrameKind = "other"
 
 
-class Refusal(Struct, frozen=True):
-    """An error, before a dialect has given it its shape."""
+class Refusal(Exception):  # noqa: N818 -- what the provider does
+    """The provider refuses a request, or fails; a dialect gives this its shape.
 
-    status: int
-    message: str
-    code: str | None = None
-    """A provider's own word for the error; None: the dialect's usual one for the status."""
-    param: str | None = None
-    retry_after: str | None = None
-    """Seconds, for a dialect that also says so in the body."""
+    `code` is a provider's own word for it; None: the dialect's usual one for the status. `retry_after` are seconds, for
+    a dialect that also says so in the body.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        code: str | None = None,
+        param: str | None = None,
+        *,
+        retry_after: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status: int = status
+        self.message: str = message
+        self.code: str | None = code
+        self.param: str | None = param
+        self.retry_after: str | None = retry_after
 
 
 class ScriptError(Exception):
@@ -71,6 +83,22 @@ class Answer(Struct, frozen=True, kw_only=True):
         """The text in pieces of one event each; an empty text has none."""
         size = self.delta or max(len(text), 1)
         return [text[start : start + size] for start in range(0, len(text), size)]
+
+    def arguments(self, call: ToolCall) -> JsonObject:
+        """The arguments of a call, for a dialect that sends them as an object. Raises ScriptError."""
+        try:
+            return call.parsed
+        except ToolValidationError as error:
+            message = f"{error.message} This dialect has no form for broken arguments, but perhaps in a stream."
+            raise ScriptError(message) from None
+
+
+class Growing(Struct, frozen=True):
+    """A part of a reply: as it starts in a stream, what is added to it there, and as it is in a whole reply."""
+
+    start: JsonObject
+    deltas: list[JsonObject]
+    whole: JsonObject
 
 
 class Dialect(ABC):
@@ -133,15 +161,6 @@ class Dialect(ABC):
 
 
 # --- for the dialects -------------------------------------------------------------------------------------------------
-
-
-def parsed_arguments(call: ToolCall, problem: str) -> JsonObject:
-    """The arguments of a call, for a dialect that sends them as an object. Raises ScriptError."""
-    try:
-        return call.parsed
-    except ToolValidationError as error:
-        message = f"{error.message} {problem}"
-        raise ScriptError(message) from None
 
 
 def own_words(block: Opaque, dialect: DialectName) -> JsonObject:

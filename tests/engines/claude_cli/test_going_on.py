@@ -160,7 +160,7 @@ def test_a_program_that_died_meanwhile_is_replaced(when: str, programs: Programs
 def test_a_program_that_dies_as_it_is_spoken_to_is_replaced(programs: Programs, simulator: Simulator) -> None:
     with engine(programs, simulator) as made:
         conversation = made.run_inference(HELLO)
-        (live,) = made._pool._idle
+        (live,) = made.pool._idle
         os.killpg(live.program.pid, signal.SIGKILL)
         os.waitid(os.P_PID, live.program.pid, os.WEXITED | os.WNOWAIT)
         live.program = _SeemsAlive(live.program)  # type: ignore[assignment]

@@ -377,9 +377,11 @@ def step(phase: download.Phase, done: int, total: int = 10**8, model: str = "m")
     return Progress(model=model, phase=phase, done=done, total=total)
 
 
-def test_the_bar_is_one_line() -> None:
+def test_the_bar_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     stream, now = io.StringIO(), [0.0]
-    bar = ProgressBar(stream, clock=lambda: now[0], columns=lambda: 80)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setenv("COLUMNS", "80")
+    bar = ProgressBar(stream)
     bar(step("stopped", 0))
     bar(step("done", 10**8))
     assert stream.getvalue() == ""  # it was there already, or failed at once: there is no line
@@ -401,9 +403,10 @@ def test_the_bar_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("columns", [10, 60, 80])
-def test_the_bar_fits_the_terminal(columns: int) -> None:
+def test_the_bar_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
-    ProgressBar(stream, columns=lambda: columns)(step("waiting", 10**9, 2 * 10**9, "a-model-1.5b"))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    ProgressBar(stream)(step("waiting", 10**9, 2 * 10**9, "a-model-1.5b"))
     line = stream.getvalue().strip("\r")
     assert line.startswith("another p")
     assert len(line) < columns
