@@ -17,6 +17,7 @@ from .protocol import (
     Response as Response,
     Timeouts as Timeouts,
     Transport as Transport,
+    form_with_file as form_with_file,
     keys_in as keys_in,
 )
 from .retry import (
