@@ -353,12 +353,7 @@ def test_bytes_that_are_no_place_give_no_span(said: str, start: int, end: int) -
     assert (None if one.start is None else said[one.start : one.end]) == expected
 
 
-NAMES = (
-    "url title source document_index document_title file_id search_result_index cited_text start_char_index "
-    "end_char_index start_page_number end_page_number type url_citation start_index end_index content filename "
-    "location web documentChar documentPage documentIndex start end sourceContent text groundingChunks segment "
-    "groundingSupports startIndex endIndex partIndex groundingChunkIndices citationSources uri"
-).split()
+NAMES = ["url", "title", "source", "document_index", "document_title", "file_id", "search_result_index", "cited_text", "start_char_index", "end_char_index", "start_page_number", "end_page_number", "type", "url_citation", "start_index", "end_index", "content", "filename", "location", "web", "documentChar", "documentPage", "documentIndex", "start", "end", "sourceContent", "text", "groundingChunks", "segment", "groundingSupports", "startIndex", "endIndex", "partIndex", "groundingChunkIndices", "citationSources", "uri"]
 values = st.recursive(
     json_values | st.integers(-(2**70), 2**70) | st.sampled_from([True, 0, 1, 3, "https://w", "url_citation"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=6),

@@ -291,13 +291,7 @@ def test_a_reply_that_says_nothing_of_the_kind() -> None:
 
 # --- any shape --------------------------------------------------------------------------------------------------------
 
-NAMED = (
-    "choice logprobs content token logprob top_logprobs logprobsResult chosenCandidates topCandidates candidates "
-    "logProbability safetyRatings promptFeedback category probability blocked trace guardrail inputAssessment "
-    "outputAssessments topicPolicy topics contentPolicy filters name action choices index message delta "
-    "finish_reason parts tool_names prompt_filter_results content_filter_results content_filters filtered "
-    "severity"
-).split()
+NAMED = ["choice", "logprobs", "content", "token", "logprob", "top_logprobs", "logprobsResult", "chosenCandidates", "topCandidates", "candidates", "logProbability", "safetyRatings", "promptFeedback", "category", "probability", "blocked", "trace", "guardrail", "inputAssessment", "outputAssessments", "topicPolicy", "topics", "contentPolicy", "filters", "name", "action", "choices", "index", "message", "delta", "finish_reason", "parts", "tool_names", "prompt_filter_results", "content_filter_results", "content_filters", "filtered", "severity"]
 shapes = st.recursive(
     json_values | st.sampled_from([1, -0.5, "BLOCKED", "a"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMED), inner, max_size=6),
