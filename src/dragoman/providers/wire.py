@@ -327,13 +327,13 @@ class EventStream:
         *frames, rest = data.split(b"\n\n")
         if rest:
             self._keep(rest)
-        return [event for frame in frames if (event := _parsed(frame)) is not None]
+        return [event for frame in frames if (event := _parse(frame)) is not None]
 
     def finish(self) -> list[tuple[bytes, bytes]]:
         """The event at the very end, if its closing blank line never came."""
         frame = b"".join(self._kept)
         self._kept.clear()
-        event = _parsed(frame)
+        event = _parse(frame)
         return [] if event is None else [event]
 
     def _begin(self, data: bytes) -> bytes:
@@ -362,7 +362,7 @@ class EventStream:
         self._kept.append(rest)
 
 
-def _parsed(frame: bytes) -> tuple[bytes, bytes] | None:
+def _parse(frame: bytes) -> tuple[bytes, bytes] | None:
     # Nearly all events are one line of data, or a name and a line of data.
     if frame.startswith(b"data: "):
         if b"\n" not in frame:
@@ -371,10 +371,10 @@ def _parsed(frame: bytes) -> tuple[bytes, bytes] | None:
         name, _, line = frame.partition(b"\n")
         if line.startswith(b"data: ") and b"\n" not in line:
             return name[7:], line[6:]
-    return _parsed_by_lines(frame)
+    return _parse_lines(frame)
 
 
-def _parsed_by_lines(frame: bytes) -> tuple[bytes, bytes] | None:
+def _parse_lines(frame: bytes) -> tuple[bytes, bytes] | None:
     name = b""
     lines: list[bytes] = []
     for line in frame.split(b"\n"):
