@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +36,8 @@ class Work:
     scratch: Path
     """A directory of this run alone: runs side by side in one checkout do not meet."""
     pytest_arguments: tuple[str, ...] = ()
+    covers: bool = False
+    """Whether the rooms with a floor of coverage are tested by the check of that name."""
 
     def call(self, program: str, *arguments: str | Path) -> bool:
         """Run a program of the environment in front of the person; True when it is content."""
@@ -46,6 +50,17 @@ class Check:
     name: str
     what: str
     passes: Callable[[Work], bool]
+    beside: bool = False
+    """Whether it keeps one core busy for a while, so that it is better run beside the tests than before them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    name: str
+    passed: bool
+    seconds: float
+    output: str = ""
+    """What it printed, unless that was printed at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +83,9 @@ def _shared() -> tuple[str, ...]:
 
 
 def _pytest(work: Work) -> bool:
-    """All of them; or, in this process, those that somebody picked."""
-    return work.call("pytest", *(work.pytest_arguments or (*_shared(), "--durations", "25")))
+    """All of them, but for those that run while coverage is measured; or, in this process, those somebody picked."""
+    elsewhere = [f"--ignore=tests/{room}" for room in ROOM_FLOORS] if work.covers else []
+    return work.call("pytest", *(work.pytest_arguments or (*_shared(), "--durations", "25", *elsewhere)))
 
 
 def _coverage(work: Work) -> bool:
@@ -112,21 +128,26 @@ CHECKS = (
     Check(name="locks", what="each lock answers its requirements", passes=_locks),
     Check(name="ruff", what="lint", passes=lambda work: work.call("ruff", "check")),
     Check(name="format", what="ruff's formatting", passes=lambda work: work.call("ruff", "format", "--check")),
-    Check(name="basedpyright", what="strict types", passes=lambda work: work.call("basedpyright")),
+    Check(name="basedpyright", what="strict types", passes=lambda work: work.call("basedpyright"), beside=True),
     Check(
         name="lint-imports",
         what="rooms import only what they may",
         passes=lambda work: work.call("lint-imports", "--no-logo", "--cache-dir", CACHE / "import-linter"),
+        beside=True,
     ),
     Check(name="pytest", what="the tests, the code blocks of the documentation among them", passes=_pytest),
-    Check(name="coverage", what=f"branch coverage of {' and '.join(ROOM_FLOORS)} by their own tests", passes=_coverage),
+    Check(name="coverage", what=f"the tests of {' and '.join(ROOM_FLOORS)}, and what they cover", passes=_coverage),
     Check(
-        name="docs", what="the documentation, without a broken link", passes=lambda work: build_docs(work.environment)
+        name="docs",
+        what="the documentation, without a broken link",
+        passes=lambda work: build_docs(work.environment),
+        beside=True,
     ),
     Check(
         name="wheel",
         what="the built wheel in an environment with the core dependencies only",
         passes=lambda work: wheel.works(work.environment, work.scratch),
+        beside=True,
     ),
 )
 
@@ -145,16 +166,53 @@ def selected(only: Sequence[str], expression: str | None, pytest_arguments: Sequ
 
 
 def run(selection: Selection, environment: Environment) -> int:
-    """Run the checks one after the other, failures or not, and sum up. The exit code is 1 when any failed."""
-    results: list[tuple[str, bool, float]] = []
-    with tempfile.TemporaryDirectory(prefix="dragoman-dev-") as scratch:
-        work = Work(environment=environment, scratch=Path(scratch), pytest_arguments=selection.pytest_arguments)
-        for check in selection.checks:
-            print(f"\n── {check.name}: {check.what} ".ljust(WIDTH, "─"), flush=True)
-            begin = time.monotonic()
-            passed = _passes(check, work)
-            results.append((check.name, passed, time.monotonic() - begin))
-    return _sum_up(results)
+    """Run the checks, failures or not, and sum up. The exit code is 1 when any failed.
+
+    Beside the tests, which wait for other processes now and then, the checks of one core run one after the other.
+    """
+    began = time.monotonic()
+    names = {check.name for check in selection.checks}
+    beside = [check for check in selection.checks if check.beside and "pytest" in names]
+    in_front = [check for check in selection.checks if check not in beside]
+    with tempfile.TemporaryDirectory(prefix="dragoman-dev-") as scratch, ThreadPoolExecutor(1) as background:
+        work = Work(
+            environment=environment,
+            scratch=Path(scratch),
+            pytest_arguments=selection.pytest_arguments,
+            covers="coverage" in names,
+        )
+        begun = [background.submit(_run_apart, check) for check in beside]
+        try:
+            results = [_run_here(check, work) for check in in_front]
+            for each in begun:
+                results.append(each.result())
+                print(results[-1].output, end="", flush=True)
+        finally:
+            background.shutdown(wait=False, cancel_futures=True)
+    return _sum_up(results, time.monotonic() - began)
+
+
+def _run_here(check: Check, work: Work) -> Result:
+    print(f"\n── {check.name}: {check.what} ".ljust(WIDTH, "─"), flush=True)
+    begin = time.monotonic()
+    passed = _passes(check, work)
+    return Result(name=check.name, passed=passed, seconds=time.monotonic() - begin)
+
+
+def _run_apart(check: Check) -> Result:
+    """Run a check in a process of its own, and keep what it prints."""
+    begin = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, ROOT / "dev.py", "test", "--only", check.name],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    output = done.stdout.partition("\n── summary")[0]
+    return Result(name=check.name, passed=done.returncode == 0, seconds=time.monotonic() - begin, output=output)
 
 
 def _passes(check: Check, work: Work) -> bool:
@@ -165,15 +223,14 @@ def _passes(check: Check, work: Work) -> bool:
         return False
 
 
-def _sum_up(results: Sequence[tuple[str, bool, float]]) -> int:
+def _sum_up(results: Sequence[Result], seconds: float) -> int:
     print("\n── summary ".ljust(WIDTH, "─"))
-    for name, passed, seconds in results:
-        print(f"{name:<14}{'ok' if passed else 'FAILED':<8}{seconds:6.1f} s")
-    failed = [name for name, passed, _ in results if not passed]
-    total = sum(seconds for _, _, seconds in results)
+    for each in results:
+        print(f"{each.name:<14}{'ok' if each.passed else 'FAILED':<8}{each.seconds:6.1f} s")
+    failed = [each.name for each in results if not each.passed]
     if failed:
         again = " ".join(f"--only {name}" for name in failed)
-        print(f"\n{len(failed)} of {len(results)} checks failed in {total:.1f} s. Again: python3 dev.py test {again}")
+        print(f"\n{len(failed)} of {len(results)} checks failed in {seconds:.1f} s. Again: python3 dev.py test {again}")
         return 1
-    print(f"\nall {len(results)} checks passed in {total:.1f} s")
+    print(f"\nall {len(results)} checks passed in {seconds:.1f} s")
     return 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import threading
+
 import pytest
 
 from devtools import checks
@@ -31,6 +34,31 @@ def test_a_failure_does_not_stop_the_others_and_decides_the_exit_code(capsys: py
     ]
     assert "2 of 3 checks failed" in summary
     assert "python3 dev.py test --only one --only two" in summary
+
+
+def test_checks_of_one_core_run_beside_the_tests_and_are_told_of_behind_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun, tested = threading.Event(), threading.Event()
+
+    def run_apart(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        begun.set()
+        assert tested.wait(60)
+        return subprocess.CompletedProcess(command, 1, f"{command[-1]} says no\n\n── summary ──")
+
+    def passes(_: Work) -> bool:
+        waited = begun.wait(60)
+        tested.set()
+        return waited
+
+    monkeypatch.setattr("devtools.checks.subprocess.run", run_apart)
+    types = Check(name="types", what="", passes=lambda _: True, beside=True)
+    selection = Selection(checks=(types, Check(name="pytest", what="", passes=passes)))
+    assert checks.run(selection, DEVELOPMENT) == 1
+    said = capsys.readouterr().out
+    assert "types says no" in said.partition("── pytest")[2]
+    summary = said.partition("── summary")[2].splitlines()[1:3]
+    assert [line.split()[:2] for line in summary] == [["pytest", "ok"], ["types", "FAILED"]]
 
 
 def test_the_work_gets_what_was_asked_for_and_a_directory_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
