@@ -177,6 +177,18 @@ def test_a_reply_that_is_none_is_an_error(embed_in: Embed, body: str) -> None:
         embed_in(["a", "b"], **at(simulator))
 
 
+@pytest.mark.parametrize(
+    "model", [name for name in MODELS if name.startswith(("gemini", "cohere", "bedrock", "vertex"))]
+)
+def test_a_reply_of_another_form_is_an_error(model: str) -> None:
+    odd = ("[]", "5", "{}", *[f'{{"{name}": %s}}' for name in ("embeddings", "embedding", "predictions")])
+    values = ("5", "null", '["a"]', '[["a"]]', '[{"values": "x", "embedding": "x"}]', '{"float": [{}], "values": [{}]}')
+    for body in dict.fromkeys(each % value if "%s" in each else each for each in odd for value in values):
+        with Simulator(lambda _request, body=body: Status(200, body=body)) as simulator:
+            with pytest.raises(ProtocolError, match="cannot be understood"):
+                embed("a", **at(simulator, model))
+
+
 @every_colour
 def test_it_takes_the_settings_of_an_engine(embed_in: Embed) -> None:
     with Simulator(api_key="made") as simulator:
