@@ -114,17 +114,6 @@ class TestConnections:
             assert server.connections == 1 or not client.reuses
             assert len(seen) == 4
 
-    def test_an_unread_reply_is_cut_when_it_is_closed(self, client: Client) -> None:
-        with Server({"/half": half, "*": echo}) as server:
-            for _ in range(3):
-                reply = client.open(f"{server.url}/half")
-                assert reply.piece() == b"hello"
-                reply.close()
-                reply.close()
-                server.wait_for_open(0)
-                assert reply.piece() is None
-            assert client.open(server.url, body=b"on").read() == b"on"
-
     def test_the_transport_closes_its_connections(self, kind: Kind) -> None:
         with Server({"*": echo}) as server:
             with kind.client() as client:
