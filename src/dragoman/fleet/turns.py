@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -24,20 +24,11 @@ from dragoman.errors import (
     describe_error,
     recreate_error,
 )
-from dragoman.loop import AwaitApproval, Cancelled, Done, Ending, LimitReached, RunResult, Spent
+from dragoman.loop import ENDINGS, Ended, RunResult, Spent
 from dragoman.stores import MessageAdded, ToolCallBegun, ToolCallDone
 from dragoman.tools import Approval, PendingApproval
 
 VERSION: Final = 1
-
-Ended: TypeAlias = Literal["done", "await_approval", "limit_reached", "cancelled"]
-"""How a turn can end other than by an error."""
-_ENDINGS: Final[dict[type[Ending], Ended]] = {
-    Done: "done",
-    AwaitApproval: "await_approval",
-    LimitReached: "limit_reached",
-    Cancelled: "cancelled",
-}
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -170,11 +161,6 @@ class _StoredOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: dict[str, object] | None = None
 
 
-def ending_of(result: RunResult) -> Ended:
-    """How the run ended."""
-    return _ENDINGS[type(result.ending)]
-
-
 def outcome_to_json(result: RunResult | DragomanError | None, messages: Sequence[Message] = ()) -> bytes:
     """What came of a turn, as JSON; None if it was cancelled before it began. `messages` are those that it added."""
     if result is None:
@@ -186,7 +172,7 @@ def outcome_to_json(result: RunResult | DragomanError | None, messages: Sequence
     return msgspec.json.encode(
         _StoredOutcome(
             version=VERSION,
-            ending=ending_of(result),
+            ending=ENDINGS[type(result.ending)],
             text=result.text,
             calls=_write_calls([each.call for each in pending]),
             held=_write_calls([each.held for each in pending]),

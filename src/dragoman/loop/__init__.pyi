@@ -33,7 +33,9 @@ from .orchestrator import (
     run_tool_calling_loop as run_tool_calling_loop,
 )
 from .run import (
+    ENDINGS as ENDINGS,
     Cancelled as Cancelled,
+    Ended as Ended,
     Ending as Ending,
     LoopRun as LoopRun,
     RunResult as RunResult,

@@ -91,7 +91,9 @@ Ending: TypeAlias = Done | AwaitApproval | LimitReached | Cancelled
 """How a run can end other than by an error."""
 
 
-_ENDINGS: Final[dict[type[Ending], Literal["done", "await_approval", "limit_reached", "cancelled"]]] = {
+Ended: TypeAlias = Literal["done", "await_approval", "limit_reached", "cancelled"]
+"""How a run can end other than by an error."""
+ENDINGS: Final[dict[type[Ending], Ended]] = {
     Done: "done",
     AwaitApproval: "await_approval",
     LimitReached: "limit_reached",
@@ -117,13 +119,13 @@ class RunResult(Struct, frozen=True):
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= _SHOWN else self.text[: _SHOWN - 1] + "…"
-        return f"<RunResult {_ENDINGS[type(self.ending)]}: {text!r}>"
+        return f"<RunResult {ENDINGS[type(self.ending)]}: {text!r}>"
 
     def _repr_html_(self) -> str:
         """How a notebook shows it: the turn, and how it ended."""
         messages = self.conversation.messages
         begin = max([place for place, each in enumerate(messages) if each.role == "user"], default=0)
-        facts = [_ENDINGS[type(self.ending)].replace("_", " "), f"{self.spent.seconds:.1f} s"]
+        facts = [ENDINGS[type(self.ending)].replace("_", " "), f"{self.spent.seconds:.1f} s"]
         if self.usage.tokens:
             facts.append(f"{self.usage.tokens:,} tokens")
         return Conversation(messages=messages[begin:]).to_html(note=" · ".join(facts))
@@ -365,7 +367,7 @@ class LoopRun:
             yield failed(limit)
             raise limit
         if streamed and self.ending is not None:
-            yield RunEnded(_ENDINGS[type(self.ending)], self.conversation.text, self.result.usage)
+            yield RunEnded(ENDINGS[type(self.ending)], self.conversation.text, self.result.usage)
 
     async def _reply(
         self, io: LoopIO, conversation: Conversation, tools: tuple[ToolSpec, ...], options: ModelOptions
