@@ -155,7 +155,7 @@ class TestClientsOfOthers:
 
 
 class TestPressure:
-    SIZE = 40 * 1024 * 1024
+    SIZE = 24 * 1024 * 1024
 
     def test_a_slow_reader_gets_everything_and_the_memory_stays_small(self, client: Client) -> None:
         """The server is made to wait: it has sent far less than all when the client has not begun to read."""
