@@ -23,7 +23,7 @@ from msgspec import Struct, structs
 from dragoman.chat import load_config
 from dragoman.errors import DragomanError
 from dragoman.providers import check
-from dragoman.toolkit import CallbackResponder, SkillSummary, toolkit, validate_skill
+from dragoman.toolkit import CallbackResponder, DirectorySkillStore, SkillSummary, toolkit
 from dragoman.tools import AnyTool, Tool, ToolRegistry, ToolSet
 
 from .arguments import Parser, UsageError, add_json, expand_path, suggest
@@ -205,7 +205,9 @@ def declare_skills(parser: Parser) -> None:
     add_json(parser.add_command("list", _list_skills, "List the skills that can be loaded.", "dragoman skills list"))
     example = "dragoman skills validate ~/.agents/skills/pdf"
     validate = parser.add_command("validate", _validate_skills, "Say what is wrong with skills.", example)
-    validate.add_argument("paths", nargs="+", metavar="DIRECTORY", help="a skill's directory, or its SKILL.md")
+    validate.add_argument(
+        "paths", nargs="+", metavar="DIRECTORY", help="a skill's directory or SKILL.md, or a directory of skills"
+    )
 
 
 def _list_skills(arguments: argparse.Namespace, terminal: Terminal) -> None:
@@ -223,7 +225,9 @@ def _show_skill(skill: SkillSummary) -> dict[str, object]:
 def _validate_skills(arguments: argparse.Namespace, terminal: Terminal) -> int:
     wrong = 0
     for path in arguments.paths:
-        problems = validate_skill(expand_path(path))
+        place = expand_path(path)
+        store = DirectorySkillStore([place.parent if place.name.lower() == "skill.md" else place])
+        problems = store.problems or (() if store.list() else ("there is no SKILL.md",))
         wrong += bool(problems)
-        terminal.line("\n  ".join([f"{path}: {'not good' if problems else 'good'}", *map(str, problems)]))
+        terminal.line("\n  ".join([f"{path}: {'not good' if problems else 'good'}", *problems]))
     return 1 if wrong else 0

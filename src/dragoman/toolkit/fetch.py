@@ -11,6 +11,8 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from ipaddress import ip_address
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
@@ -36,6 +38,7 @@ from .base import Deadline, Given, OutOfTimeError
 from .files import MAX_IMAGE_BYTES, encoding_of_mark, image_type
 from .page_text import page_text
 
+_MAX_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _TEXT_TYPE: Final = re.compile(
     r"|text/.*|application/(?:ecmascript|javascript|toml|x-ndjson|x-sh|(?:x-)?yaml|sql)|.*[/+](?:json|xml)"
@@ -54,10 +57,6 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
     """Of a page; the rest is not read."""
     max_characters: int = 40_000
     """Of text in one result."""
-    max_redirects: int = 5
-    follow_to_other_hosts: bool = False
-    """Whether a redirect may lead to another host or port. If not, the model is told where it leads and may ask for
-    that, so that the permission rules see every address."""
     allow_networks: tuple[str, ...] = ()
     """Networks beyond the public internet that may be asked: ("127.0.0.1", "10.1.0.0/16")."""
     ca_file: str | os.PathLike[str] | None = None
@@ -100,10 +99,12 @@ class _CheckedTransport(SocketTransport):
         self._allowed: tuple[Network, ...] = networks(settings.allow_networks)
 
     async def _dial(self, address: tuple[str, int], deadline: float | None) -> SocketWire:
-        stop = current_stop()
+        host, stop = address[0], current_stop()
+        with suppress(ValueError):  # it is a name
+            check_address(str(ip_address(host)), self._allowed, host)
         found = find_addresses(*address, deadline, stop)
         for each in found:  # all of them: a name that leads to a public and to a private address is up to no good
-            check_address(str(each[4][0]), self._allowed, address[0])
+            check_address(str(each[4][0]), self._allowed, host)
         return SocketWire(connect(found, deadline, stop))
 
     def _check_head(self, response: Response) -> None:
@@ -128,7 +129,7 @@ class _Page(Struct, frozen=True, kw_only=True):
 
 
 async def _follow(target: Target, transport: SocketTransport, settings: FetchSettings, deadline: Deadline) -> _Page:
-    for _ in range(settings.max_redirects + 1):
+    for _ in range(_MAX_REDIRECTS + 1):
         try:
             page = await _get(target, transport, settings.max_bytes, deadline)
         except ToolError:
@@ -140,11 +141,12 @@ async def _follow(target: Target, transport: SocketTransport, settings: FetchSet
         if page.status not in _REDIRECTS or not location:
             return page
         following = target_of(location, target)
-        if not (settings.follow_to_other_hosts or _is_same_origin(target, following)):
+        if not _is_same_origin(target, following):
+            # The model is told where it leads and may ask for that, so that the permission rules see every address.
             message = f"{target.url} redirects to another host or port: {following.url}"
             raise ToolExecutionError(message, hint="Call Fetch with that URL if you want it.")
         target = following
-    raise ToolExecutionError(f"there are more than {settings.max_redirects} redirects.")
+    raise ToolExecutionError(f"there are more than {_MAX_REDIRECTS} redirects.")
 
 
 async def _get(target: Target, transport: SocketTransport, most: int, deadline: Deadline) -> _Page:
