@@ -168,7 +168,7 @@ class Answerer:
         )
         self._count += 1
         self.on_request(request)
-        is_count = bool(said.get("count"))
+        is_count, reply = bool(said.get("count")), Reply()
         try:
             if route is None:
                 raise Refusal(404, f"Invalid URL ({request.method} {request.path})")
@@ -177,7 +177,7 @@ class Answerer:
             if route.handle is None:
                 self._check(dialect, request, body, transcript.problems, is_count=is_count)
             is_scripted = route.scripted if route.handle is not None else not is_count
-            reply = await self.player.next(request) if is_scripted else Reply()
+            reply = await self.player.next(request) if is_scripted else reply
             plan = _bare_plan(dialect, request, reply)
             if route.handle is not None:
                 given = await route.handle(request)
@@ -191,7 +191,9 @@ class Answerer:
             else:
                 plan.frames = [Frame(dialect.whole(plan.answer))]
         except Refusal as refusal:
-            return _refuse(dialect, request, refusal)
+            plan = _refuse(dialect, request, refusal)
+            if route is None or route.handle is None:
+                return plan  # a turn that is refused is not under way; what a service says may be replaced by a fault
         except ScriptError as error:
             self.errors.append(error)
             return _refuse(dialect, request, Refusal(500, str(error)))
