@@ -149,7 +149,8 @@ def _write_plain(root: Schema, document: Document, notes: Notes) -> Schema:
         others = around.get(word)
         return {**around, word: [*(others if is_array(others) else []), {"$ref": reference}]}
 
-    written = cast("Schema", visit(root, ""))
+    is_as_given = not folded and '"$ref"' not in as_json(root)  # as nearly all are, and a walk takes a while
+    written = root if is_as_given else cast("Schema", visit(root, ""))
     return {word: value for word, value in written.items() if word != "$schema"}
 
 
