@@ -35,6 +35,7 @@ from dragoman.stores import (
 )
 from dragoman.stores.listing import summary_of
 from dragoman.stores.snapshot import inner_id, new_id
+from tests.rounds import rounds
 from tests.stores.backends import BACKENDS
 from tests.stores.cases import CALL, HOSTILE_IDS, NOON, RESULT, TOOL, Opener, after, chain, first, pages
 from tests.strategies import conversations
@@ -92,7 +93,7 @@ def test_any_conversation_survives(tmp_path: Path) -> None:
             stack.enter_context(BACKENDS[name].around(place))
             stores.append(stack.enter_context(BACKENDS[name].open(place)))
 
-        @settings(max_examples=30)
+        @settings(max_examples=rounds(60))
         @given(before=conversations, later=conversations)
         def survives(before: Conversation, later: Conversation) -> None:
             one = Snapshot.first(before, provider="p", model="m")

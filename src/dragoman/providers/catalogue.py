@@ -18,7 +18,7 @@ from dragoman._checks import nearest
 from dragoman.errors import ConfigurationError
 
 from .codec import Codec
-from .profile import Profile, ProfileRow, lay_over
+from .profile import Profile, ProfileRow, apply_rows
 
 Dialect: TypeAlias = Literal["openai_chat", "openai_responses", "anthropic", "gemini", "bedrock"]
 """The wire formats that there are codecs for."""
@@ -184,9 +184,9 @@ def profile_of(provider: str, model: str) -> Profile:
     base = cast("Profile", package.BASE).with_changes(provider=provider)
     rows = cast("tuple[ProfileRow, ...]", package.ROWS)
     if row.models_of:
-        shared = lay_over(base.with_changes(provider=row.models_of), rows, model)
+        shared = apply_rows(base.with_changes(provider=row.models_of), rows, model)
         base = shared.with_changes(provider=provider)
-    found = lay_over(base, rows, model)
+    found = apply_rows(base, rows, model)
     if row.cloud is not None:  # clouds take the calls of their dialects, but not all of them search or count
         counts = found.counts_tokens and row.cloud != "azure"
         found = found.with_changes(counts_tokens=counts, tool_search=0)

@@ -94,7 +94,7 @@ class HostedMcp(_Tool, frozen=True):
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         """Without the token."""
-        return [(each, "…" if each == "token" else value) for each, value in said_of(self).items()]
+        return [(each, "…" if each == "token" else value) for each, value in given_fields(self).items()]
 
     def __repr__(self) -> str:
         return f"HostedMcp({', '.join([f'{name}={value!r}' for name, value in self.__rich_repr__()])})"
@@ -135,7 +135,7 @@ def as_server_tool(given: object) -> Raw | ServerTool:
         raise ConfigurationError(f"A server tool does not fit: {reason_of(error)}.") from None
 
 
-def said_of(tool: ServerTool) -> dict[str, object]:
+def given_fields(tool: ServerTool) -> dict[str, object]:
     """The fields that differ from their defaults."""
     values = [(field, getattr(tool, field.name)) for field in msgspec.structs.fields(tool)]
     return {field.name: value for field, value in values if value != field.default}

@@ -56,7 +56,7 @@ _KINDS: Final = {
 }
 
 
-def use_of(members: Mapping[str, Raw]) -> ServerToolUse | None:
+def read_use(members: Mapping[str, Raw]) -> ServerToolUse | None:
     """What a part says of one of the provider's own tools; None if it is of none."""
     for name in ("executableCode", "codeExecutionResult", "toolCall", "toolResponse"):
         if name in members:

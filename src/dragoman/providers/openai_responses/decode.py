@@ -58,7 +58,7 @@ from dragoman.providers.wire import (
 )
 
 from .history import READER, native_of
-from .server_tools import use_of
+from .server_tools import read_use
 from .waiting import WaitingItem, call_of, waiting_item
 
 _encode: Final = msgspec.json.encode
@@ -288,7 +288,7 @@ class ReplyDecoder(DecoderBase):
         elif item.part is not None and (waits := waiting_item(members)) is not None:
             self._finish_waiting(waits, item.part, members, raw, events)
         elif item.part is not None:
-            block = _picture_of(members) or Opaque(READER, raw.copy(), use_of(members))
+            block = _picture_of(members) or Opaque(READER, raw.copy(), read_use(members))
             events.append(BlockReceived(item.part.index, item.id, block))
 
     def _find(self, index: int | None, item_id: str | None) -> _Item | None:

@@ -65,7 +65,7 @@ _RESULTS: Final = ("shell_call_output", "program_output", "tool_search_output")
 _FAILED: Final = frozenset(["failed", "incomplete"])
 
 
-def use_of(members: Mapping[str, Raw]) -> ServerToolUse | None:
+def read_use(members: Mapping[str, Raw]) -> ServerToolUse | None:
     """What an item says of one of the service's own tools; None if it is of none."""
     type = string(members.get("type"))
     kind = _KINDS.get(type)
