@@ -191,7 +191,9 @@ class Answerer:
             else:
                 plan.frames = [Frame(dialect.whole(plan.answer))]
         except Refusal as refusal:
-            return _refuse(dialect, request, refusal)
+            plan, reply = _refuse(dialect, request, refusal), Reply()
+            if route is None or route.handle is None:
+                return plan  # a service that refuses may have a fault as well
         except ScriptError as error:
             self.errors.append(error)
             return _refuse(dialect, request, Refusal(500, str(error)))
