@@ -122,7 +122,7 @@ def _report(done: Finished, seconds: float) -> str:
     if done.stderr:
         parts.append(f"[stderr]\n{done.stderr}")
     if done.left_behind:
-        parts.append("[Processes left in the background were ended.]")
+        parts.append("[Processes left in the background were killed.]")
     if not done.in_time:
         parts.append(f"[Stopped: the command did not end within {seconds:.3g} seconds.]")
         raise ToolTimeoutError(_join(parts), hint="", details=done)
