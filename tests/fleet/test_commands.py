@@ -105,7 +105,7 @@ def test_a_turn_from_the_command_line(shop: Surroundings) -> None:
         assert watched.code == 4
         assert watched.out == "The tool says: 5 paid\n"
         assert '→ pay {"euros": 5}' in watched.err
-        assert fleet("cancel", turn).ended(0, "had ended before, as await_approval")
+        assert fleet("cancel", turn).ended(0, "had already ended: await_approval")
         table = fleet("status")
         assert table.code == 0
         assert table.out.split()[:4] == ["agent", "provider", "queued", "oldest"]

@@ -71,8 +71,8 @@ def test_an_expression_that_never_ends_is_ended(root: Path, pattern: str) -> Non
 @both_colours
 def test_the_time_of_the_run_counts_and_cancelling_ends_the_child(called: Call, root: Path, grep: AnyTool) -> None:
     (root / "1").write_text(BAIT)
-    text = good(called(grep, config=ToolConfig(execution_timeout=1.5), pattern=ENDLESS, path="1"))
-    assert "[Stopped after 1." in text
+    text = good(called(grep, config=ToolConfig(execution_timeout=3.0), pattern=ENDLESS, path="1"))
+    assert "[Stopped after 2." in text
     run, born = ToolRun(), children()
     threading.Timer(0.3, run.cancel).start()
     bad(called(grep, run=run, pattern=ENDLESS, path="1"), "cancelled")
