@@ -117,7 +117,7 @@ def test_a_turn_from_the_command_line(shop: Surroundings) -> None:
     turn = fleet("submit", "teller", "Hello").out.strip()
     assert fleet("wait", turn, "--timeout", "0.2").ended(1, "has not ended in 0.2 seconds", "wait again")
     assert fleet("cancel", turn).ended(0, "The turn is cancelled.")
-    assert fleet("wait", turn).ended(1, "ended as cancelled")
+    assert fleet("wait", turn).ended(1, "ended: cancelled")
     assert fleet("submit", "teller").ended(2, "There is no prompt.")
 
 
