@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -37,7 +38,7 @@ def declare_batch(parser: Parser) -> None:
         parser.add_command("list", _list, "List the batches that were submitted from here.", "dragoman batch list")
     )
     _with_id(parser, "status", _status, "Show the progress of a batch.")
-    _with_id(parser, "wait", _wait, "Wait for a batch to finish, with a progress bar.")
+    _with_id(parser, "wait", partial(_status, wait=True), "Wait for a batch to finish, with a progress bar.")
     _with_id(parser, "results", _results, "Print the answers as JSON lines, in the order of the questions.")
     _with_id(parser, "cancel", _cancel, "Cancel a batch; answers that are done are kept.")
     _with_id(parser, "forget", _forget, "Forget a batch here. The provider keeps what it has of it.")
@@ -81,7 +82,7 @@ def _submit(arguments: argparse.Namespace, terminal: Terminal) -> int:
             terminal.note(f"{len(batch):,} questions. See: dragoman batch wait {batch.id}")
             return OK
         terminal.note(f"dragoman: batch {batch.id}, {len(batch):,} questions")
-        batches.wait(batch, progress=lambda status: _show(terminal, status))
+        batches.wait(batch, progress=partial(_show, terminal))
         return _print_results(batches, batch, terminal)
 
 
@@ -93,16 +94,9 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> None:
     print_list(terminal, found, dict, as_json=arguments.json, otherwise="There are no batches.")
 
 
-def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _status(arguments: argparse.Namespace, terminal: Terminal, *, wait: bool = False) -> int:
     with _find(arguments) as (batches, batch):
-        status = batches.status(batch)
-    terminal.line(_describe(status))
-    return FAILED if status.state == "failed" else OK
-
-
-def _wait(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    with _find(arguments) as (batches, batch):
-        status = batches.wait(batch, progress=lambda status: _show(terminal, status))
+        status = batches.wait(batch, progress=partial(_show, terminal)) if wait else batches.status(batch)
     terminal.line(_describe(status))
     return FAILED if status.state == "failed" else OK
 
