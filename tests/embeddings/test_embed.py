@@ -177,6 +177,17 @@ def test_a_reply_that_is_none_is_an_error(embed_in: Embed, body: str) -> None:
         embed_in(["a", "b"], **at(simulator))
 
 
+@pytest.mark.parametrize("model", list(MODELS)[3:])
+def test_a_reply_of_another_form_is_an_error(model: str) -> None:
+    values = ("5", "null", '["a"]', '[["a"]]', '[{"values": "x", "embedding": "x"}]', '{"float": [{}], "values": [{}]}')
+    named = [f'{{"{name}": {value}}}' for name in ("embeddings", "embedding", "predictions") for value in values]
+    with Simulator() as simulator:
+        for body in ("[]", "5", "{}", *named):
+            simulator.play([Status(200, body=body)])
+            with pytest.raises(ProtocolError, match="cannot be understood"):
+                embed("a", **at(simulator, model))
+
+
 @every_colour
 def test_it_takes_the_settings_of_an_engine(embed_in: Embed) -> None:
     with Simulator(api_key="made") as simulator:
@@ -370,7 +381,7 @@ def test_dimensions_that_a_model_has_not_are_the_providers_to_refuse() -> None:
 
 def test_vectors_of_another_length_than_was_asked_for_are_refused() -> None:
     for dimensions, row in ((3, [1.0, 2.0]), (None, [0.0] * 100_000), (None, [])):
-        sheet = Sheet(1_000_000, dimensions=dimensions)
+        sheet = Sheet(10, dimensions=dimensions)
         with pytest.raises(ValueError, match="numbers are wanted"):
             sheet.fill([0], Answered([row], 1))
         assert sheet.finish("m", ()).dimensions == 0

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from dragoman.conversation import Conversation, Message, ReplyEvent
-from dragoman.engines import Reply, async_engine, engine
+from dragoman.engines import AsyncEngine, Reply, async_engine, engine
 from dragoman.errors import DragomanError
 from dragoman.simulator import Simulator
 from dragoman.transport import RetryPolicy, Timeouts
@@ -79,6 +79,15 @@ def ask_on_loop(make: Callable[[], Any], conversation: Conversation, *, stream: 
         return outcome
 
     return asyncio.run(checked())
+
+
+def close_both(talk: Any, made: Any) -> None:
+    """Close a talk (see tests.chat.talking) and the engine that it was given."""
+    if isinstance(made, AsyncEngine):
+        talk.runner.run(made.aclose())
+    else:
+        made.close()
+    talk.close()
 
 
 def split_asked(more: dict[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 
 import pytest
 from msgspec import Raw
 
-from dragoman import AsyncChatClient, ChatClient, Limits, Prices, errors
+from dragoman import ChatClient, Limits, Prices, errors
 from dragoman.conversation import Usage
 from dragoman.engines import engine
 from dragoman.providers.anthropic import decode as anthropic
@@ -16,6 +15,7 @@ from dragoman.providers.gemini import decode as gemini
 from dragoman.providers.openai_chat import decode as openai_chat
 from dragoman.providers.openai_responses import decode as openai_responses
 from dragoman.simulator import Reply, Simulator
+from tests.chat.talking import WAYS
 
 USAGE = Usage(input=1_000_000, output=100_000)
 
@@ -31,31 +31,17 @@ USAGE = Usage(input=1_000_000, output=100_000)
 )
 def test_every_view_of_a_turn_has_the_same_cost(model: str, prices: Prices | None, cost: float | None) -> None:
     """Whole and streamed, plain and async: the reply, the run and the client."""
-    began = datetime.now(UTC)
+    began, wanted = datetime.now(UTC), None if cost is None else pytest.approx(cost)
     with Simulator([Reply("Hi.", usage=USAGE)] * 4) as simulator:
-        options = {"key": "k" * 20, "base_url": simulator.base_url("openai"), "prices": prices}
-
-        async def on_a_loop() -> list[AsyncChatClient]:
-            async with AsyncChatClient(model, **options) as whole, AsyncChatClient(model, **options) as streamed:
-                results.append(await whole.chat("Hello"))
-                async with streamed.stream_chat("Hello") as stream:
-                    async for _ in stream:
-                        pass
-                results.append(stream.result)
-                return [whole, streamed]
-
-        with ChatClient(model, **options) as whole, ChatClient(model, **options) as streamed:
-            results = [whole.chat("Hello")]
-            with streamed.stream_chat("Hello") as stream:
-                list(stream)
-            results.append(stream.result)
-            clients = [whole, streamed, *asyncio.run(on_a_loop())]
-    wanted = None if cost is None else pytest.approx(cost)
-    for client, result in zip(clients, results, strict=True):
-        assert (client.cost, result.cost, result.replies[0].cost) == (wanted, wanted, wanted)
-        time = client.history[-1].time
-        assert time is not None
-        assert began <= time <= datetime.now(UTC)
+        for kind, streamed in WAYS.values():
+            base_url = simulator.base_url("openai")
+            talk = kind(model, streamed=streamed, key="k" * 20, base_url=base_url, prices=prices)
+            result, client = talk.chat("Hello"), talk.client
+            talk.close()
+            assert (client.cost, result.cost, result.replies[0].cost) == (wanted, wanted, wanted)
+            time = client.history[-1].time
+            assert time is not None
+            assert began <= time <= datetime.now(UTC)
 
 
 def test_a_limit_of_cost_asks_nothing_of_a_model_without_a_price() -> None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from dragoman import AsyncChatClient, ChatClient
 from dragoman._stepping import step
 from dragoman._stop import Stop, stopping
-from dragoman.engines import AwsKeys, Credential, Secret, Token
+from dragoman.engines import AwsKeys, Credential, Secret, Token, engine
 from dragoman.engines.factory import connection
 from dragoman.errors import AuthenticationError, ConfigurationError, StoppedError
-from dragoman.simulator import Request, Simulator
-from dragoman.transport import RetryPolicy
-from tests.engines.talking import ASKED, Talk, every_way
+from dragoman.simulator import Request, Simulator, Status
+from tests.chat.talking import AsyncTalk, PlainTalk
+from tests.engines.talking import ASKED, ONCE, Talk, every_way
 
 MODEL = "anthropic:claude-sonnet-4-5"
 
@@ -273,8 +271,6 @@ class Rotating:
             return Token(self.good, time.time() + 3600)
 
     def answer(self, request: Request) -> Any:
-        from dragoman.simulator import Status
-
         if request.api_key != self.good:
             return Status(401)
         if len(request.user_texts) % 3 == 0:
@@ -282,40 +278,17 @@ class Rotating:
         return f"Answer {len(request.user_texts)}"
 
 
-def _ask_plain(simulator: Simulator, rotating: Rotating) -> list[str]:
-    base_url = simulator.base_url("anthropic")
-    with ChatClient(MODEL, key=rotating.make, base_url=base_url, retry=RetryPolicy(max_attempts=1)) as client:
-        answers: list[str] = []
-        for number in range(10):
-            asked = f"Question {number}"
-            said = client.stream_chat(asked, lambda _event: None) if number % 2 else client.chat(asked)
-            answers.append(said.text)
-        return answers
-
-
-def _ask_on_loop(simulator: Simulator, rotating: Rotating) -> list[str]:
-    async def main() -> list[str]:
-        base_url = simulator.base_url("anthropic")
-        answers: list[str] = []
-        async with AsyncChatClient(
-            MODEL, key=rotating.make, base_url=base_url, retry=RetryPolicy(max_attempts=1)
-        ) as client:
-            for number in range(10):
-                asked = f"Question {number}"
-                said = client.stream_chat(asked, lambda _event: None) if number % 2 else client.chat(asked)
-                answers.append((await said).text)
-        return answers
-
-    return asyncio.run(main())
-
-
-@pytest.mark.parametrize("ask", [_ask_plain, _ask_on_loop], ids=["plain", "async"])
-def test_keys_are_renewed_in_the_middle_of_many_turns_without_a_lost_request(
-    ask: Callable[[Simulator, Rotating], list[str]],
-) -> None:
+@pytest.mark.parametrize("kind", [PlainTalk, AsyncTalk])
+def test_keys_are_renewed_in_the_middle_of_many_turns_without_a_lost_request(kind: Any) -> None:
     rotating = Rotating()
     with Simulator(rotating.answer) as simulator:
-        assert ask(simulator, rotating) == [f"Answer {number}" for number in range(1, 11)]
+        options = {"key": rotating.make, "base_url": simulator.base_url("anthropic"), "retry": ONCE}
+        talk, answers = kind(MODEL, streamed=False, **options), list[str]()
+        for number in range(10):
+            talk.streamed = bool(number % 2)
+            answers.append(talk.chat(f"Question {number}").text)
+        talk.close()
+        assert answers == [f"Answer {number}" for number in range(1, 11)]
         assert simulator.errors == ()
         assert len(simulator.requests) == 10 + rotating.made - 1
     assert rotating.made == 4
@@ -323,8 +296,6 @@ def test_keys_are_renewed_in_the_middle_of_many_turns_without_a_lost_request(
 
 def test_a_typed_key_is_not_asked_for_again() -> None:
     with Simulator(api_key="right") as simulator:
-        from dragoman.engines import engine
-
         base_url = simulator.base_url("anthropic")
         with engine(MODEL, key="wrong", base_url=base_url) as talker, pytest.raises(AuthenticationError):
             talker.run_inference(ASKED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dragoman import AsyncChatClient, ChatClient, Conversation, Message, ModelOptions, Orchestrator, ToolCall
+from dragoman import ChatClient, Conversation, Message, ModelOptions, Orchestrator, ToolCall
 from dragoman.conversation import Failed, ReplyStarted, TextDelta, Thinking, fold
 from dragoman.engines import (
     AsyncFallbackEngine,
@@ -36,7 +35,8 @@ from dragoman.errors import (
 )
 from dragoman.simulator import FAULTS, Reply, Request, Simulator, Status
 from dragoman.transport import RetryPolicy, Timeouts
-from tests.engines.talking import ASKED, Outcome, ask_on_loop, ask_plain
+from tests.chat.talking import WAYS, PlainTalk
+from tests.engines.talking import ASKED, Outcome, ask_on_loop, ask_plain, close_both
 
 TEXT = "Here is the wéather you asked for, in some detail. "
 CALL = ToolCall("call_1", "weather", '{"city": "Paris", "days": 3}')
@@ -149,11 +149,8 @@ def _judge(outcome: Outcome, place: int, asked: list[int], effect: str, *, strea
 
 
 @pytest.mark.parametrize("cut", [None, "cut_close"])
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("make", [engine, async_engine], ids=["plain", "async"])
-def test_a_tool_runs_once_whichever_models_speak(
-    make: Callable[..., Any], stream: bool, cut: str | None, simulator: Simulator
-) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_tool_runs_once_whichever_models_speak(way: str, cut: str | None, simulator: Simulator) -> None:
     """The first model calls a tool and is down then, or breaks off in the middle of the call."""
     ran: list[str] = []
 
@@ -168,32 +165,17 @@ def test_a_tool_runs_once_whichever_models_speak(
         return Reply("Sunny.") if ran else Reply(CALL)
 
     simulator.play(answer)
-    chain = _make(make, simulator)
-
-    async def on_loop() -> str:
-        async with chain, AsyncChatClient(chain, [weather]) as client:
-            if not stream:
-                return (await client.chat("Weather?")).text
-            async with client.stream_chat("Weather?") as events:
-                async for _ in events:
-                    pass
-            return events.result.text
-
-    def plain() -> str:
-        with chain, ChatClient(chain, [weather]) as client:
-            if not stream:
-                return client.chat("Weather?").text
-            with client.stream_chat("Weather?") as events:
-                list(events)
-            return events.result.text
-
-    if stream and cut is not None:  # a part of the call was told: the turn fails, and nothing has run
+    kind, streamed = WAYS[way]
+    chain = _make(engine if kind is PlainTalk else async_engine, simulator)
+    talk = kind(chain, [weather], streamed=streamed)
+    if streamed and cut is not None:  # a part of the call was told: the turn fails, and nothing has run
         with pytest.raises(ProviderError):
-            plain() if make is engine else asyncio.run(on_loop())
+            talk.chat("Weather?")
         assert ran == []
     else:
-        assert (plain() if make is engine else asyncio.run(on_loop())) == "Sunny."
+        assert talk.chat("Weather?").text == "Sunny."
         assert ran == ["Paris 3"]
+    close_both(talk, chain)
 
 
 # --- what moves on ----------------------------------------------------------------------------------------------------

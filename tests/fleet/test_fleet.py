@@ -29,7 +29,8 @@ from dragoman.stores import (
     new_id,
 )
 from tests.fleet.program import Setup, ended, make_worker
-from tests.fleet.waiting import at_work, fleet_at_work, offered, on_loop, until
+from tests.fleet.waiting import at_work, fleet_at_work, offered, until
+from tests.loops import on_loop
 from tests.stores.postgres_server import Server
 
 pytestmark = pytest.mark.slow

@@ -22,7 +22,8 @@ from dragoman.simulator import Simulator
 from dragoman.tools import approve, deny
 from tests.fleet.kills import kill_many
 from tests.fleet.program import CALLS, ROOT, Setup, ended, make_worker, worker_program
-from tests.fleet.waiting import at_work, offered, on_loop, until
+from tests.fleet.waiting import at_work, offered, until
+from tests.loops import on_loop
 from tests.rounds import rounds
 from tests.stores.postgres_server import Server, fresh_server
 

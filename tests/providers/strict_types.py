@@ -24,8 +24,12 @@ def problems(value: object, expected: Any, where: str = "$") -> list[str]:
         return _problems_of_typeddict(value, expected, where)
     origin, arguments = get_origin(expected), get_args(expected)
     if origin in (Union, types.UnionType):
-        attempts = [problems(value, one, where) for one in arguments]
-        return [] if [] in attempts else min(attempts, key=len)
+        attempts: list[list[str]] = []
+        for one in arguments:
+            attempts.append(problems(value, one, where))
+            if not attempts[-1]:
+                return []
+        return min(attempts, key=len)
     if origin is Literal:
         return [] if value in arguments else [f"{where}: {value!r} is none of {arguments}"]
     if origin in (Required, Annotated):

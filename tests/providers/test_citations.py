@@ -21,7 +21,7 @@ from dragoman.providers.citations import cite, of_bedrock, of_claude, of_openai,
 from tests.providers.bedrock.wire import frame, problems
 from tests.providers.calls import HI, body_of, call_of, decoder_of
 from tests.providers.feeding import attempt, message_of
-from tests.providers.gemini.case import chunk, streamed, whole
+from tests.providers.gemini.case import as_events, chunk, streamed, whole
 from tests.providers.oracles import claude_message
 from tests.providers.recorded import Exchange, exchanges
 from tests.providers.test_recorded import decoded
@@ -353,47 +353,15 @@ def test_bytes_that_are_no_place_give_no_span(said: str, start: int, end: int) -
     assert (None if one.start is None else said[one.start : one.end]) == expected
 
 
-NAMES = [
-    "url",
-    "title",
-    "source",
-    "document_index",
-    "document_title",
-    "file_id",
-    "search_result_index",
-    "cited_text",
-    "start_char_index",
-    "end_char_index",
-    "start_page_number",
-    "end_page_number",
-    "type",
-    "url_citation",
-    "start_index",
-    "end_index",
-    "content",
-    "filename",
-    "location",
-    "web",
-    "documentChar",
-    "documentPage",
-    "documentIndex",
-    "start",
-    "end",
-    "sourceContent",
-    "text",
-    "groundingChunks",
-    "segment",
-    "groundingSupports",
-    "startIndex",
-    "endIndex",
-    "partIndex",
-    "groundingChunkIndices",
-    "citationSources",
-    "uri",
-]
+NAMES = (
+    "url title source document_index document_title file_id search_result_index cited_text start_char_index "
+    "end_char_index start_page_number end_page_number type url_citation start_index end_index content filename "
+    "location web documentChar documentPage documentIndex start end sourceContent text groundingChunks segment "
+    "groundingSupports startIndex endIndex partIndex groundingChunkIndices citationSources uri"
+)
 values = st.recursive(
     json_values | st.integers(-(2**70), 2**70) | st.sampled_from([True, 0, 1, 3, "https://w", "url_citation"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES.split()), inner, max_size=6),
     max_leaves=12,
 )
 
@@ -444,7 +412,9 @@ MANY = 20_000
 def test_very_many_sources_one_by_one() -> None:
     pages = [f"https://a.example/{number}" for number in range(MANY)]
     grounded = [chunk(groundingMetadata={"groundingChunks": [{"web": {"uri": page}}]}) for page in pages]
-    assert [one.url for one in streamed(chunk("One."), *grounded, chunk(finish="STOP")).citations] == pages
+    chunks = as_events(chunk("One."), *grounded, chunk(finish="STOP"))
+    gemini = message_of(decoder_of(call_of("gemini:gemini-2.5-flash", stream=True)), [chunks])
+    assert [one.url for one in gemini.citations] == pages
 
     deltas = [{"content": "One."}, *[{"annotations": [{"type": "url_citation", "url": page}]} for page in pages]]
     choices = [*[{"delta": delta} for delta in deltas], {"delta": {}, "finish_reason": "stop"}]

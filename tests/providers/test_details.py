@@ -291,56 +291,23 @@ def test_a_reply_that_says_nothing_of_the_kind() -> None:
 
 # --- any shape --------------------------------------------------------------------------------------------------------
 
-NAMED = [
-    "choice",
-    "logprobs",
-    "content",
-    "token",
-    "logprob",
-    "top_logprobs",
-    "logprobsResult",
-    "chosenCandidates",
-    "topCandidates",
-    "candidates",
-    "logProbability",
-    "safetyRatings",
-    "promptFeedback",
-    "category",
-    "probability",
-    "blocked",
-    "trace",
-    "guardrail",
-    "inputAssessment",
-    "outputAssessments",
-    "topicPolicy",
-    "topics",
-    "contentPolicy",
-    "filters",
-    "name",
-    "action",
-    "choices",
-    "index",
-    "message",
-    "delta",
-    "finish_reason",
-    "parts",
-    "tool_names",
-    "prompt_filter_results",
-    "content_filter_results",
-    "content_filters",
-    "filtered",
-    "severity",
-]
+NAMED = (
+    "choice logprobs content token logprob top_logprobs logprobsResult chosenCandidates topCandidates candidates "
+    "logProbability safetyRatings promptFeedback category probability blocked trace guardrail inputAssessment "
+    "outputAssessments topicPolicy topics contentPolicy filters name action choices index message delta "
+    "finish_reason parts tool_names prompt_filter_results content_filter_results content_filters filtered "
+    "severity"
+)
 shapes = st.recursive(
     json_values | st.sampled_from([1, -0.5, "BLOCKED", "a"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMED), inner, max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMED.split()), inner, max_size=6),
     max_leaves=15,
 )
 
 
 @given(
     dialect=st.sampled_from(["openai_chat:openai", "openai_responses", "gemini", "bedrock", "anthropic", "else"]),
-    fields=st.dictionaries(st.sampled_from(NAMED), shapes, max_size=5),
+    fields=st.dictionaries(st.sampled_from(NAMED.split()), shapes, max_size=5),
 )
 def test_no_shape_does_any_harm(dialect: str, fields: dict[str, Any]) -> None:
     native = Native(dialect, {name: Raw(json.dumps(value).encode()) for name, value in fields.items()})

@@ -733,7 +733,7 @@ def unknown(conversation: Conversation) -> Conversation:
     return msgspec.structs.replace(conversation, messages=messages)
 
 
-@settings(max_examples=rounds(400))
+@settings(max_examples=rounds(400, 8))
 @given(
     conversations,
     st.lists(st.integers(0, 20), max_size=4),

@@ -23,7 +23,7 @@ from dragoman.providers import (
     provider_of,
     split_model,
 )
-from dragoman.providers.profile import SchemaStyle, lay_over
+from dragoman.providers.profile import SchemaStyle, apply_rows
 
 BASE = Profile(provider="p", dialect="d", media=frozenset(["image"]))
 
@@ -90,7 +90,7 @@ def test_every_row_of_models_fits(row: ProfileRow) -> None:
     for pattern in row.models:
         name = re.sub(r"\[(.)[^]]*\]", r"\1", pattern).replace("*", "x").replace("?", "1")
         assert fnmatchcase(name, pattern)
-        check(lay_over(base.with_changes(provider=row.provider), rows_of(base.dialect), name))
+        check(apply_rows(base.with_changes(provider=row.provider), rows_of(base.dialect), name))
 
 
 def check(profile: Profile) -> None:

@@ -305,7 +305,7 @@ def test_a_pattern_that_nothing_can_be_made_to_fit() -> None:
 # --- any conversation -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=rounds(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(400, 8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(conversations, st.sampled_from(sorted(PROVIDERS)))
 def test_any_conversation_is_a_request_or_a_clear_refusal(conversation: Conversation, provider: str) -> None:
     model = MODELS.get(provider, "some-model")

@@ -378,5 +378,9 @@ _TYPES += ["mcp_tool_use", "web_search_tool_result", "mcp_tool_result", "code_ex
 @given(st.sampled_from(_TYPES), st.dictionaries(st.sampled_from(_MEMBERS), _JSON, max_size=6))
 def test_whatever_a_server_says_of_its_tools_can_be_read(kind: str, members: dict[str, Any]) -> None:
     raw = {name: Raw(json.dumps(value).encode()) for name, value in {**members, "type": kind}.items()}
-    for used in (responses.use_of(raw), anthropic.use_of(kind, raw), gemini.use_of({"toolCall": raw["type"], **raw})):
+    for used in (
+        responses.read_use(raw),
+        anthropic.read_use(kind, raw),
+        gemini.read_use({"toolCall": raw["type"], **raw}),
+    ):
         assert used is None or str(used)

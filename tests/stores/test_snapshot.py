@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from msgspec import Raw
 
 from dragoman.conversation import Conversation, Message, ToolSpec
@@ -29,6 +29,7 @@ from dragoman.stores import (
     validate_snapshot_id,
 )
 from dragoman.stores.snapshot import SNAPSHOT_VERSION, new_id, title_of
+from tests.rounds import rounds
 from tests.strategies import conversations, json_values, names, texts
 
 SAID = Conversation("Be brief.", (Message.user("Hello there"),), {"user": 1})
@@ -118,6 +119,7 @@ specs = st.builds(
 )
 
 
+@settings(max_examples=rounds(100))
 @given(conversations, texts, st.lists(specs, max_size=2))
 def test_a_round_trip_changes_nothing(said: Conversation, text: str, tools: list[ToolSpec]) -> None:
     snapshot = Snapshot.first(said, provider=text, model=text, tools=tools, title=text)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from dragoman.conversation import ToolCall, ToolResult
-from dragoman.tools import Executed, RetryConfig, ToolExecutor, ToolRun, tool
+from dragoman.tools import Executed, RetryConfig, Tool, ToolExecutor, ToolRun, tool
 from dragoman.tools.arguments.reader import Arguments
 
 NO_WAIT = RetryConfig(backoff_base=0)
@@ -51,6 +51,10 @@ def eventually(happened: Callable[[], bool]) -> bool:
 def wait_until(happened: Callable[[], bool]) -> None:
     """Wait until something has happened in another thread; fail if it does not."""
     assert eventually(happened)
+
+
+def arguments_of(function: Callable[..., object]) -> Arguments:
+    return Tool.from_function(function, name="it").arguments
 
 
 def values_of(arguments: Arguments, text: str) -> tuple[object, ...]:

@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
 from dragoman.transport import host_of, is_loopback, join, port_of, validate_base_url
 from dragoman.transport.addresses import _TEXTS, MAX_BASE_URL_BYTES
+from tests.rounds import rounds
 
 GOOD = [
     "",
@@ -98,7 +99,7 @@ PARTS = [
 ]
 
 
-@settings(max_examples=2000)
+@settings(max_examples=rounds(2000))
 @given(
     st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map("".join)
     | st.text(max_size=60)

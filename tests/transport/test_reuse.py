@@ -47,6 +47,8 @@ def leave(client: Client, url: str) -> None:
 def leave_after_a_piece(client: Client, url: str) -> None:
     with client.open(url) as reply:
         assert reply.piece() == b"hello"
+        reply.close()  # and once more at the end
+        assert reply.piece() is None
 
 
 def cancel(client: Client, url: str) -> None:

@@ -295,7 +295,6 @@ class TestFixture:
                 step(dragoman_tape.transport(SocketTransport).open(HttpRequest(url="{url}", body=b"correct horse")))
     """
 
-    @pytest.mark.slow
     def test_first_it_records_then_it_replays(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
         monkeypatch.delenv("CI", raising=False)
@@ -303,14 +302,14 @@ class TestFixture:
         options = ("-p", "dragoman.transport.pytest_plugin", "-p", "no:cacheprovider")
         with Server({"*": count}) as server:
             pytester.makepyfile(self.TEST.format(url=server.url))
-            pytester.runpytest_subprocess(*options).assert_outcomes(passed=2)
+            pytester.runpytest_inprocess(*options).assert_outcomes(passed=2)
             assert len(server.requests) == 1
         [tape] = pytester.path.glob("tapes/*/*.jsonl")
         assert tape.stem == "test_it"
         # The server is gone.
         only = ("-k", "test_it")
         monkeypatch.setenv("CI", "1")
-        pytester.runpytest_subprocess(*options, *only).assert_outcomes(passed=1)
-        pytester.runpytest_subprocess(*options, *only, "--dragoman-tape=record").assert_outcomes(failed=1)
+        pytester.runpytest_inprocess(*options, *only).assert_outcomes(passed=1)
+        pytester.runpytest_inprocess(*options, *only, "--dragoman-tape=record").assert_outcomes(failed=1)
         tape.unlink()
-        pytester.runpytest_subprocess(*options, *only).assert_outcomes(errors=1)
+        pytester.runpytest_inprocess(*options, *only).assert_outcomes(errors=1)

@@ -6,8 +6,8 @@ Must not know: how a provider is asked (codecs.py), how a request is sent and tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from functools import partial
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from dragoman._checks import check_names, suggest
 from dragoman._stepping import step
+from dragoman._stop import Stop, current_stop, stopping
 from dragoman.engines import (
     AnyHttpEngine,
     AsyncHttpEngine,
@@ -27,7 +28,6 @@ from dragoman.engines import (
     as_service,
     async_engine,
     engine,
-    together,
     understanding,
 )
 from dragoman.errors import (
@@ -38,6 +38,7 @@ from dragoman.errors import (
     StoppedError,
 )
 from dragoman.providers import Prices, WireRequest
+from dragoman.tools import AsyncRunner, Job, Runner, WorkerThreads
 from dragoman.transport import RetryPolicy, Timeouts, Transport
 
 from .codecs import CODECS, Answered, EmbeddingCodec
@@ -291,7 +292,7 @@ async def _embed(engine: AnyHttpEngine, wanted: _Wanted, progress: Progress | No
     done = total - len(missing)
     work = (partial(job.embed_part, part) for part in parts)
     try:
-        async with aclosing(together(work, wanted.concurrency, blocking=isinstance(engine, HttpEngine))) as parts_done:
+        async with aclosing(_together(work, wanted.concurrency, blocking=isinstance(engine, HttpEngine))) as parts_done:
             async for count in parts_done:
                 done += count
                 if progress is not None:
@@ -300,3 +301,50 @@ async def _embed(engine: AnyHttpEngine, wanted: _Wanted, progress: Progress | No
         error.embeddings = job.finish()
         raise
     return job.finish()
+
+
+_Work: TypeAlias = Callable[[], Coroutine[Any, Any, int]]
+
+
+async def _together(work: Iterable[_Work], most: int, *, blocking: bool) -> AsyncGenerator[int, None]:
+    """Do all of it, so many at once, and give each result as soon as it is there.
+
+    In a plain program each runs in a worker thread, on an event loop as a task. After the first that fails no further
+    one is begun; those under way are finished and their results given, then its error is raised. Whoever closes this
+    generator, or is stopped while it waits, ends what is under way at once.
+    """
+    threads = WorkerThreads()
+    runner = Runner(threads) if blocking else AsyncRunner(threads)
+    outer, stop = current_stop(), Stop()
+    under_way: list[Job] = []
+    waiting, failure = iter(work), None
+    try:
+        with nullcontext() if outer is None else outer.waking(runner.wake):
+            while True:
+                while failure is None and len(under_way) < most and (begin := next(waiting, None)) is not None:
+                    run = partial(_run, begin) if blocking else begin
+                    with stopping(stop):  # each has a copy of the context
+                        under_way.append(runner.start(run, is_async=not blocking, is_limited=True))
+                if not under_way:
+                    break
+                await runner.wait(None if outer is None else outer.deadline)
+                if outer is not None:
+                    outer.check()
+                over = {job: job.ended for job in under_way if job.ended is not None}  # others may end meanwhile
+                under_way = [job for job in under_way if job not in over]
+                for value, error, _ in over.values():
+                    if error is None:
+                        yield value
+                    failure = failure or error
+        if failure is not None:
+            raise failure
+    finally:
+        stop.cancel()
+        for job in under_way:
+            runner.give_up(job)
+        threads.close()
+        await runner.close()
+
+
+def _run(work: _Work) -> int:
+    return step(work())

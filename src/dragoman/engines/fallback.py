@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._checks import CheckedMeta, NotNegative, Positive, overlay
-from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec, Usage
+from dragoman.conversation import Conversation, ToolSpec, Usage
 from dragoman.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -37,11 +37,11 @@ from dragoman.errors import (
     RateLimitError,
     RequestTimeoutError,
 )
-from dragoman.providers import Loss, ModelOptions, Profile, is_content
+from dragoman.providers import Loss, ModelOptions, Profile
 from dragoman.transport import AttemptRecord
 
 from .base import AsyncEngine, BaseEngine, Engine
-from .call import Reply, ReplyCall, failed
+from .call import Reply, ReplyCall
 from .health import Leave, ModelHealth, health_of
 
 E = TypeVar("E", bound=Engine | AsyncEngine)
@@ -143,6 +143,7 @@ class _Trial:
         self.counted: ProviderError | None = None
         """The last error that its breaker was told of."""
         self.is_over: bool = False
+        self.is_measured: bool = False
 
     def ledger(self, before: int) -> list[AttemptRecord]:
         """Its attempts, counted on from those of the models `before` it."""
@@ -183,12 +184,6 @@ class FallbackCall(ReplyCall):
         self._error: DragomanError | None = None
         """The last one of a provider, or else the first of another kind."""
 
-    # --- for callers ---
-
-    @property
-    def message(self) -> Message:
-        return super().message if self._trial is None else self._trial.call.message
-
     @property
     def account(self) -> Reply:
         trial = self._trial
@@ -197,61 +192,55 @@ class FallbackCall(ReplyCall):
         attempts = self.attempts if trial.is_over else [*self.attempts, *trial.ledger(self._made)]
         return msgspec.structs.replace(trial.call.account, attempts=tuple(attempts))
 
-    async def reply(self) -> Reply:
+    async def advance(self) -> None:
+        trial = self._trial or self._open()
+        if trial is None:
+            assert self._error is not None  # each of them has refused the call
+            raise self._error
         try:
-            while await self.next():
-                pass
-        finally:
-            await self.aclose()
-        return self.account
-
-    async def next(self) -> list[ReplyEvent]:
-        while not self.over:
-            trial, events = self._trial or self._open(), list[ReplyEvent]()
-            if trial is None:
-                assert self._error is not None  # each of them has refused the call
-                raise self._error
-            error: DragomanError | None
-            try:
-                events = await trial.call.next()
-                error = trial.call.failure
-            except _CANNOT_TAKE as problem:  # a call over HTTP does not begin with one; others may
-                error = problem
-            if error is None:
-                if not events:
-                    self.over = True
-                    self._conclude(trial, None)
-                elif not self._handed_over:
-                    self._handed_over = True
-                    self._measure(trial)
-                return events
-            if self._stream and (self._handed_over or any(map(is_content, events[:-1]))):
-                self._conclude(trial, error)  # never two answers
-                self._error = error
-            elif self._follow(trial, error):
-                continue
-            self.over, final = True, self._explain(error)
-            if not isinstance(final, ProviderError):
-                raise final
-            self._failure = final
-            return events if final is error else [failed(final)]
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
+            events = await trial.call.next()
+        except _CANNOT_TAKE as problem:  # a call over HTTP does not begin with one; others may
+            if not self._follow(trial, problem):
+                raise self._explain(problem) from None
+            return
+        failure = trial.call.failure
+        if failure is not None:
+            self.take(events[:-1])  # without the event of the failure, which the chain has itself
             raise failure
-        return []
+        if events and not trial.is_measured:
+            trial.is_measured, now = True, self._chain.clock()
+            trial.health.measure(now - trial.began, now, stream=self._stream)
+        self.take(events)
+        if not events:
+            self.over = True
+            self._conclude(trial, None)
+
+    async def try_again(self, error: ProviderError) -> bool:
+        trial = self._trial
+        if trial is None or trial.is_over:  # nobody is left
+            return False
+        if self._stream and self.has_begun:
+            self._conclude(trial, error)  # never two answers
+            self._error = error
+        elif self._follow(trial, error):
+            return True
+        self._explain(error)
+        return False
+
+    async def release(self) -> None:
+        if self._trial is not None:
+            await self._trial.call.aclose()
 
     async def aclose(self) -> None:
-        self.over = True
+        await super().aclose()
         trial = self._trial
-        if trial is not None:
-            await trial.call.aclose()
-            if not trial.is_over:  # the caller has left: if it had begun to answer, it does answer
-                trial.is_over = True
-                self.attempts += trial.ledger(self._made)
-                if self._handed_over:
-                    trial.health.answered()
-                else:
-                    trial.health.dropped(self._chain.clock(), trial.leave)
+        if trial is not None and not trial.is_over:  # the caller has left: if it had begun to answer, it does answer
+            trial.is_over = True
+            self.attempts += trial.ledger(self._made)
+            if self._handed_over:
+                trial.health.answered()
+            else:
+                trial.health.dropped(self._chain.clock(), trial.leave)
 
     # --- which model is asked ---
 
@@ -387,10 +376,6 @@ class FallbackCall(ReplyCall):
         if len(self._reasons) > 1:
             final.hint = f"{final.hint} Of the models, {'; '.join(self._reasons)}."
         return final
-
-    def _measure(self, trial: _Trial) -> None:
-        now = self._chain.clock()
-        trial.health.measure(now - trial.began, now, stream=self._stream)
 
 
 def _describe(error: DragomanError) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 from msgspec.structs import replace
 
-from dragoman.conversation import Conversation, Failed, Media, Message, ReplyEvent, ToolSpec
+from dragoman.conversation import Conversation, Media, ToolSpec
 from dragoman.engines import (
     AnyHttpEngine,
     AsyncEngine,
@@ -22,7 +22,6 @@ from dragoman.engines import (
     Reply,
     ReplyCall,
     as_service,
-    failed,
 )
 from dragoman.errors import InvalidRequestError, PermissionDeniedError, ProviderError
 from dragoman.providers import Loss, ModelOptions
@@ -59,12 +58,41 @@ class _FilesCall(ReplyCall):
         self._ids: frozenset[str] = frozenset()
         """Of the files that were sent, without what stands before them in an address."""
 
-    async def _begin(self) -> ReplyCall:
+    async def advance(self) -> None:
+        try:
+            if self._inner is None:
+                placed = await self._core.place(self._conversation)
+                self._ids = frozenset(_ids_in(placed))
+                self._inner = self._core.engine.begin(placed, *self._given, stream=self._stream, veto=self._may_not)
+            events = await self._inner.next()
+        finally:
+            self._take_attempts()
+        failure = self._inner.failure
+        if failure is not None:
+            self.take(events[:-1])  # without the event of the failure, which this call has itself
+            raise failure
+        self.take(events)
+        self.over = not events
+
+    async def try_again(self, error: ProviderError) -> bool:
+        """Whether the provider may have lost a file, as by another program's hand; then all are uploaded once more."""
+        if self._is_second or self.has_begun or not isinstance(error, _REFUSED):
+            return False
+        if not any(id in error.message for id in self._ids) or not self._core.forget():
+            return False
+        self._is_second, self._inner, self._before = True, None, len(self.attempts)
+        return True
+
+    async def release(self) -> None:
+        if self._inner is not None:
+            await self._inner.aclose()
+
+    @property
+    def account(self) -> Reply:
         if self._inner is None:
-            placed = await self._core.place(self._conversation)
-            self._ids = frozenset(_ids_in(placed))
-            self._inner = self._core.engine.begin(placed, *self._given, stream=self._stream, veto=self._may_not)
-        return self._inner
+            return super().account
+        self._take_attempts()
+        return replace(self._inner.account, attempts=tuple(self.attempts))
 
     def _may_not(self, error: ProviderError, after: float) -> str:
         self._take_attempts()
@@ -74,68 +102,6 @@ class _FilesCall(ReplyCall):
         """Put what the inner call has tried into the ledger, which whoever observes this call holds."""
         made = [] if self._inner is None else self._inner.attempts
         self.attempts[self._before :] = [replace(each, number=self._before + each.number) for each in made]
-
-    async def _has_lost(self, error: ProviderError) -> bool:
-        """Whether the provider may have lost a file, as by another program's hand; then all are uploaded once more."""
-        if self._is_second or not any(id in error.message for id in self._ids) or not self._core.forget():
-            return False
-        self._take_attempts()
-        self._is_second, self._inner, self._before = True, None, len(self.attempts)
-        return True
-
-    async def reply(self) -> Reply:
-        try:
-            while await self.next():
-                pass
-        finally:
-            await self.aclose()
-        return self.account
-
-    async def next(self) -> list[ReplyEvent]:
-        try:
-            return await self._next()
-        finally:
-            self._take_attempts()
-
-    async def _next(self) -> list[ReplyEvent]:
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        try:
-            inner = await self._begin()
-        except ProviderError as error:  # a file could not be uploaded
-            self._failure = error
-            return [failed(error)]
-        events = await inner.next()
-        if events and all(isinstance(event, Failed) for event in events):  # before anything was said
-            try:
-                await inner.next()
-            except _REFUSED as error:
-                if await self._has_lost(error):
-                    return await (await self._begin()).next()
-                self._failure = error
-            except ProviderError as error:
-                self._failure = error
-        return events
-
-    async def aclose(self) -> None:
-        if self._inner is not None:
-            await self._inner.aclose()
-
-    @property
-    def message(self) -> Message:
-        return super().message if self._inner is None else self._inner.message
-
-    @property
-    def account(self) -> Reply:
-        if self._inner is None:
-            return super().account
-        self._take_attempts()
-        return replace(self._inner.account, attempts=tuple(self.attempts))
-
-    @property
-    def failure(self) -> ProviderError | None:
-        return self._failure or (None if self._inner is None else self._inner.failure)
 
 
 def _ids_in(conversation: Conversation) -> Iterator[str]:

@@ -179,7 +179,7 @@ class HttpDoor:
     def _listen(self) -> WebServer:
         if self._server is not None:
             raise ConfigurationError("This door has been opened before.", hint="Make a new HttpDoor.")
-        self._server = WebServer(self.app, host=self._host, port=self.port, lifespan="on")
+        self._server = WebServer(self.app, host=self._host, port=self.port, lifespan="on", parser="h11")
         self.port = self._server.port
         return self._server
 

@@ -123,7 +123,7 @@ def error_from(
     details = [as_object(detail) for detail in cast("list[object]", _as(list, inner.get("details")) or [])]
     # Google calls a wrong key an invalid argument; the details say it.
     telling = [detail for detail in details if detail.get("reason") == "API_KEY_INVALID"]
-    code = "API_KEY_INVALID" if telling else _as(str, inner.get("code")) or _amazons_code(inner, headers or {})
+    code = "API_KEY_INVALID" if telling else _as(str, inner.get("code")) or _amazon_code(inner, headers or {})
     kind = _as(str, inner.get("type")) or _as(str, inner.get("status"))
     request_id = _as(str, whole.get("request_id")) or None
     text = _text_of(inner) or _text_of(whole)
@@ -137,7 +137,7 @@ def error_from(
     return made
 
 
-def _amazons_code(fields: Mapping[str, object], headers: Mapping[str, str]) -> str | None:
+def _amazon_code(fields: Mapping[str, object], headers: Mapping[str, str]) -> str | None:
     """Amazon's word for an error, without the address that may stand before or behind it."""
     said = headers.get("x-amzn-errortype") or _as(str, fields.get("__type")) or ""
     return said.partition(":")[0].rpartition("#")[2] or None

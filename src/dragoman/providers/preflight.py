@@ -1,6 +1,6 @@
 """Preflight: what a provider would say to some tools, before anything is sent.
 
-Owns: check() and its report. What would be rewritten is what an encoder rewrites: both ask `tell_tool`.
+Owns: check() and its report. What would be rewritten is what an encoder rewrites: both ask `declare_tool`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dragoman.errors import ConfigurationError, ToolDefinitionError
 
 from .catalogue import profile_of, split_model
 from .profile import Profile
-from .requests import ToldTool, ToolNames, tell_tool
+from .requests import DeclaredTool, ToolNames, declare_tool
 
 if TYPE_CHECKING:
     from dragoman.tools import AnyTool
@@ -104,7 +104,7 @@ def _report(
 ) -> ToolReport:
     twice = (Finding("error", "name", "another tool has the same one"),) if repeated else ()
     try:
-        told, _ = tell_tool(spec, names, profile, held, _write_nothing)
+        told, _ = declare_tool(spec, names, profile, held, _write_nothing)
     except ToolDefinitionError as error:
         findings = (*twice, Finding("error", "schema", error.message))
         return ToolReport(tool=spec.name, wire_name=names.wire(spec.name), findings=findings)
@@ -118,5 +118,5 @@ def _report(
     )
 
 
-def _write_nothing(_told: ToldTool) -> None:
+def _write_nothing(_told: DeclaredTool) -> None:
     pass

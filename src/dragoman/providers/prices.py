@@ -75,10 +75,10 @@ _PARTS: Final = {
 
 def cost_of(message: Message) -> float | None:
     """What a model's reply cost, in US dollars; None if that is not known."""
-    return remembered(message, "providers.cost", lambda: _reckon(message))
+    return remembered(message, "providers.cost", lambda: _calculate_cost(message))
 
 
-def _reckon(message: Message) -> float | None:
+def _calculate_cost(message: Message) -> float | None:
     usage, broken_off = message.usage, message.interrupted
     if usage is not None and usage.charged is not None and not broken_off:
         return usage.charged

@@ -128,7 +128,7 @@ def words(text: str = "") -> frozenset[Any]:
     return frozenset(text.split())
 
 
-def lay_over(base: Profile, rows: Iterable[ProfileRow], model: str) -> Profile:
+def apply_rows(base: Profile, rows: Iterable[ProfileRow], model: str) -> Profile:
     """The base profile with the fields of every row that fits, in order; later rows win."""
     changes: dict[str, Any] = {}
     for row in rows:

@@ -82,10 +82,10 @@ def _compare(old: Prompt, new: Prompt) -> _Shared:
     length = 0
     for index, spec in enumerate(new.tools):
         if index >= len(old.tools) or not (spec is old.tools[index] or spec == old.tools[index]):
-            return _Shared(length, *_tell_tool(old.tools, new.tools, index))
+            return _Shared(length, *_describe_change(old.tools, new.tools, index))
         length += length_of_tool(spec)
     if len(old.tools) > len(new.tools):
-        return _Shared(length, *_tell_tool(old.tools, new.tools, len(new.tools)))
+        return _Shared(length, *_describe_change(old.tools, new.tools, len(new.tools)))
     if old.system != new.system:
         same = _common(old.system or "", new.system or "")
         where = f" from character {same:,} on" if same else ""
@@ -108,7 +108,7 @@ def _changed_option(old: ModelOptions, new: ModelOptions, names: Sequence[str]) 
     return next((name for name in names if getattr(old, name) != getattr(new, name)), None)
 
 
-def _tell_tool(old: Sequence[ToolSpec], new: Sequence[ToolSpec], index: int) -> tuple[str, str]:
+def _describe_change(old: Sequence[ToolSpec], new: Sequence[ToolSpec], index: int) -> tuple[str, str]:
     """Which tool makes two lists differ at this place, and in what way."""
     was, now = [spec.name for spec in old], [spec.name for spec in new]
     if index < len(was) and was[index] not in now:

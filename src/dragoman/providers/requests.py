@@ -24,7 +24,7 @@ from .codec import Adaptation, Call, remembered
 from .options import Effort, ModelOptions, ResponseFormat
 from .profile import Profile, ToolLimits
 from .schema import convert, excesses_together
-from .server_tools import ServerTool, ToolRows, said_of
+from .server_tools import ServerTool, ToolRows, given_fields
 
 _T = TypeVar("_T")
 _DEFAULTS: Final = ModelOptions()
@@ -91,7 +91,7 @@ def _write_server_tool(call: Call, tool: Raw | ServerTool, rows: ToolRows, adapt
         refuse_or_adapt(call, adaptations, name, "there is no such tool over this API", hint)
         return None
     members: object = row.members
-    for field, value in said_of(tool).items():
+    for field, value in given_fields(tool).items():
         if field in row.fields:
             members = merge_members(members, _nest(row.fields[field], value))
         elif field not in row.taken and f"{field}={value}" not in row.taken:
@@ -143,7 +143,7 @@ def merge_members(below: object, above: object) -> object:
 # --- tools and schemas ------------------------------------------------------------------------------------------------
 
 
-class ToldTool(Struct, frozen=True, kw_only=True):
+class DeclaredTool(Struct, frozen=True, kw_only=True):
     """A tool as a model is told of it, and what was changed to get there."""
 
     name: str
@@ -157,7 +157,7 @@ class ToldTool(Struct, frozen=True, kw_only=True):
 
 
 def declare_tools(
-    call: Call, names: ToolNames, adaptations: list[Adaptation], write: Callable[[ToldTool], _T]
+    call: Call, names: ToolNames, adaptations: list[Adaptation], write: Callable[[DeclaredTool], _T]
 ) -> list[_T]:
     """The tools in a dialect's words. What `write` gives is kept beside the tool for later calls."""
     profile = call.profile
@@ -175,15 +175,19 @@ def declare_tools(
     declared: list[_T] = []
     held: list[dict[str, object]] = []
     for spec in call.tools[:most]:
-        told, written = tell_tool(spec, names, profile, held, write)
+        told, written = declare_tool(spec, names, profile, held, write)
         adaptations += told.notes
         declared.append(written)
     return declared
 
 
-def tell_tool(
-    spec: ToolSpec, names: ToolNames, profile: Profile, held: list[dict[str, object]], write: Callable[[ToldTool], _T]
-) -> tuple[ToldTool, _T]:
+def declare_tool(
+    spec: ToolSpec,
+    names: ToolNames,
+    profile: Profile,
+    held: list[dict[str, object]],
+    write: Callable[[DeclaredTool], _T],
+) -> tuple[DeclaredTool, _T]:
     """One tool as the model is told of it, and what `write` makes of that.
 
     `held` are the strict schemas so far: where one more is too much for a request, this one is not strict.
@@ -192,24 +196,24 @@ def tell_tool(
     depends_on = f"{write.__module__} {profile.tool_schema} {profile.tool_examples} {limits.max_description_length}"
     depends_on += f" {bool(profile.tool_search)}"
 
-    def tell(strict: bool) -> tuple[ToldTool, _T]:
-        def make() -> tuple[ToldTool, _T]:
-            told = _tell(spec, name, profile, strict=strict)
+    def declare(strict: bool) -> tuple[DeclaredTool, _T]:
+        def make() -> tuple[DeclaredTool, _T]:
+            told = _declare(spec, name, profile, strict=strict)
             return told, write(told)
 
         return remembered(spec, f"{depends_on} {profile.strict_tools} {strict} {name}", make)
 
-    told, written = tell(spec.strict is True and profile.strict_tools)
+    told, written = declare(spec.strict is True and profile.strict_tools)
     if told.strict and (beyond := excesses_together([*held, told.schema], profile.tool_schema)):
         note = Adaptation(f"strict of tool {spec.name!r}", f"left out: {beyond[0]} in one request")
-        told, written = tell(False)
+        told, written = declare(False)
         return msgspec.structs.replace(told, notes=(*told.notes, note)), written
     if told.strict:
         held.append(told.schema)
     return told, written
 
 
-def _tell(spec: ToolSpec, name: str, profile: Profile, *, strict: bool) -> ToldTool:
+def _declare(spec: ToolSpec, name: str, profile: Profile, *, strict: bool) -> DeclaredTool:
     done = convert(spec.schema, profile.tool_schema, strict=strict)
     description, changed = _describe(spec, profile)
     notes = [("description", changed)] if changed else []
@@ -218,7 +222,7 @@ def _tell(spec: ToolSpec, name: str, profile: Profile, *, strict: bool) -> ToldT
         notes.append(("name", f"sent as {name!r}"))
     if spec.strict and not profile.strict_tools:
         notes.append(("strict", "this model does not support it"))
-    return ToldTool(
+    return DeclaredTool(
         name=name,
         description=description,
         examples=spec.examples if profile.tool_examples and not spec.deferred else (),

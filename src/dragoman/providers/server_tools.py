@@ -1,7 +1,7 @@
-"""The providers' own tools as values: asked for in one vocabulary, and read in one.
+"""The providers' own tools as values: asked for in one vocabulary.
 
-Owns: what can be said of each tool, and what all dialects do alike with them. The words of a provider are a table of
-its dialect's own (`server_tools.py` there); requests.py refuses what is not in it.
+Owns: what can be said of each tool. The words of a provider are a table of its dialect's own (`server_tools.py` there);
+requests.py refuses what is not in it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class HostedMcp(_Tool, frozen=True):
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         """Without the token."""
-        return [(each, "…" if each == "token" else value) for each, value in said_of(self).items()]
+        return [(each, "…" if each == "token" else value) for each, value in given_fields(self).items()]
 
     def __repr__(self) -> str:
         return f"HostedMcp({', '.join([f'{name}={value!r}' for name, value in self.__rich_repr__()])})"
@@ -135,7 +135,7 @@ def as_server_tool(given: object) -> Raw | ServerTool:
         raise ConfigurationError(f"A server tool does not fit: {reason_of(error)}.") from None
 
 
-def said_of(tool: ServerTool) -> dict[str, object]:
+def given_fields(tool: ServerTool) -> dict[str, object]:
     """The fields that differ from their defaults."""
     values = [(field, getattr(tool, field.name)) for field in msgspec.structs.fields(tool)]
     return {field.name: value for field, value in values if value != field.default}
@@ -155,29 +155,3 @@ class ToolRow(NamedTuple):
 
 
 ToolRows: TypeAlias = Mapping[type[ServerTool], ToolRow]
-
-
-# --- what is read -----------------------------------------------------------------------------------------------------
-
-
-def plain_text(value: object) -> str:
-    """Arguments as a person would say them: the one text that there is, several a line each, else JSON."""
-    if isinstance(value, dict) and len(cast("dict[str, object]", value)) == 1:
-        (value,) = cast("dict[str, object]", value).values()
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value)):
-        return "\n".join(cast("list[str]", value))
-    return msgspec.json.encode(value).decode() if value else ""
-
-
-def objects_in(values: object) -> list[dict[str, object]]:
-    """The objects in a list; none if it is something else."""
-    several = cast("list[object]", values) if isinstance(values, list) else []
-    return [cast("dict[str, object]", each) for each in several if isinstance(each, dict)]
-
-
-def texts_in(values: object, member: str) -> tuple[str, ...]:
-    """This member of each object of a list, where it is a text."""
-    found = [each.get(member) for each in objects_in(values)]
-    return tuple([each for each in found if isinstance(each, str) and each])

@@ -52,17 +52,17 @@ def prepare(call: Call) -> tuple[Call, AnswerReader | None]:
     if way == "native" and not profile.native_beside_tools and (call.tools or call.options.server_tools):
         way = "tool" if call.tools else "prompt"  # a function may be as unwelcome beside the provider's own tools
     if way == "native":
-        return _natively(call, wanted)
+        return _prepare_native(call, wanted)
     if way == "tool" and call.tools and call.options.tool_choice == "required":
         # One of the caller's tools is meant; the answer has its time afterwards, as with the native feature.
         return msgspec.structs.replace(call, options=msgspec.structs.replace(call.options, response_format=None)), None
     if way == "tool" and profile.tools:
-        return _with_tool(call, wanted)
-    return _with_prompt(call, wanted), AnswerReader(fenced=True)
+        return _prepare_tool(call, wanted)
+    return _prepare_prompt(call, wanted), AnswerReader(fenced=True)
 
 
-def _natively(call: Call, wanted: ResponseFormat) -> tuple[Call, AnswerReader | None]:
-    schema, wrapped = _as_object(wanted.schema)
+def _prepare_native(call: Call, wanted: ResponseFormat) -> tuple[Call, AnswerReader | None]:
+    schema, wrapped = _wrap_schema(wanted.schema)
     if not wrapped:
         return call, None
     options = msgspec.structs.replace(call.options, response_format=msgspec.structs.replace(wanted, schema=schema))
@@ -72,10 +72,10 @@ def _natively(call: Call, wanted: ResponseFormat) -> tuple[Call, AnswerReader | 
 # --- by a tool --------------------------------------------------------------------------------------------------------
 
 
-def _with_tool(call: Call, wanted: ResponseFormat) -> tuple[Call, AnswerReader]:
+def _prepare_tool(call: Call, wanted: ResponseFormat) -> tuple[Call, AnswerReader]:
     taken = {spec.name for spec in call.tools}
     name = next(n for n in (wanted.name, *[f"{wanted.name}_{i}" for i in range(2, len(taken) + 3)]) if n not in taken)
-    schema, wrapped = _as_object(wanted.schema)
+    schema, wrapped = _wrap_schema(wanted.schema)
     description = wanted.description or "The answer in its final form."
     spec = ToolSpec(name, f"{description} Call this tool once, to give it.", schema, wanted.strict or None)
     choice = _choice(call, name)
@@ -86,7 +86,9 @@ def _with_tool(call: Call, wanted: ResponseFormat) -> tuple[Call, AnswerReader]:
     others = call.tools if call.options.tool_choice != "none" or choice == OneTool(name) else ()
     changed = msgspec.structs.replace(call, tools=(*others, spec), options=options)
     if choice != OneTool(name):
-        changed = _instructed(changed, f"When you have the answer, give it by calling the tool {name!r}, not as text.")
+        changed = _add_instruction(
+            changed, f"When you have the answer, give it by calling the tool {name!r}, not as text."
+        )
     return changed, AnswerReader(tool=name, wrapped=wrapped)
 
 
@@ -107,17 +109,17 @@ def _choice(call: Call, name: str) -> ToolChoice:
 # --- by asking --------------------------------------------------------------------------------------------------------
 
 
-def _with_prompt(call: Call, wanted: ResponseFormat) -> Call:
+def _prepare_prompt(call: Call, wanted: ResponseFormat) -> Call:
     about = f" ({wanted.description.strip()})" if wanted.description.strip() else ""
     instruction = (
         f"Answer with one JSON value{about} that is valid against the JSON Schema below, and with nothing else: "
         f"no explanation before or after it, no code fence around it.\n\n{bytes(wanted.schema).decode()}"
     )
     options = msgspec.structs.replace(call.options, response_format=None)
-    return _instructed(msgspec.structs.replace(call, options=options), instruction)
+    return _add_instruction(msgspec.structs.replace(call, options=options), instruction)
 
 
-def _instructed(call: Call, instruction: str) -> Call:
+def _add_instruction(call: Call, instruction: str) -> Call:
     system = call.conversation.system
     conversation = call.conversation.with_system(f"{system}\n\n{instruction}" if system else instruction)
     return msgspec.structs.replace(call, conversation=conversation)
@@ -129,16 +131,16 @@ _DEFINITIONS: Final = ("$defs", "definitions")
 _LEADS_INSIDE: Final = re.compile(r"#(?:$|/(?!\$defs/|definitions/))")
 
 
-def _as_object(raw: Raw) -> tuple[Raw, bool]:
+def _wrap_schema(raw: Raw) -> tuple[Raw, bool]:
     """The schema of an object that is or holds the answer, and whether it holds it."""
     schema = cast("object", msgspec.json.decode(raw))
     if is_object(schema) and _describes_object(Document(schema), schema, set()):
         return raw, False
     inner: Schema = schema if is_object(schema) else {"not": {}} if schema is False else {}
     kept = {word: inner[word] for word in _DEFINITIONS if word in inner}
-    moved = _moved({word: value for word, value in inner.items() if word not in kept}, "")
+    moved = _move_references({word: value for word, value in inner.items() if word not in kept}, "")
     whole: Schema = {"type": "object", "properties": {_WRAPPING: moved}, "required": [_WRAPPING]}
-    definitions = {word: map_subschemas({word: value}, "", _moved)[word] for word, value in kept.items()}
+    definitions = {word: map_subschemas({word: value}, "", _move_references)[word] for word, value in kept.items()}
     return Raw(msgspec.json.encode({**whole, "additionalProperties": False, **definitions})), True
 
 
@@ -158,11 +160,11 @@ def _describes_object(document: Document, schema: object, followed: set[str]) ->
     return any(_describes_object(document, part, followed) for part in parts)
 
 
-def _moved(schema: object, _at: str) -> object:
+def _move_references(schema: object, _at: str) -> object:
     """A schema whose references still lead to the same places, now that these are inside of an object."""
     if not is_object(schema):
         return schema
-    copy = map_subschemas(schema, "", _moved)
+    copy = map_subschemas(schema, "", _move_references)
     reference = copy.get("$ref")
     if isinstance(reference, str) and _LEADS_INSIDE.match(reference):
         copy["$ref"] = f"#/properties/{_WRAPPING}{reference.removeprefix('#')}"

@@ -8,7 +8,7 @@ the ones that are kept. `read_*` raise for what is not as it should be; the othe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, Final, Protocol, TypeGuard, cast
+from typing import ClassVar, Final, Protocol, TypeAlias, TypeGuard, cast
 
 import msgspec
 from msgspec import Raw
@@ -107,7 +107,7 @@ def string(raw: Raw | None) -> str:
 
 def integer(raw: Raw | None) -> int | None:
     """A JSON number that counts something; None if it is something else."""
-    return first_count(value_of(raw))
+    return count_of(value_of(raw))
 
 
 def text_or_json(raw: Raw | None) -> str:
@@ -141,61 +141,52 @@ def join_members(fields: Mapping[str, bytes | Raw]) -> bytes:
     return b"{" + b",".join([encode(name) + b":" + bytes(value) for name, value in fields.items()]) + b"}"
 
 
-_MOST_PIECES: Final = 1 << 16
-"""How many bytes of pieces are kept beside what they continue."""
+_Node: TypeAlias = "dict[str, _Node] | list[bytes] | bytes"
+"""JSON while it grows: an object, the elements of an array, or anything else as it is."""
 
 
 class Growing:
     """A member that nobody knows, while its pieces come: objects mix, and a list that does not begin with what is known
     continues it. Anything else is replaced; in deltas strings grow, and elements of the same `index` mix."""
 
-    __slots__ = ("_deltas", "_most", "_pieces", "_size")
+    __slots__ = ("_deltas", "_node")
 
     def __init__(self, *, deltas: bool = False) -> None:
         self._deltas: bool = deltas
-        self._pieces: list[bytes] = []
-        self._size: int = 0
-        self._most: int = _MOST_PIECES
+        self._node: _Node = b""
 
     def add(self, piece: Raw) -> None:
-        """Take the next piece. They are put together now and then: each time would take a time that grows with the
-        square of their number, and only at the end would keep all that a server repeats."""
-        self._pieces.append(bytes(piece))
-        self._size += len(piece)
-        if self._size > self._most:
-            self._size = len(self.whole())
-            self._most = _MOST_PIECES + 2 * self._size
+        data, node = bytes(piece), self._node
+        if self._deltas and data[:1] == b'"' and isinstance(node, bytes) and node[:1] == b'"' and node != data:
+            self._node = node[:-1] + data[1:]
+        else:
+            self._node = _grow(node, data)
 
     def whole(self) -> Raw:
         """What the pieces make up."""
-        self._pieces = [_merge(self._pieces, deltas=self._deltas)]
-        return Raw(self._pieces[0])
+        node = self._node
+        return Raw(_join(_mix(node) if self._deltas and isinstance(node, list) else node))
 
 
-def _merge(pieces: list[bytes], *, deltas: bool = False) -> bytes:
-    kind = pieces[-1][:1]
-    others = [place for place, piece in enumerate(pieces, 1) if piece[:1] != kind]
-    pieces = pieces[others[-1] :] if others else pieces  # what is of another kind is replaced
-    if len(pieces) == 1:
-        return pieces[0]
-    if kind == b"{":
-        found: dict[str, list[bytes]] = {}
-        for piece in pieces:
-            for name, raw in members(piece).items():
-                found.setdefault(name, []).append(bytes(raw))
-        return join_members({name: _merge(several) for name, several in found.items()})
-    if kind == b"[":
-        known: list[bytes] = []
-        for piece in pieces:
-            more = [*map(bytes, elements(Raw(piece)))]
-            if more[: len(known)] == known:
-                known = more
-            else:
-                known += more
-        return b"[" + b",".join(_mix(known) if deltas else known) + b"]"
-    if kind == b'"' and deltas and len(set(pieces)) > 1:
-        return msgspec.json.encode("".join([string(Raw(piece)) for piece in pieces]))
-    return pieces[-1]
+def _grow(node: _Node, piece: bytes) -> _Node:
+    if piece.startswith(b"{"):
+        mixed = node if isinstance(node, dict) else {}
+        for name, raw in members(piece).items():
+            mixed[name] = _grow(mixed.get(name, b""), bytes(raw))
+        return mixed
+    if piece.startswith(b"["):
+        known, more = node if isinstance(node, list) else [], [*map(bytes, elements(Raw(piece)))]
+        if more[: len(known)] == known:
+            return more
+        known += more
+        return known
+    return piece
+
+
+def _join(node: _Node) -> bytes:
+    if isinstance(node, dict):
+        return join_members({name: _join(inner) for name, inner in node.items()})
+    return b"[" + b",".join(node) + b"]" if isinstance(node, list) else node
 
 
 def _mix(several: list[bytes]) -> list[bytes]:
@@ -235,13 +226,29 @@ def as_objects(value: object) -> list[dict[str, object]]:
     return [each for each in map(as_object, as_items(value)) if each]
 
 
-def first_count(*values: object) -> int | None:
-    for value in values:
-        if type(value) is int:
-            return value
-        if type(value) is float and value.is_integer():
-            return int(value)
-    return None
+def texts_in(value: object, member: str) -> tuple[str, ...]:
+    """This member of each object of a decoded array, where it is a text."""
+    found = [each.get(member) for each in as_objects(value)]
+    return tuple([each for each in found if isinstance(each, str) and each])
+
+
+def plain_text(value: object) -> str:
+    """Arguments as a person would say them: the one text that there is, several a line each, else JSON."""
+    if len(fields := as_object(value)) == 1:
+        (value,) = fields.values()
+    if isinstance(value, str):
+        return value
+    texts = [each for each in as_items(value) if isinstance(each, str)]
+    if texts and len(texts) == len(as_items(value)):
+        return "\n".join(texts)
+    return msgspec.json.encode(value).decode() if value else ""
+
+
+def count_of(value: object) -> int | None:
+    """A number that counts something; None if it is something else."""
+    if type(value) is int:
+        return value
+    return int(value) if type(value) is float and value.is_integer() else None
 
 
 def read_charge(counts: Mapping[str, object]) -> float | None:
@@ -320,13 +327,13 @@ class EventStream:
         *frames, rest = data.split(b"\n\n")
         if rest:
             self._keep(rest)
-        return [event for frame in frames if (event := _parsed(frame)) is not None]
+        return [event for frame in frames if (event := _parse(frame)) is not None]
 
     def finish(self) -> list[tuple[bytes, bytes]]:
         """The event at the very end, if its closing blank line never came."""
         frame = b"".join(self._kept)
         self._kept.clear()
-        event = _parsed(frame)
+        event = _parse(frame)
         return [] if event is None else [event]
 
     def _begin(self, data: bytes) -> bytes:
@@ -355,7 +362,7 @@ class EventStream:
         self._kept.append(rest)
 
 
-def _parsed(frame: bytes) -> tuple[bytes, bytes] | None:
+def _parse(frame: bytes) -> tuple[bytes, bytes] | None:
     # Nearly all events are one line of data, or a name and a line of data.
     if frame.startswith(b"data: "):
         if b"\n" not in frame:
@@ -364,10 +371,10 @@ def _parsed(frame: bytes) -> tuple[bytes, bytes] | None:
         name, _, line = frame.partition(b"\n")
         if line.startswith(b"data: ") and b"\n" not in line:
             return name[7:], line[6:]
-    return _parsed_by_lines(frame)
+    return _parse_lines(frame)
 
 
-def _parsed_by_lines(frame: bytes) -> tuple[bytes, bytes] | None:
+def _parse_lines(frame: bytes) -> tuple[bytes, bytes] | None:
     name = b""
     lines: list[bytes] = []
     for line in frame.split(b"\n"):

@@ -19,16 +19,14 @@ from . import embeddings
 from .anthropic import ANTHROPIC
 from .batches import Batches
 from .bedrock import BEDROCK
-from .dialect import Answer, Dialect, Frame, Refusal, ScriptError
-from .exchange import Reply, Request
+from .dialect import Answer, Dialect, Frame, Refusal, Route, ScriptError
+from .exchange import JsonObject, Reply, Request, Transcript, members
 from .faults import Fault
 from .files import Files
 from .gemini import GEMINI
 from .openai_chat import OPENAI_CHAT
 from .openai_responses import OPENAI_RESPONSES
 from .plan import Plan
-from .reading import JsonObject, Transcript, members
-from .service import Route
 
 # --- scripts ----------------------------------------------------------------------------------------------------------
 

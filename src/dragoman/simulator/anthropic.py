@@ -9,8 +9,7 @@ from typing import Final
 from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
 from .dialect import Answer, Dialect, Frame, FrameKind, Growing, Refusal, is_spoilt, own_words, pages, sign
-from .exchange import Part
-from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
+from .exchange import JsonObject, Part, Transcript, items, members, objects, result_parts, string, text_of
 
 _ERROR_TYPES: Final[dict[int, str]] = {
     401: "authentication_error",

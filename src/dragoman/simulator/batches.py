@@ -14,12 +14,10 @@ from typing import Final, Literal, TypeAlias, cast
 import msgspec
 
 from .anthropic import ANTHROPIC
-from .dialect import Refusal
-from .exchange import Request
+from .dialect import Refusal, Route
+from .exchange import JsonObject, Request, members, objects, string
 from .gemini import GEMINI
 from .openai_chat import CREATED, OPENAI_CHAT
-from .reading import JsonObject, members, objects, string
-from .service import Route
 
 Ask: TypeAlias = Callable[[Request], Awaitable[tuple[int, JsonObject]]]
 """Answers a request as if it had come by itself: the status and the body."""

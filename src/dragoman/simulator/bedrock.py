@@ -16,8 +16,7 @@ from msgspec import Raw
 from dragoman.conversation import Json, Opaque, ResultPart, StopReason, Text, Thinking, ToolCall, Usage
 
 from .dialect import Answer, Dialect, Frame, FrameKind, Growing, Refusal, is_spoilt, own_words, pages, sign
-from .exchange import Part
-from .reading import JsonObject, Transcript, members, objects, string
+from .exchange import JsonObject, Part, Transcript, members, objects, string
 
 _ERRORS: Final[dict[int, str]] = {
     401: "UnrecognizedClientException",

@@ -1,23 +1,24 @@
-"""What the simulator needs of a dialect: reading its requests, writing its replies and its errors.
+"""What the simulator needs of a dialect: reading its requests, writing its replies and its errors; routes to it.
 
 Must not know: any particular dialect, connections, faults.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from hashlib import sha256
 from typing import ClassVar, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from dragoman.conversation import Citation, Opaque, StopReason, Text, ToolCall, Usage
 from dragoman.errors import ToolValidationError
 
-from .exchange import DialectName, Part, Request
-from .reading import JsonObject, Transcript, members
+from .exchange import DialectName, JsonObject, Part, Request, Transcript, members
 
 FrameKind: TypeAlias = Literal["start", "part", "delta", "other", "finish", "end"]
 """start: the reply begins; part: a part of it begins; finish: says why it ended; end: the very last mark."""
@@ -29,6 +30,10 @@ class Frame(Struct, frozen=True):
     data: JsonObject | bytes
     name: str = ""
     kind: FrameKind = "other"
+
+    @property
+    def encoded(self) -> bytes:
+        return self.data if isinstance(self.data, bytes) else msgspec.json.encode(self.data)
 
 
 class Refusal(Exception):  # noqa: N818 -- what the provider does
@@ -158,6 +163,35 @@ class Dialect(ABC):
         """One event of a stream as bytes: a server-sent one."""
         named = b"event: " + name.encode() + line_end if name else b""
         return named + b"data: " + data + line_end + line_end
+
+
+# --- routes ----------------------------------------------------------------------------------------------------------
+
+Handler: TypeAlias = Callable[[Request], Awaitable[JsonObject | bytes | tuple[JsonObject, dict[str, str]]]]
+"""From a request, whose body was read, to what is sent back, perhaps with headers of its own. Raises Refusal."""
+
+
+class Route(Struct, frozen=True):
+    """Requests of one kind, and who answers them."""
+
+    method: str
+    path: str
+    """A pattern of the whole path; its groups may be `model`, `stream` and `count`, which asks how many tokens."""
+    dialect: Dialect
+    """In whose words errors are told."""
+    handle: Handler | None = None
+    """None: it is a turn of a conversation."""
+    header: str = ""
+    """One that they have: two providers may have the same paths."""
+    scripted: bool = False
+    """Whether a service asks the script, too; what that says does not matter, but its faults do."""
+
+    def match(self, request: Request) -> dict[str, str | None] | None:
+        """What the groups of the path are, if this is a request of this kind."""
+        if request.method != self.method or (self.header and self.header not in request.headers):
+            return None
+        found = re.fullmatch(self.path, request.path)
+        return None if found is None else found.groupdict()
 
 
 # --- for the dialects -------------------------------------------------------------------------------------------------

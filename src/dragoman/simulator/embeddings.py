@@ -11,12 +11,10 @@ from hashlib import shake_256
 from typing import Final, cast
 
 from .bedrock import BEDROCK
-from .dialect import Refusal
-from .exchange import Request
+from .dialect import Refusal, Route
+from .exchange import JsonObject, Request, members, objects, string
 from .gemini import GEMINI
 from .openai_chat import OPENAI_CHAT
-from .reading import JsonObject, members, objects, string
-from .service import Route
 
 _USUAL_DIMENSIONS: Final = {"openai": 1536, "gemini": 3072, "cohere": 1536, "amazon": 1024}
 _MOST_DIMENSIONS: Final = 8192

@@ -8,12 +8,10 @@ from email.policy import HTTP
 from typing import Final, cast
 
 from .anthropic import ANTHROPIC
-from .dialect import Refusal
-from .exchange import Request
+from .dialect import Refusal, Route
+from .exchange import JsonObject, Request
 from .gemini import GEMINI
 from .openai_chat import CREATED, OPENAI_CHAT
-from .reading import JsonObject
-from .service import Route
 
 _NAMED: Final = re.compile(rb"(?:file[-_]|files/)sim[0-9]+")
 _MOMENT: Final = "2026-01-01T00:00:00Z"

@@ -15,21 +15,8 @@ from msgspec import Raw
 
 from dragoman.conversation import Json, Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import (
-    Answer,
-    Dialect,
-    Frame,
-    FrameKind,
-    Refusal,
-    is_spoilt,
-    likelihoods,
-    own_words,
-    pages,
-    several,
-    sign,
-)
-from .exchange import Part
-from .reading import JsonObject, Transcript, members, objects, string
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, likelihoods, own_words, pages, several, sign
+from .exchange import JsonObject, Part, Transcript, members, objects, string
 
 _ERROR_STATUSES: Final[dict[int, str]] = {
     401: "UNAUTHENTICATED",

@@ -27,8 +27,8 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Not blocking: somebody may have put a pipe there, on which a plain open would wait for ever.
 _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK: Final = 1 << 16
-_FIRST_WAIT: Final = 0.0005
-_LONGEST_WAIT: Final = 0.02
+_WAIT: Final = 0.002
+"""Seconds between two looks whether the lock is free."""
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ def work_under_lock(path: Path, timeout: float, work: Callable[[], _T]) -> _T:
     """
     file = owned(os.open, path, os.O_RDWR | os.O_CREAT | _FILE, 0o600)
     try:
-        _take_in_turn(path.parent, file.number, timeout)
+        _take(file.number, timeout)
         result = work()
     finally:
         # By name, not just by closing: the traceback of an interrupt, or a fork, may keep the descriptor.
@@ -142,35 +142,22 @@ def work_under_lock(path: Path, timeout: float, work: Callable[[], _T]) -> _T:
     return result  # not inside of the `try`: between a `return` there and the `finally` nothing would let go
 
 
-def _take_in_turn(directory: Path, lock: int, timeout: float) -> None:
-    """Take the lock. Who waits for it holds a lock on the directory, so that nobody who comes later is first."""
+def _take(lock: int, timeout: float) -> None:
+    """Take the lock as soon as it is free. All who wait look equally often, however long they have waited."""
     deadline = time.monotonic() + timeout
-    turn = owned(os.open, directory, _DIRECTORY)
-    try:
-        if not (_take(turn.number, deadline) and _take(lock, deadline)):
-            message = f"Another process has been writing to the store for {timeout:g} seconds."
-            hint = "Try again; if it persists, look for a process that hangs. What was saved before is safe."
-            raise StoreUnavailableError(message, hint=hint)
-    finally:
-        fcntl.flock(turn.number, fcntl.LOCK_UN)
-        turn.close()
-
-
-def _take(fd: int, deadline: float) -> bool:
-    """Lock this as soon as it is free; False if it is not until then."""
-    wait = _FIRST_WAIT
     while True:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in {errno.EWOULDBLOCK, errno.EAGAIN, errno.EINTR}:
                 raise
         else:
-            return True
+            return
         if time.monotonic() >= deadline:
-            return False
-        sleep(wait)
-        wait = min(wait * 2, _LONGEST_WAIT)
+            message = f"Another process has been writing to the store for {timeout:g} seconds."
+            hint = "Try again; if it persists, look for a process that hangs. What was saved before is safe."
+            raise StoreUnavailableError(message, hint=hint)
+        sleep(_WAIT)
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

@@ -7,8 +7,6 @@ Must not know: registries and how tools are run.
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
@@ -21,7 +19,6 @@ from typing import (
     TypeVar,
     Unpack,
     cast,
-    get_origin,
     overload,
 )
 
@@ -32,11 +29,7 @@ from dragoman._checks import suggest
 from dragoman.conversation import ToolCall, ToolExample, ToolSpec
 from dragoman.errors import ToolDefinitionError
 
-from .run import ToolContext
-
 if TYPE_CHECKING:
-    import inspect
-
     from .arguments.reader import Arguments
 
 P = ParamSpec("P")
@@ -69,6 +62,9 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
             if value is not None and not (isinstance(value, int | float) and value >= 0):
                 message = f"{name}={value!r:.80} makes no sense for a tool."
                 raise ToolDefinitionError(message, hint=f"Give {name} a value of 0 or more.")
+
+
+_ANY_USE = ToolOptions()
 
 
 class ToolSettings(TypedDict, total=False):
@@ -144,26 +140,7 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
 
         An argument that is left out is the schema's `default` where the function has none of its own.
         """
-        import inspect  # see _define
-
-        from .arguments.reader import arguments_of_schema
-
-        name = _name_of(function, settings)
-        try:
-            signature = inspect.signature(function)
-        except (TypeError, ValueError):  # some built-in functions do not tell their parameters
-            signature = inspect.Signature()
-        try:
-            takes_context = _takes_context(function, signature, 0)
-            by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-            named = [each for each in signature.parameters.values() if each.kind in by_name]
-            needed = {each.name for each in named if each.default is each.empty}
-            parameters = {"type": "object", "properties": {}} if parameters is None else parameters
-            arguments = arguments_of_schema(parameters, needed=needed)
-        except ToolDefinitionError as error:
-            error.tool_name = name
-            raise
-        return _assemble(name, function, arguments, settings, takes_context=takes_context)
+        return _define(function, settings, {"type": "object", "properties": {}} if parameters is None else parameters)
 
 
 AnyTool: TypeAlias = Tool[..., Any]
@@ -211,128 +188,54 @@ def tools_of(instance: object, *names: str) -> list[AnyTool]:
     return list(found.values())
 
 
-def _define(fn: Callable[..., Any], settings: ToolSettings) -> AnyTool:
+def _define(fn: Callable[..., Any], settings: ToolSettings, schema: Mapping[str, object] | None = None) -> AnyTool:
     # A good deal of code, which programs that define no tools need not load.
-    import inspect
+    from .arguments.functions import name_of, read_function, read_handler
 
-    from .arguments.docstrings import parse_docstring
-    from .arguments.reader import arguments_of_function, signature_of
-
-    name = _name_of(fn, settings)
+    if not callable(fn) or isinstance(fn, type):
+        message = f"{fn!r} is not a function."
+        raise ToolDefinitionError(message, hint="Give a function, a method or a callable object.")
+    name = settings.get("name") or name_of(fn)
+    if name == "<lambda>":
+        raise ToolDefinitionError("A lambda has no name that a model could call.", hint="Say tool(fn, name=...).")
+    _check_name(name)
     try:
-        signature = signature_of(fn)
-        needs_self = _needs_self(fn, signature)
-        takes_context = _takes_context(fn, signature, int(needs_self))
-        inner = _inner(fn)
-        documented = inner if inspect.isroutine(inner) else type(inner).__call__
-        description, of_parameters = parse_docstring(documented.__doc__)
-        arguments = arguments_of_function(
-            fn, skip=needs_self + takes_context, descriptions=of_parameters, signature=signature
-        )
+        _check_settings(settings)
+        function = read_function(fn) if schema is None else read_handler(fn, schema)
     except ToolDefinitionError as error:
         error.tool_name = name
         raise
-    settings = {"description": description, **settings}
-    return _assemble(name, fn, arguments, settings, takes_context=takes_context, needs_self=needs_self)
-
-
-def _assemble(
-    name: str,
-    function: Callable[..., Any],
-    arguments: Arguments,
-    settings: ToolSettings,
-    *,
-    takes_context: bool,
-    needs_self: bool = False,
-) -> AnyTool:
-    if unknown := [key for key in settings if key not in ToolSettings.__annotations__]:
-        hint = suggest(unknown[0], ToolSettings.__annotations__)
-        raise ToolDefinitionError(f"There is no setting {unknown[0]!r} of a tool.", hint=hint, tool_name=name)
-    tags = settings.get("tags", ())
-    if isinstance(tags, str):
-        message = f"tags={tags!r} is one text and not several."
-        raise ToolDefinitionError(message, hint=f"Say tags=[{tags!r}].", tool_name=name)
     of_options: dict[str, Any] = {k: v for k, v in settings.items() if k in ToolOptions.__struct_fields__}
     spec = ToolSpec(
         name=name,
-        description=settings.get("description", ""),
-        parameters=Raw(msgspec.json.encode(arguments.schema)),
+        description=settings.get("description", function.description),
+        parameters=Raw(msgspec.json.encode(function.arguments.schema)),
         strict=settings.get("strict"),
         examples=tuple(settings.get("examples", ())),
-        tags=tuple(tags),
+        tags=tuple(settings.get("tags", ())),
         version=settings.get("version", ""),
     )
     return Tool(
         spec=spec,
-        function=function,
-        arguments=arguments,
-        options=ToolOptions(**of_options),
-        is_async=_is_async(function),
-        takes_context=takes_context,
-        needs_self=needs_self,
+        function=fn,
+        arguments=function.arguments,
+        options=ToolOptions(**of_options) if of_options else _ANY_USE,
+        is_async=function.is_async,
+        takes_context=function.takes_context,
+        needs_self=function.needs_self,
     )
 
 
-def _inner(fn: Callable[..., Any]) -> Callable[..., Any]:
-    return cast("functools.partial[Any]", fn).func if isinstance(fn, functools.partial) else fn
+def _check_settings(settings: ToolSettings) -> None:
+    if unknown := [key for key in settings if key not in ToolSettings.__annotations__]:
+        hint = suggest(unknown[0], ToolSettings.__annotations__)
+        raise ToolDefinitionError(f"There is no setting {unknown[0]!r} of a tool.", hint=hint)
+    if isinstance(tags := settings.get("tags"), str):
+        raise ToolDefinitionError(f"tags={tags!r} is one text and not several.", hint=f"Say tags=[{tags!r}].")
 
 
-def _name_of(fn: Callable[..., Any], settings: ToolSettings) -> str:
-    if not callable(fn) or isinstance(fn, type):
-        message = f"{fn!r} is not a function."
-        raise ToolDefinitionError(message, hint="Give a function, a method or a callable object.")
-    inner = _inner(fn)
-    name = settings.get("name") or getattr(inner, "__name__", type(inner).__name__)
-    if name == "<lambda>":
-        raise ToolDefinitionError("A lambda has no name that a model could call.", hint="Say tool(fn, name=...).")
-    return _check_name(name)
-
-
-def _check_name(name: str) -> str:
+def _check_name(name: str) -> None:
     # What each provider allows beyond this is in its profile; here only what nobody could call.
     if not name or not name.isprintable() or name != name.strip():
         message = f"{name!r} cannot be the name of a tool."
         raise ToolDefinitionError(message, hint="Use letters, digits, '_' and '-'.", tool_name=name)
-    return name
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    import inspect  # see _define
-
-    if inspect.iscoroutinefunction(function) or inspect.isroutine(function):
-        return inspect.iscoroutinefunction(function)
-    return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 -- the method itself is wanted
-
-
-def _needs_self(fn: Callable[..., Any], signature: inspect.Signature) -> bool:
-    """Whether this is a method seen while its class is being made: its first parameter is a bare `self`."""
-    import inspect  # see _define
-
-    if not inspect.isfunction(fn) or "." not in fn.__qualname__.rpartition("<locals>.")[2]:
-        return False
-    first = next(iter(signature.parameters.values()), None)
-    return first is not None and first.name == "self" and first.annotation is inspect.Parameter.empty
-
-
-_NAMES_CONTEXT = r"(?:^|\.)ToolContext(?:\[|$)"
-
-
-def _takes_context(fn: Callable[..., Any], signature: inspect.Signature, position: int) -> bool:
-    """Whether the parameter at this position is annotated with ToolContext; anywhere else it is refused."""
-    names: Mapping[str, object] = getattr(_inner(fn), "__globals__", {})
-    parameters = list(signature.parameters.values())
-    wanting = [index for index, parameter in enumerate(parameters) if _is_context(parameter.annotation, names)]
-    if wanting and wanting != [position]:
-        name = parameters[wanting[-1]].name
-        message = f"The parameter {name!r} of type ToolContext is not the first one."
-        raise ToolDefinitionError(message, hint="Make it the first parameter; there can be only one.")
-    return bool(wanting)
-
-
-def _is_context(annotation: object, names: Mapping[str, object]) -> bool:
-    if isinstance(annotation, str):
-        if re.search(_NAMES_CONTEXT, annotation):  # also where only type checkers import it
-            return True
-        annotation = names.get(annotation.partition("[")[0])  # imported under another name
-    named = annotation if isinstance(annotation, type) else get_origin(annotation)
-    return named is ToolContext

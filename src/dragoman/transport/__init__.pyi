@@ -7,7 +7,6 @@ from .addresses import (
 )
 from .asyncio_transport import AsyncioTransport as AsyncioTransport
 from .errors import MalformedReplyError as MalformedReplyError
-from .forms import form_with_file as form_with_file
 from .http1 import ReplyReader as ReplyReader, request_head as request_head, unpacker as unpacker
 from .protocol import (
     MAX_BODY_BYTES as MAX_BODY_BYTES,
@@ -17,6 +16,7 @@ from .protocol import (
     Response as Response,
     Timeouts as Timeouts,
     Transport as Transport,
+    form_with_file as form_with_file,
     keys_in as keys_in,
 )
 from .retry import (

@@ -136,7 +136,7 @@ def test_keys_are_not_shown(programs: Programs) -> None:
         with pytest.raises(ProviderError) as caught:
             made.reply(HELLO)
         assert "sk-very-secret-key" not in str(caught.value)
-        assert "sk-very-secret-key" not in repr(made.call(HELLO, (), None, stream=False)._prepared)
+        assert "sk-very-secret-key" not in repr(made.call(HELLO, (), None, stream=False)._launch)
 
 
 @pytest.mark.parametrize("when", ["idle", "waiting"])
@@ -290,8 +290,7 @@ def read_all(made: ClaudeEngine, *, streamed: bool) -> str:
     return stream.message.text
 
 
-@pytest.mark.parametrize("how", ["cancelled", "deadline"])
-@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(("how", "streamed"), [("cancelled", True), ("deadline", False)])
 @pytest.mark.parametrize("steps", HANGS.values(), ids=HANGS.keys())
 def test_stopped_from_another_thread(how: str, *, streamed: bool, steps: list[Any], programs: Programs) -> None:
     with ClaudeEngine("m", settings=programs.playing(steps), timeouts=CALM) as made:

@@ -17,6 +17,7 @@ from tests.providers.bedrock.wire import problems, read_by_amazon
 from tests.providers.calls import HI, decoder_of, encode
 from tests.providers.feeding import attempt, one_by_one
 from tests.providers.recorded import Exchange, conversations, exchanges, parametrized
+from tests.rounds import stride
 
 STOPS = {"end_turn": StopReason.END, "tool_use": StopReason.TOOL_CALLS, "max_tokens": StopReason.MAX_TOKENS}
 
@@ -88,9 +89,10 @@ def test_every_split_of_a_stream_gives_the_same_frames(exchange: Exchange) -> No
     data = exchange.data
     complete = list(BinaryEvents().feed(data))
     assert len(complete) > 4
-    for at in range(len(data)):
+    splits = [[data[:at], data[at:]] for at in range(0, len(data), stride(23))]
+    for pieces in [one_by_one(data), *splits]:
         frames = BinaryEvents()
-        assert [*frames.feed(data[:at]), *frames.feed(data[at:])] == complete
+        assert [event for piece in pieces for event in frames.feed(piece)] == complete
         assert list(frames.finish()) == []
 
 

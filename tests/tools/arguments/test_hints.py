@@ -38,8 +38,7 @@ from msgspec import Meta
 
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools import InvalidArguments, decoder_of_type, schema_of_type
-from dragoman.tools.arguments.reader import arguments_of_function
-from tests.tools.cases import values_of
+from tests.tools.cases import arguments_of, values_of
 
 INTEGER = {"type": "integer"}
 NUMBER = {"type": "number"}
@@ -526,7 +525,7 @@ def test_hint(row: Row_) -> None:
     def tool(value: Any) -> None: ...
 
     tool.__annotations__["value"] = hint
-    arguments = arguments_of_function(tool)
+    arguments = arguments_of(tool)
     for given, value in good.items():
         decoded = decode(given)
         assert (decoded, type(decoded)) == (value, type(value))
@@ -591,7 +590,7 @@ def test_without_pydantic_a_limit_that_only_it_can_check_is_refused(monkeypatch:
 def test_recursive_aliases() -> None:
     def tool(value: Json) -> None: ...
 
-    arguments = arguments_of_function(tool)
+    arguments = arguments_of(tool)
     inside = {"$ref": "#/$defs/Json"}
     assert arguments.schema["properties"] == {"value": inside}
     assert arguments.schema["$defs"] == {
@@ -624,7 +623,7 @@ def tool[T: int](json: Json, pair: Pair[int], box: Box[int], some: T) -> None: .
 def test_aliases_and_generics_in_the_syntax_of_python_3_12() -> None:
     names: dict[str, Any] = {"__name__": __name__}
     exec(NEW_SYNTAX, names)
-    arguments = arguments_of_function(names["tool"])
+    arguments = arguments_of(names["tool"])
     given = '{"json": {"a": [1]}, "pair": [1, 2], "box": {"value": 3}, "some": 4}'
     assert values_of(arguments, given) == ({"a": [1]}, (1, 2), names["Box"](3), 4)
     with pytest.raises(InvalidArguments) as caught:

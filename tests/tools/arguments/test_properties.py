@@ -11,9 +11,8 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from dragoman.tools import InvalidArguments, decoder_of_type, schema_of_type
-from dragoman.tools.arguments.reader import arguments_of_function
 from tests.tools.arguments.test_hints import Color, Level, Options, Point, Size, Tree
-from tests.tools.cases import values_of
+from tests.tools.cases import arguments_of, values_of
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-100, 100) | st.floats(-100, 100) | st.sampled_from(["a", "red", "1", ""]),
@@ -52,7 +51,7 @@ def test_the_schema_and_the_decoder_agree_on_any_value(hint: Any, instance: obje
     def tool(value: Any) -> None: ...
 
     tool.__annotations__["value"] = hint
-    arguments = arguments_of_function(tool)
+    arguments = arguments_of(tool)
     decode, schema, text = decoder_of_type(hint), schema_of_type(hint), json.dumps(instance)
     assert jsonschema_rs.meta.is_valid(schema)
     if jsonschema_rs.Draft202012Validator(schema).is_valid(instance):

@@ -13,8 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools import InvalidArguments, decoder_of_type, schema_of_type, tool
-from dragoman.tools.arguments.reader import arguments_of_function
-from tests.tools.cases import values_of
+from tests.tools.cases import arguments_of, values_of
 
 STRING = {"type": "string"}
 
@@ -70,7 +69,7 @@ ADDRESS = {
 def test_a_recursive_model_moves_its_definitions_to_the_root() -> None:
     def tool(person: Person, address: Address | None = None) -> None: ...
 
-    schema = arguments_of_function(tool).schema
+    schema = arguments_of(tool).schema
     definitions: Any = schema["$defs"]
     assert definitions.keys() == {"Person"}
     assert definitions["Person"]["properties"]["boss"]["anyOf"][0] == {"$ref": "#/$defs/Person"}
@@ -114,7 +113,7 @@ def test_field_as_a_default_and_a_default_beside_a_type() -> None:
         views: Annotated[list[str], Field(default_factory=list)],
     ) -> None: ...
 
-    arguments = arguments_of_function(tool)
+    arguments = arguments_of(tool)
     assert arguments.schema["properties"] == {
         "name": STRING,
         "stars": {"type": "integer", "minimum": 1, "description": "How good.", "default": 5},
@@ -160,9 +159,9 @@ def test_a_model_that_pydantic_cannot_use() -> None:
 def test_pydantic_is_never_imported_for_others() -> None:
     program = (
         "import sys\n"
-        "from dragoman.tools.arguments.reader import arguments_of_function\n"
+        "from dragoman.tools import Tool\n"
         "def tool(a: int, b: list[str]): ...\n"
-        "arguments_of_function(tool)\n"
+        "Tool.from_function(tool)\n"
         "assert not {'pydantic', 'annotated_types', 'jsonschema_rs'} & sys.modules.keys()\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -13,8 +13,8 @@ import pytest
 
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools import InvalidArguments
-from dragoman.tools.arguments.reader import Arguments, arguments_of_function, arguments_of_schema
-from tests.tools.cases import values_of
+from dragoman.tools.arguments.reader import Arguments, arguments_of_schema
+from tests.tools.cases import arguments_of, values_of
 
 
 def forecast(city: str, days: int = 1, *, units: str = "metric") -> tuple[str, int, str]:
@@ -51,7 +51,7 @@ SCHEMA = {
     ("arguments", "text", "message"),
     [
         *(
-            (arguments_of_function(forecast), text, message)
+            (arguments_of(forecast), text, message)
             for text, message in (
                 (
                     '{"city": 1, "days": "x"}',
@@ -82,7 +82,7 @@ SCHEMA = {
         ),
         *(
             (made, text, message)
-            for made in (arguments_of_function(forecast), arguments_of_schema(SCHEMA))
+            for made in (arguments_of(forecast), arguments_of_schema(SCHEMA))
             for text, message in (
                 ("[1]", "expected object, got array [1]"),
                 ("{", "not valid JSON (Input data was truncated): {"),
@@ -100,7 +100,7 @@ def test_a_mutable_default_is_the_very_object() -> None:
     def tool(values: list[int] = shared, more: dict[str, int] = {}) -> object:  # noqa: B006 -- that is the point
         return values, more
 
-    arguments = arguments_of_function(tool)
+    arguments = arguments_of(tool)
     decoded = values_of(arguments, "{}")
     assert decoded[0] is shared
     assert decoded[1] is tool.__defaults__[1]  # type: ignore[index]
@@ -135,8 +135,8 @@ def test_deep_values_for_a_schema() -> None:
 
 
 def test_null_for_an_optional_argument_means_that_it_was_left_out() -> None:
-    assert values_of(arguments_of_function(forecast), '{"city": "x", "days": null}') == ("x", 1, "metric")
-    assert "city" in problem(arguments_of_function(forecast), '{"city": null}')
+    assert values_of(arguments_of(forecast), '{"city": "x", "days": null}') == ("x", 1, "metric")
+    assert "city" in problem(arguments_of(forecast), '{"city": null}')
     described = arguments_of_schema(SCHEMA)
     assert described.decode('{"city": "x", "days": null}') == {"city": "x"}
     assert "city" in problem(described, '{"city": null, "days": null}')
@@ -171,7 +171,7 @@ def passing_keywords(fn: Callable[..., object]) -> Callable[..., object]:
 
 
 def call(fn: Callable[..., object], text: str) -> object:
-    return called(fn, arguments_of_function(fn), text)
+    return called(fn, arguments_of(fn), text)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_callables(fn: Callable[..., object]) -> None:
 
 def test_what_a_partial_has_filled_in_is_not_offered() -> None:
     secret = functools.partial(functools.partial(plain, b="secret"), 1)
-    arguments = arguments_of_function(secret)
+    arguments = arguments_of(secret)
     assert arguments.schema["properties"] == {"c": {"type": "boolean", "default": False}}
     assert "secret" not in str(arguments.schema)
     assert call(secret, '{"c": true}') == (1, "secret", True)
@@ -204,7 +204,7 @@ def test_a_default_of_none_allows_null() -> None:
     def tool(a: int = None, b: str | None = None) -> object:  # type: ignore[assignment]  # noqa: RUF013 -- the old habit
         return a, b
 
-    properties: Any = arguments_of_function(tool).schema["properties"]
+    properties: Any = arguments_of(tool).schema["properties"]
     assert properties["a"] == {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}
     assert properties["b"] == {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
     assert call(tool, '{"a": null}') == (None, None)
@@ -233,7 +233,7 @@ NO_FORM = "Parameter 'then' of callback(): collections.abc.Callable[[], None] ca
 )
 def test_refusals_name_the_parameter_and_the_fix(fn: Callable[..., object], message: str, fix: str) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
-        arguments_of_function(fn)
+        arguments_of(fn)
     assert message in caught.value.message
     assert fix in str(caught.value.hint)
 
@@ -253,7 +253,7 @@ def test_classes_and_functions_inside_a_function() -> None:
 
     def tool(outer: Outer, inners: list[Inner]) -> None: ...
 
-    arguments = arguments_of_function(tool)
+    arguments = arguments_of(tool)
     assert values_of(arguments, '{"outer": {"inner": {"value": 1}}, "inners": [{"value": 2}]}') == (
         Outer(Inner(1)),
         [Inner(2)],
@@ -274,4 +274,4 @@ def test_odd_annotations_are_understood_or_refused_by_a_typed_error(annotation: 
     tool.__annotations__["value"] = annotation
     tool.__globals__.update(vars(typing))
     with suppress(ToolDefinitionError):
-        arguments_of_function(tool)
+        arguments_of(tool)

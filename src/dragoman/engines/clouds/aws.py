@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -69,12 +69,10 @@ class _Chain:
         return self._profile(self._name)
 
     def find(self) -> AwsKeys:
-        places = [self._from_variables, self._from_profile, self._from_web_identity, self._from_container]
-        for look in places[1:] if self._given else places:
+        looks = [self._from_profile, self._from_web_identity, self._from_container, self._from_instance]
+        for look in looks if self._given else [self._from_variables, *looks]:
             if (found := look()) is not None:
                 return found
-        if (found := self._from_instance()) is not None:
-            return found
         hint = (
             "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK; or sign in with "
             f"Amazon's command line (aws configure, aws sso login). {LOCAL_MODEL}"
@@ -175,7 +173,7 @@ class _Chain:
             raise ConfigurationError(message, hint="Use an https:// address, or one of this machine.")
         token = environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN")
         if file := environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
-            token = _read_text(Path(file)).strip()
+            token = _read_text(Path(file))
         headers = {"accept": "application/json"} | ({"authorization": token} if token else {})
         return _keys_in(
             _object(fetch(url, headers=headers, seconds=_METADATA_SECONDS), "the container"), "the container"
@@ -186,28 +184,30 @@ class _Chain:
         if environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
             return None
         base = (environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or _EC2).rstrip("/")
-        wanted = {"x-aws-ec2-metadata-token-ttl-seconds": "21600"}
+
+        def ask(path: str, header: str, value: str, method: str = "GET") -> Fetched:
+            headers = {f"x-aws-ec2-metadata-{header}": value}
+            got = fetch(f"{base}{path}", method=method, headers=headers, seconds=_METADATA_SECONDS)
+            return _up(got, "the instance")
+
         try:
-            session = fetch(f"{base}/latest/api/token", method="PUT", headers=wanted, seconds=_METADATA_SECONDS)
+            session = ask("/latest/api/token", "token-ttl-seconds", "21600", "PUT")
         except ProviderError as error:
-            if error.code in _ANSWERED_BADLY:
+            if error.code in _ANSWERED_BADLY or error.status is not None:
                 raise
             return None  # this machine is no instance of EC2
-        if _up(session, "the instance").status != 200:
-            return None
-        headers = {"x-aws-ec2-metadata-token": session.body.decode("latin-1")}
-        roles = _up(fetch(f"{base}{_ROLE_PATH}", headers=headers, seconds=_METADATA_SECONDS), "the instance")
+        token = session.body.decode("latin-1")
+        roles = ask(_ROLE_PATH, "token", token) if session.status == 200 else session
         role = roles.body.decode("latin-1").partition("\n")[0].strip()
         if roles.status != 200 or not role:  # an instance without a role
             return None
-        told = fetch(f"{base}{_ROLE_PATH}{quote(role)}", headers=headers, seconds=_METADATA_SECONDS)
-        return _keys_in(_object(told, "the instance"), "the instance")
+        return _keys_in(_object(ask(f"{_ROLE_PATH}{quote(role)}", "token", token), "the instance"), "the instance")
 
     # --- keys that are lent for a role ---
 
     def _lend_to_identity(self, role: str, session: str, file: str) -> AwsKeys:
         asked = {"Action": "AssumeRoleWithWebIdentity", "RoleArn": role, "RoleSessionName": session}
-        return self._lend({**asked, "WebIdentityToken": _read_text(Path(file)).strip()}, None, "")
+        return self._lend({**asked, "WebIdentityToken": _read_text(Path(file))}, None, "")
 
     def _lend(self, asked: Mapping[str, str], source: AwsKeys | None, region: str) -> AwsKeys:
         region = region or region_of(self._environ) or "us-east-1"
@@ -346,14 +346,10 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeError) as error:
-        _refuse_file(path, error)
-
-
-def _refuse_file(path: Path, error: Exception) -> NoReturn:
-    reason = getattr(error, "strerror", None) or type(error).__name__
-    raise ConfigurationError(f"{path} cannot be read: {reason}.", hint="A variable of Amazon's names it.") from None
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise ConfigurationError(f"{path} cannot be read: {reason}.", hint="A variable of Amazon's names it.") from None
 
 
 def _domain(region: str) -> str:

@@ -40,7 +40,7 @@ from dragoman.providers.history import UNREADABLE
 from dragoman.providers.wire import DecoderBase, is_json, read_elements, read_members, read_number, read_text
 
 from .history import READER
-from .server_tools import use_of
+from .server_tools import read_use
 
 _KEPT_EVENTS: Final = 100
 """How many events of unknown types a reply may keep."""
@@ -198,7 +198,7 @@ class _Block:
             if whole := "".join(self.pieces):
                 fields["input"] = Raw(whole.encode() if is_json(whole) else _encode({UNREADABLE: whole}))
             id = read_text(fields["id"]) if bytes(fields.get("id", b"")).startswith(b'"') else None
-            used = use_of(self.kind, fields)
+            used = read_use(self.kind, fields)
             events.append(BlockReceived(self.index, id or "", Opaque(READER, Raw(_encode(fields)), used)))
 
 

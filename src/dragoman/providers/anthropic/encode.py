@@ -19,7 +19,7 @@ from dragoman.providers.codec import Adaptation, Call, Encoded, Frame, nothing_t
 from dragoman.providers.history import Turns
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.requests import (
-    ToldTool,
+    DeclaredTool,
     ToolNames,
     cache_mark,
     declare_tools,
@@ -208,7 +208,7 @@ def _choose_tool(
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 
-def _encode_tool(tool: ToldTool) -> bytes:
+def _encode_tool(tool: DeclaredTool) -> bytes:
     described = {"description": tool.description} if tool.description else {}
     held = {"strict": True} if tool.strict else {}
     shown = {"input_examples": [example.input for example in tool.examples]} if tool.examples else {}

@@ -20,10 +20,8 @@ from dragoman.providers.server_tools import (
     ToolRows,
     WebFetch,
     WebSearch,
-    plain_text,
-    texts_in,
 )
-from dragoman.providers.wire import as_object, value_of
+from dragoman.providers.wire import as_object, plain_text, texts_in, value_of
 
 # --- asking -----------------------------------------------------------------------------------------------------------
 
@@ -81,7 +79,7 @@ _KINDS: Final = {
 }
 
 
-def use_of(kind: str, fields: Mapping[str, Raw]) -> ServerToolUse | None:
+def read_use(kind: str, fields: Mapping[str, Raw]) -> ServerToolUse | None:
     """What a block of this type says of one of the provider's own tools; None if it is of none."""
     if kind in {"server_tool_use", "mcp_tool_use"}:
         block = {name: value_of(raw) for name, raw in fields.items()}

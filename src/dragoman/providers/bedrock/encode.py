@@ -19,7 +19,7 @@ from dragoman.providers.anthropic.thinking import Thinking, ask_for_thinking, ch
 from dragoman.providers.codec import Adaptation, Call, Encoded, Frame, nothing_to_send, per_terms
 from dragoman.providers.options import ModelOptions, Reasoning
 from dragoman.providers.requests import (
-    ToldTool,
+    DeclaredTool,
     ToolNames,
     choose_effort,
     declare_tools,
@@ -169,7 +169,7 @@ def _ask_by_effort(call: Call, asked: Reasoning, adaptations: list[Adaptation]) 
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 
-def _encode_tool(tool: ToldTool) -> bytes:
+def _encode_tool(tool: DeclaredTool) -> bytes:
     described = {"description": tool.description} if tool.description else {}
     held = {"strict": True} if tool.strict else {}
     return _encode({"toolSpec": {"name": tool.name, **described, "inputSchema": {"json": tool.schema}, **held}})

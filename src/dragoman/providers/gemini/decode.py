@@ -58,7 +58,7 @@ from dragoman.providers.wire import (
 )
 
 from .history import MADE_UP_ID, READER, SIGNATURE
-from .server_tools import use_of
+from .server_tools import read_use
 
 _encode = msgspec.json.encode
 _read_string = msgspec.json.Decoder(str).decode
@@ -203,7 +203,7 @@ class _Content(Struct, eq=False):
         data = members.pop(kind, None)
         if data is None and not members.keys() <= _ABOUT_DATA:
             # The provider's own tools (executableCode, codeExecutionResult, toolCall, toolResponse), and what is new.
-            self._keep(raw, events, use_of(members))
+            self._keep(raw, events, read_use(members))
         else:
             self._HANDLERS[kind](self, raw, data, members, events)
 

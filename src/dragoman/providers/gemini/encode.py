@@ -18,7 +18,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, Frame, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning
 from dragoman.providers.requests import (
-    ToldTool,
+    DeclaredTool,
     ToolNames,
     choose_effort,
     convert_reply_schema,
@@ -244,7 +244,7 @@ def _configure_thinking(call: Call, reasoning: Reasoning, adaptations: list[Adap
 _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
-def _declare(tool: ToldTool) -> dict[str, object]:
+def _declare(tool: DeclaredTool) -> dict[str, object]:
     return {"name": tool.name, "description": tool.description, "parametersJsonSchema": Raw(_encode(tool.schema))}
 
 

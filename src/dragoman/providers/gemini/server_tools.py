@@ -17,9 +17,8 @@ from dragoman.providers.server_tools import (
     ToolRows,
     WebFetch,
     WebSearch,
-    plain_text,
 )
-from dragoman.providers.wire import as_object, value_of
+from dragoman.providers.wire import as_object, plain_text, value_of
 
 # --- asking -----------------------------------------------------------------------------------------------------------
 
@@ -57,7 +56,7 @@ _KINDS: Final = {
 }
 
 
-def use_of(members: Mapping[str, Raw]) -> ServerToolUse | None:
+def read_use(members: Mapping[str, Raw]) -> ServerToolUse | None:
     """What a part says of one of the provider's own tools; None if it is of none."""
     for name in ("executableCode", "codeExecutionResult", "toolCall", "toolResponse"):
         if name in members:

@@ -18,7 +18,7 @@ from dragoman.providers.codec import Adaptation, Call, Encoded, Frame, nothing_t
 from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
 from dragoman.providers.profile import Profile
 from dragoman.providers.requests import (
-    ToldTool,
+    DeclaredTool,
     ToolNames,
     cache_mark,
     check_sampling,
@@ -155,7 +155,7 @@ def _write_tools(
     return found + [bytes(raw) for raw in raw_tools(options) if not bytes(raw).startswith(_SEARCHES)]
 
 
-def _write_tool(tool: ToldTool) -> bytes:
+def _write_tool(tool: DeclaredTool) -> bytes:
     described = {"description": tool.description} if tool.description else {}
     held = {"strict": True} if tool.strict else {}
     function = {"name": tool.name, **described, "parameters": tool.schema, **held}

@@ -22,7 +22,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, Frame, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
 from dragoman.providers.requests import (
-    ToldTool,
+    DeclaredTool,
     ToolNames,
     check_sampling,
     choose_effort,
@@ -124,7 +124,7 @@ def _write_tools(
     return members
 
 
-def _write_tool(tool: ToldTool) -> Raw:
+def _write_tool(tool: DeclaredTool) -> Raw:
     # The API's own default for a missing `strict` is true, so it is always said.
     described = {"description": tool.description} if tool.description else {}
     named = {"type": "function", "name": tool.name, **described}

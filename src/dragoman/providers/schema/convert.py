@@ -17,7 +17,7 @@ from msgspec import Struct
 from dragoman.errors import ToolDefinitionError
 from dragoman.providers.profile import SchemaStyle
 
-from .document import COMBINATORS, Document, TooLargeError, put_right, types_of
+from .document import COMBINATORS, Document, TooLargeError, normalize, types_of
 from .objects import join
 from .rules import (
     ANNOTATIONS,
@@ -133,7 +133,7 @@ def _write_plain(root: Schema, document: Document, notes: Notes) -> Schema:
     def visit(value: object, at: str) -> object:
         if not is_object(value):
             return value
-        copy = map_subschemas(put_right(value, at, notes) if folded else value, at, visit)
+        copy = map_subschemas(normalize(value, at, notes) if folded else value, at, visit)
         if not isinstance(reference := value.get("$ref"), str):
             return copy
         pointer = document.pointer(reference, at)  # refuses one that leads nowhere, or to another document
@@ -149,7 +149,8 @@ def _write_plain(root: Schema, document: Document, notes: Notes) -> Schema:
         others = around.get(word)
         return {**around, word: [*(others if is_array(others) else []), {"$ref": reference}]}
 
-    written = cast("Schema", visit(root, ""))
+    is_as_given = not folded and '"$ref"' not in as_json(root)  # as nearly all are, and a walk takes a while
+    written = root if is_as_given else cast("Schema", visit(root, ""))
     return {word: value for word, value in written.items() if word != "$schema"}
 
 
@@ -258,7 +259,7 @@ class _StrictWriter:
     # --- one schema without combinators -------------------------------------------------------------------------------
 
     def _typed(self, given: Schema, at: str, *, is_root: bool = False) -> Schema:
-        given = put_right(given, at, self.notes)
+        given = normalize(given, at, self.notes)
         types = types_of(given)
         if types is None:
             types = _plausible_types(given)
@@ -466,7 +467,7 @@ class _Restorer:
         combined = schema.keys() & COMBINATORS
         own = {word: value for word, value in schema.items() if word not in ANNOTATIONS and word not in META}
         if not combined or own.keys() - combined:
-            yield put_right({word: value for word, value in own.items() if word not in combined}, "", Notes())
+            yield normalize({word: value for word, value in own.items() if word not in combined}, "", Notes())
         if isinstance(reference := schema.get("$ref"), str):
             pointer = self._document.pointer(reference, "")
             if pointer not in followed:

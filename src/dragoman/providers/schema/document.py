@@ -95,7 +95,7 @@ def types_of(schema: Schema) -> list[str] | None:
 # --- what is not quite JSON Schema, or of an older draft --------------------------------------------------------------
 
 
-def put_right(schema: Schema, at: str, notes: Notes) -> Schema:
+def normalize(schema: Schema, at: str, notes: Notes) -> Schema:
     """The schema in the words of today's JSON Schema, without limits that limit nothing."""
     found = dict(schema)
     if "type" in found:

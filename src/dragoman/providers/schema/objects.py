@@ -13,7 +13,7 @@ from typing import Final
 
 from dragoman.errors import ToolDefinitionError
 
-from .document import COMBINATORS, Document, put_right, types_of
+from .document import COMBINATORS, Document, normalize, types_of
 from .rules import (
     ANNOTATIONS,
     META,
@@ -44,7 +44,7 @@ def join(document: Document, schema: object, at: str, notes: Notes, opened: tupl
     if not is_object(schema):
         raise ToolDefinitionError(f"{at} of the schema must be a schema, not {shorten(schema)}.")
     own = {word: value for word, value in schema.items() if word not in COMBINATORS and word not in META}
-    own = put_right(own, at, notes)
+    own = normalize(own, at, notes)
     document.spend(1 + len(members_of(own)))
     types = types_of(own)
     parts: list[Schema | None] = [own if types is None or "object" in types else None]
@@ -145,7 +145,7 @@ def _summarise(form: Schema, common: list[str]) -> str:
     needed: list[str] = []
     for name in required_of(form):
         sub = members_of(form).get(name)
-        values = put_right(sub, "", Notes()).get("enum") if is_object(sub) else None
+        values = normalize(sub, "", Notes()).get("enum") if is_object(sub) else None
         if is_array(values) and len(values) == 1:
             needed.append(f"{name} = {as_json(values[0])}")
         elif name not in common:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping
-from textwrap import dedent
 
-_TITLES = r"(?:Keyword |Other )?(?:Args|Arguments|Parameters|Params)|Attributes"
-_GOOGLE = re.compile(rf"(?P<indent>\s*)(?:{_TITLES}):\s*")
-_NUMPY = re.compile(rf"\s*(?:{_TITLES})\s*")
+_TITLE = re.compile(
+    r"(?P<indent>\s*)(?:(?:Keyword |Other )?(?:Args|Arguments|Parameters|Params)|Attributes)(?P<colon>:?)\s*"
+)
+"""Of a section in Google's style, with a colon, or in NumPy's, without one and underlined."""
 _UNDERLINE = re.compile(r"\s*-{3,}\s*")
 _SPHINX = re.compile(
     r"(?P<indent>\s*):(?:(?:param|parameter|arg|argument|key|keyword|attribute|ivar)\b(?P<names>[^:]*)"
@@ -21,6 +21,8 @@ _SPHINX = re.compile(
 )
 _GOOGLE_ENTRY = re.compile(r"(?P<names>[*\\`]*[\w.]+`*)\s*(?:\(.*?\))?\s*:\s*(?P<text>.*)")
 _NUMPY_ENTRY = re.compile(r"(?P<names>[*\\]*[\w.]+(?:\s*,\s*[*\\]*[\w.]+)*)\s*(?::.*)?(?P<text>)")
+
+_GAP = re.compile(r"\n{3,}")
 
 
 def parse_docstring(text: str | None) -> tuple[str, Mapping[str, str]]:
@@ -36,12 +38,12 @@ def parse_docstring(text: str | None) -> tuple[str, Mapping[str, str]]:
             end += 1
         parameters |= found
         at = end
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(rest)).strip(), parameters
+    return _GAP.sub("\n\n", "\n".join(rest)).strip(), parameters
 
 
 def _lines(text: str) -> list[str]:
     lines = inspect.cleandoc(text).splitlines()
-    if len(lines) > 1 and _GOOGLE.fullmatch(lines[0]) and not lines[1].startswith(" "):
+    if len(lines) > 1 and lines[0].endswith(":") and _TITLE.fullmatch(lines[0]) and not lines[1].startswith(" "):
         # Nothing but parameters: cleandoc has taken their indentation for that of the code.
         lines[1:] = [f"    {line}" for line in lines[1:]]
     return lines
@@ -49,18 +51,19 @@ def _lines(text: str) -> list[str]:
 
 def _section(lines: list[str], at: int) -> tuple[dict[str, str], int]:
     """What the section that starts on a line says of each parameter, and where it ends; at once if there is none."""
-    found: dict[str, str] = {}
-    end = at
-    if match := _GOOGLE.fullmatch(lines[at]):
-        end = _indented(lines, at + 1, len(match["indent"]))
-        found = _entries(lines[at + 1 : end], _GOOGLE_ENTRY)
-    elif _NUMPY.fullmatch(lines[at]) and _underlined(lines, at):
-        end = next((line for line in range(at + 2, len(lines)) if _underlined(lines, line)), len(lines))
-        found = _entries(lines[at + 2 : end], _NUMPY_ENTRY)
-    elif match := _SPHINX.fullmatch(lines[at]):
+    if match := _TITLE.fullmatch(lines[at]):
+        start, end, entry = at + 1, at, _GOOGLE_ENTRY
+        if match["colon"]:
+            end = _indented(lines, start, len(match["indent"]))
+        elif _underlined(lines, at):
+            start, entry = at + 2, _NUMPY_ENTRY
+            end = next((line for line in range(start, len(lines)) if _underlined(lines, line)), len(lines))
+        found = _entries(lines[start:end], entry)
+        return found, end if found else at
+    if ":" in lines[at] and (match := _SPHINX.fullmatch(lines[at])):
         end = _indented(lines, at + 1, len(match["indent"]))
         return _entries(lines[at:end], _SPHINX), end
-    return found, end if found else at
+    return {}, at
 
 
 def _underlined(lines: list[str], at: int) -> bool:
@@ -83,13 +86,14 @@ def _entries(lines: list[str], entry: re.Pattern[str]) -> dict[str, str]:
     """What each parameter is said to be: an entry begins with its name, and what does not goes on with the last one."""
     found: dict[str, list[str]] = {}
     said: list[str] = []
-    for line in dedent("\n".join(lines)).split("\n"):
-        if match := entry.fullmatch(line):
+    margin = min([len(line) - len(line.lstrip()) for line in lines if line.strip()], default=0)
+    for line in lines:
+        if match := entry.fullmatch(line, margin):
             said = [match["text"]]
             # NumPy style may describe several at once, `x, y : float`; Sphinx writes the type before the name.
             for name in (match["names"] or "").split(","):
                 found[name.split()[-1].strip("*\\`") if name.strip() else ""] = said
         else:
-            said.append(line)
+            said.append(line[margin:])
     texts = {name: inspect.cleandoc("\n".join(said)) if said[1:] else said[0] for name, said in found.items() if name}
     return {name: text for name, text in texts.items() if text}

@@ -39,7 +39,7 @@ from .nodes import (
     union,
 )
 from .resolve import RawField, UnsupportedError, class_of, fields_of, resolve, scope_of
-from .schemas import Definition, Schema, describe
+from .schemas import Definition, Schema, describe, write_document
 
 _ARRAYS: dict[object, Any] = {
     list: list,
@@ -66,6 +66,19 @@ class Parser:
     def __init__(self) -> None:
         self._known: dict[object, Node] = {}
         """Classes and aliases, from the moment when they are begun: they may contain themselves."""
+        self._has_definitions: bool = False
+
+    def write(self, schema: Schema) -> Schema:
+        """A schema made of the nodes, as a document of its own."""
+        return write_document(schema) if self._has_definitions else schema
+
+    def _define(self, name: str) -> Definition:
+        self._has_definitions = True
+        return Definition(name)
+
+    def _ask_pydantic(self, hint: object) -> Node:
+        self._has_definitions = True  # it may have
+        return pydantic_node(hint)
 
     def parameter(self, hint: object) -> Node:
         """The node of a parameter's hint, beside which a Field may give a default."""
@@ -76,7 +89,7 @@ class Parser:
         """The node of a hint; raises UnsupportedError."""
         scalar = SCALARS.get(_key(hint))
         if scalar is not None:
-            return Node(scalar.wire, dict(scalar.schema), scalar.kind)  # who gets a schema may change it
+            return scalar
         if isinstance(hint, str | typing.ForwardRef):
             raise UnsupportedError(f"the forward reference {hint!r} was not resolved", "Write the type without quotes.")
         if isinstance(hint, typing.TypeVar):
@@ -98,7 +111,7 @@ class Parser:
             return self._known[key]
         generic = typing.get_origin(hint) or hint
         value: Any = resolve(generic.__value__, scope_of(generic))
-        definition = Definition(generic.__name__)
+        definition = self._define(generic.__name__)
         target = ANYTHING
         read = custom(generic.__name__, lambda value: convert(value, target.wire))
         self._known[key] = Node(read, {"$ref": definition})
@@ -152,7 +165,7 @@ class Parser:
                 f"the limit {limits} cannot be checked on {_name_of(hint.__origin__)}",
                 "Check it in the function, or import pydantic and use its Field, which knows more limits.",
             )
-        node = node or pydantic_node(hint)
+        node = node or self._ask_pydantic(hint)
         extra = {keyword: value for keyword, value in found.schema.items() if keyword != "description"}
         said = str(found.schema.get("description", ""))
         schema = {**(node.schema if node.schema.get("description") == said else describe(node.schema, said)), **extra}
@@ -168,7 +181,7 @@ class Parser:
         if cls is None:
             raise _refusal(hint)
         if hasattr(cls, "__get_pydantic_core_schema__") or "__pydantic_validator__" in vars(cls):
-            return pydantic_node(hint)
+            return self._ask_pydantic(hint)
         if issubclass(cls, enum.Enum):
             return enumeration(cls)
         if issubclass(cls, pathlib.PurePath):
@@ -180,7 +193,7 @@ class Parser:
     def _record(self, hint: object, cls: type[Any]) -> Node:
         """An object with named fields, read by a Struct of the same fields, so that unknown ones are refused."""
         arguments = "_".join(getattr(argument, "__name__", str(argument)) for argument in typing.get_args(hint))
-        definition = Definition(f"{cls.__name__}_{arguments}" if arguments else cls.__name__)
+        definition = self._define(f"{cls.__name__}_{arguments}" if arguments else cls.__name__)
         names: list[str] = []
         struct: Any = None
 

@@ -151,7 +151,8 @@ def object_schema(fields: Sequence[Field], descriptions: Mapping[str, str], conf
 
 def _field_schema(raw: RawField, node: Node, description: str) -> Schema:
     """What the model is told of a field; a description beside the type wins over one from elsewhere."""
-    schema = dict(node.schema) if node.is_described else dict(describe(node.schema, raw.description or description))
+    text = "" if node.is_described else raw.description or description
+    schema = describe(node.schema, text) if text else dict(node.schema)
     if raw.default is not MISSING and (shown_as := _default(raw.default, node)) is not MISSING:
         schema["default"] = shown_as
     return schema
@@ -160,8 +161,7 @@ def _field_schema(raw: RawField, node: Node, description: str) -> Schema:
 def _default(value: object, node: Node) -> object:
     """The JSON form of a default; MISSING if it has none, or if the model could not send it back."""
     try:
-        simple = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_custom, order="deterministic")
-        plain = msgspec.json.decode(msgspec.json.encode(simple))
+        plain = msgspec.json.decode(msgspec.json.encode(value, enc_hook=_encode_custom, order="deterministic"))
         return plain if convert(plain, node.wire) == value else MISSING
     except Exception:  # noqa: BLE001 -- a default is any object; what cannot be shown is not shown
         return MISSING

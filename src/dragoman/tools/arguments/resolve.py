@@ -46,7 +46,8 @@ def resolve(annotation: object, scope: Scope) -> object:
     """The type that an annotation stands for; raises UnsupportedError."""
     try:
         written: object = eval(_compiled(annotation), *scope) if isinstance(annotation, str) else annotation  # noqa: S307 -- as typing does
-        if isinstance(written, type):
+        parts = getattr(written, "__args__", ())
+        if isinstance(written, type) or (parts and all(isinstance(part, type) for part in parts)):
             return written
         # get_type_hints finds the names inside list["Item"]; it wants something that has annotations.
         holder = SimpleNamespace(__annotations__={"it": written})
