@@ -70,7 +70,7 @@ async def kill_many(setup: Setup, kills: int, *, seed: int = 0, every: int = 0) 
             slots = [ExitStack() for _ in range(WORKERS)]
             for slot in slots:
                 stack.callback(slot.close)
-            processes = [slot.enter_context(worker_program(setup)) for slot in slots]
+                slot.enter_context(worker_program(setup))
 
             async def chatter() -> None:
                 while not is_over:
@@ -79,11 +79,10 @@ async def kill_many(setup: Setup, kills: int, *, seed: int = 0, every: int = 0) 
             talks = [asyncio.create_task(chatter()) for _ in range(TALKS)]
             while result.kills < kills:
                 await asyncio.sleep(draw.random() * 0.25)
-                which = draw.randrange(WORKERS)
-                processes[which].kill()
+                slot = slots[draw.randrange(WORKERS)]
+                await asyncio.to_thread(slot.close)  # which kills the worker
                 result.kills += 1
-                await asyncio.to_thread(slots[which].close)
-                processes[which] = await asyncio.to_thread(slots[which].enter_context, worker_program(setup))
+                await asyncio.to_thread(slot.enter_context, worker_program(setup))
                 for each in talks:
                     if each.done():
                         each.result()

@@ -7,22 +7,22 @@ seen. Both tools write down what they do, in one line before and one after it: `
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import msgspec
 
 from dragoman import tool
 from dragoman.conversation import ToolCall
-from dragoman.fleet import Agent, ProviderLimit, Worker
+from dragoman.fleet import Agent, Fleet, ProviderLimit, Worker
 from dragoman.simulator import Reply, Request
 from dragoman.tools import ToolContext
-from tests.processes import started
+from tests.forking import forked
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CALLS = ("pay", "look", "pay")
@@ -96,15 +96,24 @@ def make_worker(setup: Setup) -> Worker:
     )
 
 
-@contextmanager
-def worker_program(setup: Setup, environ: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+def serve(ready: Callable[[], None], setup: Setup) -> None:
+    """Work until the process is told to stop."""
+
+    class Ready(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "takes turns of" in record.getMessage():
+                ready()
+
+    logger = logging.getLogger("dragoman.fleet")
+    logger.addHandler(Ready())
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    make_worker(setup).serve()
+
+
+def worker_program(setup: Setup) -> AbstractContextManager[ForkServerProcess]:
     """A worker in a process of its own, which has begun."""
-    command = [sys.executable, "-m", "tests.fleet.program", msgspec.json.encode(setup).decode()]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **(environ or {})}
-    with started(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        yield process
+    return forked(serve, setup)
 
 
 def ended(book: Path) -> list[str]:
@@ -113,19 +122,12 @@ def ended(book: Path) -> list[str]:
     return [line.removeprefix("end ") for line in lines if line.startswith("end ")]
 
 
-if __name__ == "__main__":
-    import logging
-
-    worker = make_worker(msgspec.json.decode(sys.argv[1], type=Setup))
-    logging.basicConfig(level=logging.ERROR)
-
-    class Ready(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if "takes turns of" in record.getMessage():
-                sys.stdout.write("ready\n")
-                sys.stdout.flush()
-
-    logging.getLogger("dragoman.fleet").addHandler(Ready())
-    logging.getLogger("dragoman.fleet").setLevel(logging.INFO)
-    logging.getLogger("dragoman.fleet").propagate = False
-    worker.serve()
+def approve_all(ready: Callable[[], None], setup: Setup, conversation: str) -> None:
+    """Let everything be paid that a conversation waits to pay; then its answer is written into the book."""
+    ready()
+    with Fleet(setup.url, schema=setup.schema) as fleet:
+        outcome = fleet.wait(conversation, 30)
+        while outcome.pending:
+            outcome = fleet.wait(fleet.approve(conversation), 30)
+    with Path(setup.book).open("a") as book:
+        book.write(f"{outcome}\n")

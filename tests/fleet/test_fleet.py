@@ -271,7 +271,9 @@ async def test_a_turn_that_is_cancelled_in_the_queue_makes_room_for_the_next(set
 
 
 @on_loop
-async def test_limits_hold_over_all_workers(server: Server, schema: str) -> None:
+async def test_limits_hold_over_all_workers(server: Server, schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nobody looks into the queue without having heard something: places that come free are told of.
+    monkeypatch.setattr("dragoman.fleet.worker._LOOK", 100.0)
     at_once, most, times = 0, 0, list[float]()
 
     async def script(request: Request) -> Reply | str:
@@ -279,6 +281,8 @@ async def test_limits_hold_over_all_workers(server: Server, schema: str) -> None
         at_once += 1
         most = max(most, at_once)
         times.append(time.monotonic())
+        while most < 3:  # noqa: ASYNC110 -- the first ones wait for each other, however slow the machine is
+            await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
         at_once -= 1
         return "yes"
@@ -288,17 +292,14 @@ async def test_limits_hold_over_all_workers(server: Server, schema: str) -> None
         def make(limit: ProviderLimit) -> Worker:
             agent = Agent("openai-compatible:m", base_url=simulator.base_url("openai"), key="k")
             limits = {"openai-compatible": limit}
-            return Worker(server.conninfo, {"a": agent, "b": agent}, schema=schema, limits=limits, lease=2)
+            return Worker(server.conninfo, {"a": agent, "b": agent}, schema=schema, limits=limits, lease=400)
 
         async with AsyncFleet(server.conninfo, schema=schema) as fleet:
             async with at_work(*[make(ProviderLimit(concurrency=3)) for _ in range(3)]):
                 await offered(fleet, 2)
-                began = time.monotonic()
                 turns = [await fleet.submit("x", agent="ab"[number % 2]) for number in range(24)]
-                await asyncio.gather(*[fleet.wait(turn, 30) for turn in turns])
-                took = time.monotonic() - began
+                await asyncio.gather(*[fleet.wait(turn, 60) for turn in turns])
             assert most == 3
-            assert took < 10, "places that come free are taken soon"
             times.clear()
             async with at_work(*[make(ProviderLimit(requests=600)) for _ in range(2)]):
                 turns = [await fleet.submit("x", agent="a") for _ in range(25)]

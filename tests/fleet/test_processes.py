@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,8 +19,9 @@ from dragoman.fleet import AsyncFleet, Fleet, ProviderLimit
 from dragoman.simulator import Simulator
 from dragoman.tools import approve, deny
 from tests.fleet.kills import kill_many
-from tests.fleet.program import CALLS, ROOT, Setup, ended, make_worker, worker_program
+from tests.fleet.program import CALLS, Setup, approve_all, ended, make_worker, worker_program
 from tests.fleet.waiting import at_work, offered, until
+from tests.forking import forked
 from tests.loops import on_loop
 from tests.rounds import rounds
 from tests.stores.postgres_server import Server, fresh_server
@@ -73,27 +72,14 @@ async def test_the_database_is_stopped_and_started_in_the_middle_of_fifty_conver
 
 def test_an_approval_is_given_by_another_process_after_all_workers_were_replaced(setup: Setup) -> None:
     asking = structs.replace(setup, ask=True)
-    command = [sys.executable, "-m", "dragoman", "fleet"]
-    options = ["--postgres", setup.url, "--schema", setup.schema]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *words, *options], env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
-
     with worker_program(asking), worker_program(asking), Fleet(setup.url, schema=setup.schema) as fleet:
         turn = fleet.submit("7", agent="teller")
-        assert fleet.wait(turn, 30).ending == "await_approval"
-    with worker_program(asking):
-        asked = run("wait", turn.id)
-        assert asked.returncode == 4
-        assert '7-0: pay {"number": 7}' in asked.stderr
-        again = run("approve", turn.id, "--wait")
-        assert again.returncode == 4, again.stderr
-        last = run("approve", turn.conversation, "7-2", "--wait")
-        assert (last.returncode, last.stdout) == (0, "7: 3 results\n"), last.stderr
+        assert [each.call.id for each in fleet.wait(turn, 30).pending] == ["7-0"]
+    with worker_program(asking), forked(approve_all, setup, turn.conversation) as person:
+        person.join(60)
+        assert person.exitcode == 0
     assert ended(Path(setup.book)) == ["7-0", "7-1", "7-2"]
+    assert Path(setup.book).read_text().endswith("7: 3 results\n")
 
 
 @on_loop
@@ -103,8 +89,9 @@ async def test_a_worker_that_is_told_to_stop_hands_its_turns_back(setup: Setup) 
         with worker_program(slow) as first:
             turns = [await fleet.submit(str(number), agent="teller") for number in range(1, 9)]
             await until(lambda: len(ended(Path(setup.book))) > 2)
-            first.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(first.wait, 20) == 0
+            first.terminate()
+            await asyncio.to_thread(first.join, 20)
+            assert first.exitcode == 0
         done = ended(Path(setup.book))
         assert len(done) < 8 * len(CALLS), "it did not wait for all of them"
         [row] = await fleet.status()
@@ -159,13 +146,13 @@ async def test_a_worker_that_was_away_longer_than_its_lease_gives_up(setup: Setu
         with worker_program(structs.replace(setup, seconds=0.5)) as first:
             turns = [await fleet.submit(str(number), agent="teller") for number in range(1, 5)]
             await until(lambda: len(ended(Path(setup.book))) > 1)
-            first.send_signal(signal.SIGSTOP)
+            os.kill(first.pid, signal.SIGSTOP)
             # In the middle of a statement it keeps the others waiting; then it is back before they give up.
-            asyncio.get_running_loop().call_later(12, first.send_signal, signal.SIGCONT)
+            asyncio.get_running_loop().call_later(12, os.kill, first.pid, signal.SIGCONT)
             await asyncio.sleep(1.5)
             async with at_work(make_worker(structs.replace(setup, concurrency=4))):
                 outcomes = [await fleet.wait(turn, 30) for turn in turns]
-                first.send_signal(signal.SIGCONT)
+                os.kill(first.pid, signal.SIGCONT)
                 await asyncio.sleep(1.5)  # it finds that others have gone on, and takes new turns
                 for at, outcome in enumerate(outcomes):
                     answers = [

@@ -115,7 +115,10 @@ def recording(**options: Any) -> Generator[Recorder]:
 
 
 def tree(spans: Iterable[Recorded]) -> str:
-    """All spans, a block of lines each, children below and to the right of their parents."""
+    """All spans, a block of lines each, children below and to the right of their parents.
+
+    Attributes whose names begin alike stand in one line.
+    """
     spans = sorted(spans, key=lambda span: span.started)
     names = {span.id: span.name for span in spans}
     lines: list[str] = []
@@ -124,7 +127,12 @@ def tree(spans: Iterable[Recorded]) -> str:
         failed = " failed" if span.status == "ERROR" else ""
         links = "".join([f" → {names.get(each, '?')}" for each in span.links])
         lines.append(f"{indent}{span.name} ({span.kind.lower()}){failed}{links}")
-        lines.extend([f"{indent}  {said}" for said in _told(span.attributes)])
+        groups: dict[str, list[str]] = {}
+        for said in _told(span.attributes):
+            parts = said.partition("=")[0].split(".")
+            group = ".".join(parts[:2]) if len(parts) > 2 else parts[0]
+            groups.setdefault(group, []).append(said.removeprefix(f"{group}."))
+        lines.extend([f"{indent}  {group}: {', '.join(told)}" for group, told in groups.items()])
         for name, attributes in span.events:
             told = [said.removeprefix(f"{name}.").replace("http.response.", "") for said in _told(attributes)]
             lines.append(f"{indent}  * {name}: {', '.join(told)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,9 +23,8 @@ from tests.otel.recording import read, recording, tree
 
 
 def expected(text: str, *, streamed: bool = False) -> str:
-    """The tree as it should be. A line with `~` is there only where replies are streamed."""
-    lines = dedent(text).strip().splitlines()
-    return "\n".join([line.replace("~", "") for line in lines if streamed or "~" not in line])
+    """The tree as it should be. What stands between two `~` is there only where replies are streamed."""
+    return re.sub(r"~(.*?)~", r"\1" if streamed else "", dedent(text).strip(), flags=re.DOTALL)
 
 
 def run_program(*words: object) -> None:
@@ -33,73 +33,47 @@ def run_program(*words: object) -> None:
 
 TWO_TOOLS = """
     invoke_agent (internal)
-      dragoman.run.ending=done
-      dragoman.run.steps=2
-      gen_ai.conversation.id=…
-      gen_ai.operation.name=invoke_agent
-      gen_ai.provider.name=openai
-      gen_ai.request.model=gpt-4o
-      gen_ai.usage.cache_read.input_tokens=0
-      gen_ai.usage.input_tokens=…
-      gen_ai.usage.output_tokens=…
-      gen_ai.usage.reasoning.output_tokens=0
+      dragoman.run: ending=done, steps=2
+      gen_ai.conversation: id=…
+      gen_ai.operation: name=invoke_agent
+      gen_ai.provider: name=openai
+      gen_ai.request: model=gpt-4o
+      gen_ai.usage: cache_read.input_tokens=0, input_tokens=…, output_tokens=…, reasoning.output_tokens=0
         dragoman.save (internal)
-          gen_ai.conversation.id=…
+          gen_ai.conversation: id=…
         chat gpt-4o (client)
-          gen_ai.conversation.id=…
-          gen_ai.operation.name=chat
-          gen_ai.provider.name=openai
-          gen_ai.request.model=gpt-4o
-          ~gen_ai.request.stream=True
-          gen_ai.response.finish_reasons=tool_call
-          gen_ai.response.id=…
-          gen_ai.response.model=gpt-4o
-          ~gen_ai.response.time_to_first_chunk=…
-          gen_ai.usage.cache_read.input_tokens=0
-          gen_ai.usage.input_tokens=…
-          gen_ai.usage.output_tokens=…
-          gen_ai.usage.reasoning.output_tokens=0
-          operation.cost=…
-          server.address=127.0.0.1
-          server.port=…
+          gen_ai.conversation: id=…
+          gen_ai.operation: name=chat
+          gen_ai.provider: name=openai
+          gen_ai.request: model=gpt-4o~, stream=True~
+          gen_ai.response: finish_reasons=tool_call, id=…, model=gpt-4o~, time_to_first_chunk=…~
+          gen_ai.usage: cache_read.input_tokens=0, input_tokens=…, output_tokens=…, reasoning.output_tokens=0
+          operation: cost=…
+          server: address=127.0.0.1, port=…
           * dragoman.attempt: duration=…, number=1, outcome=ok, request_id=…, waited=…, status_code=200
         execute_tool weather (internal)
-          gen_ai.conversation.id=…
-          gen_ai.operation.name=execute_tool
-          gen_ai.tool.call.id=call_Lyon
-          gen_ai.tool.description=The weather.
-          gen_ai.tool.name=weather
-          gen_ai.tool.type=function
+          gen_ai.conversation: id=…
+          gen_ai.operation: name=execute_tool
+          gen_ai.tool: call.id=call_Lyon, description=The weather., name=weather, type=function
             look up Lyon (internal)
         execute_tool weather (internal)
-          gen_ai.conversation.id=…
-          gen_ai.operation.name=execute_tool
-          gen_ai.tool.call.id=call_Oslo
-          gen_ai.tool.description=The weather.
-          gen_ai.tool.name=weather
-          gen_ai.tool.type=function
+          gen_ai.conversation: id=…
+          gen_ai.operation: name=execute_tool
+          gen_ai.tool: call.id=call_Oslo, description=The weather., name=weather, type=function
             look up Oslo (internal)
         chat gpt-4o (client)
-          gen_ai.conversation.id=…
-          gen_ai.operation.name=chat
-          gen_ai.provider.name=openai
-          gen_ai.request.model=gpt-4o
-          ~gen_ai.request.stream=True
-          gen_ai.response.finish_reasons=stop
-          gen_ai.response.id=…
-          gen_ai.response.model=gpt-4o
-          ~gen_ai.response.time_to_first_chunk=…
-          gen_ai.usage.cache_read.input_tokens=0
-          gen_ai.usage.input_tokens=…
-          gen_ai.usage.output_tokens=…
-          gen_ai.usage.reasoning.output_tokens=0
-          operation.cost=…
-          server.address=127.0.0.1
-          server.port=…
+          gen_ai.conversation: id=…
+          gen_ai.operation: name=chat
+          gen_ai.provider: name=openai
+          gen_ai.request: model=gpt-4o~, stream=True~
+          gen_ai.response: finish_reasons=stop, id=…, model=gpt-4o~, time_to_first_chunk=…~
+          gen_ai.usage: cache_read.input_tokens=0, input_tokens=…, output_tokens=…, reasoning.output_tokens=0
+          operation: cost=…
+          server: address=127.0.0.1, port=…
           * dragoman.attempt: duration=…, number=1, outcome=status 429, request_id=…, waited=…, status_code=429
           * dragoman.attempt: duration=…, number=2, outcome=ok, request_id=…, waited=…, status_code=200
         dragoman.save (internal)
-          gen_ai.conversation.id=…
+          gen_ai.conversation: id=…
 """
 
 
@@ -137,50 +111,39 @@ def test_two_tools_beside_each_other_and_a_retry(way: str, is_async: bool, tmp_p
 
 PAUSE = """
     invoke_agent (internal)
-      dragoman.run.ending=await_approval
-      dragoman.run.steps=1
-      gen_ai.conversation.id=…
-      gen_ai.operation.name=invoke_agent
-      gen_ai.provider.name=scripted
-      gen_ai.request.model=model
+      dragoman.run: ending=await_approval, steps=1
+      gen_ai.conversation: id=…
+      gen_ai.operation: name=invoke_agent
+      gen_ai.provider: name=scripted
+      gen_ai.request: model=model
         dragoman.save (internal)
-          gen_ai.conversation.id=…
+          gen_ai.conversation: id=…
         chat model (client)
-          gen_ai.conversation.id=…
-          gen_ai.operation.name=chat
-          gen_ai.provider.name=scripted
-          gen_ai.request.model=model
-          ~gen_ai.request.stream=True
-          gen_ai.response.finish_reasons=tool_call
-          gen_ai.response.model=model
-          ~gen_ai.response.time_to_first_chunk=…
+          gen_ai.conversation: id=…
+          gen_ai.operation: name=chat
+          gen_ai.provider: name=scripted
+          gen_ai.request: model=model~, stream=True~
+          gen_ai.response: finish_reasons=tool_call, model=model~, time_to_first_chunk=…~
         dragoman.save (internal)
-          gen_ai.conversation.id=…
+          gen_ai.conversation: id=…
     invoke_agent (internal) → invoke_agent
-      dragoman.run.ending=done
-      dragoman.run.steps=1
-      gen_ai.conversation.id=…
-      gen_ai.operation.name=invoke_agent
-      gen_ai.provider.name=scripted
-      gen_ai.request.model=model
+      dragoman.run: ending=done, steps=1
+      gen_ai.conversation: id=…
+      gen_ai.operation: name=invoke_agent
+      gen_ai.provider: name=scripted
+      gen_ai.request: model=model
         execute_tool delete (internal)
-          gen_ai.conversation.id=…
-          gen_ai.operation.name=execute_tool
-          gen_ai.tool.call.id=call_1
-          gen_ai.tool.description=Delete a file.
-          gen_ai.tool.name=delete
-          gen_ai.tool.type=function
+          gen_ai.conversation: id=…
+          gen_ai.operation: name=execute_tool
+          gen_ai.tool: call.id=call_1, description=Delete a file., name=delete, type=function
         chat model (client)
-          gen_ai.conversation.id=…
-          gen_ai.operation.name=chat
-          gen_ai.provider.name=scripted
-          gen_ai.request.model=model
-          ~gen_ai.request.stream=True
-          gen_ai.response.finish_reasons=stop
-          gen_ai.response.model=model
-          ~gen_ai.response.time_to_first_chunk=…
+          gen_ai.conversation: id=…
+          gen_ai.operation: name=chat
+          gen_ai.provider: name=scripted
+          gen_ai.request: model=model~, stream=True~
+          gen_ai.response: finish_reasons=stop, model=model~, time_to_first_chunk=…~
         dragoman.save (internal)
-          gen_ai.conversation.id=…
+          gen_ai.conversation: id=…
 """
 
 
@@ -203,26 +166,20 @@ def test_a_turn_that_goes_on_in_another_process_is_linked_to_its_first_half(way:
 
 MCP_CALL = """
     execute_tool shout (internal)
-      gen_ai.operation.name=execute_tool
-      gen_ai.tool.call.id=call_1
-      gen_ai.tool.description=Say it aloud.
-      gen_ai.tool.name=shout
-      gen_ai.tool.type=function
+      gen_ai.operation: name=execute_tool
+      gen_ai.tool: call.id=call_1, description=Say it aloud., name=shout, type=function
         MCP send tools/call shout (client)
-          jsonrpc.request.id=…
-          mcp.method.name=tools/call
+          jsonrpc.request: id=…
+          mcp.method: name=tools/call
             tools/call shout (server)
-              gen_ai.operation.name=execute_tool
-              gen_ai.tool.name=shout
-              jsonrpc.request.id=…
-              mcp.method.name=tools/call
-              mcp.protocol.version=2026-07-28
+              gen_ai.operation: name=execute_tool
+              gen_ai.tool: name=shout
+              jsonrpc.request: id=…
+              mcp.method: name=tools/call
+              mcp.protocol: version=2026-07-28
                 execute_tool shout (internal)
-                  gen_ai.operation.name=execute_tool
-                  gen_ai.tool.call.id=…
-                  gen_ai.tool.description=Say it aloud.
-                  gen_ai.tool.name=shout
-                  gen_ai.tool.type=function
+                  gen_ai.operation: name=execute_tool
+                  gen_ai.tool: call.id=…, description=Say it aloud., name=shout, type=function
 """
 
 
@@ -239,42 +196,28 @@ def test_the_call_of_a_tool_of_an_mcp_server_is_one_trace_over_both_processes(co
 
 FALLBACK = """
     invoke_agent (internal)
-      dragoman.run.ending=done
-      dragoman.run.steps=1
-      gen_ai.operation.name=invoke_agent
-      gen_ai.provider.name=openai
-      gen_ai.request.model=gpt-4o
-      gen_ai.usage.cache_read.input_tokens=0
-      gen_ai.usage.input_tokens=…
-      gen_ai.usage.output_tokens=…
-      gen_ai.usage.reasoning.output_tokens=0
+      dragoman.run: ending=done, steps=1
+      gen_ai.operation: name=invoke_agent
+      gen_ai.provider: name=openai
+      gen_ai.request: model=gpt-4o
+      gen_ai.usage: cache_read.input_tokens=0, input_tokens=…, output_tokens=…, reasoning.output_tokens=0
         chat gpt-4o (client) failed
-          error.type=OverloadedError
-          gen_ai.operation.name=chat
-          gen_ai.provider.name=openai
-          gen_ai.request.model=gpt-4o
-          ~gen_ai.request.stream=True
-          ~gen_ai.response.time_to_first_chunk=…
-          server.address=127.0.0.1
-          server.port=…
+          error: type=OverloadedError
+          gen_ai.operation: name=chat
+          gen_ai.provider: name=openai
+          gen_ai.request: model=gpt-4o~, stream=True~~
+          gen_ai.response: time_to_first_chunk=…~
+          server: address=127.0.0.1, port=…
           * dragoman.attempt: duration=…, number=1, outcome=status 503, request_id=…, waited=…, status_code=503
           * dragoman.attempt: duration=…, number=2, outcome=2 of 2, request_id=…, waited=…, status_code=503
         chat gpt-4o-mini (client)
-          gen_ai.operation.name=chat
-          gen_ai.provider.name=openai
-          gen_ai.request.model=gpt-4o-mini
-          ~gen_ai.request.stream=True
-          gen_ai.response.finish_reasons=stop
-          gen_ai.response.id=…
-          gen_ai.response.model=gpt-4o-mini
-          ~gen_ai.response.time_to_first_chunk=…
-          gen_ai.usage.cache_read.input_tokens=0
-          gen_ai.usage.input_tokens=…
-          gen_ai.usage.output_tokens=…
-          gen_ai.usage.reasoning.output_tokens=0
-          operation.cost=…
-          server.address=127.0.0.1
-          server.port=…
+          gen_ai.operation: name=chat
+          gen_ai.provider: name=openai
+          gen_ai.request: model=gpt-4o-mini~, stream=True~
+          gen_ai.response: finish_reasons=stop, id=…, model=gpt-4o-mini~, time_to_first_chunk=…~
+          gen_ai.usage: cache_read.input_tokens=0, input_tokens=…, output_tokens=…, reasoning.output_tokens=0
+          operation: cost=…
+          server: address=127.0.0.1, port=…
           * dragoman.attempt: duration=…, number=1, outcome=ok, request_id=…, waited=…, status_code=200
 """
 

@@ -26,12 +26,6 @@ TOOLS: Any = {"tools": [{"toolSpec": {"name": "weather", "inputSchema": {"json":
 
 
 @pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as running:
-        yield running
-
-
-@pytest.fixture
 def client(simulator: Simulator) -> Iterator[Any]:
     made = botocore.session.Session().create_client(
         "bedrock-runtime",

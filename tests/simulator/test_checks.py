@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,12 +10,6 @@ from dragoman.simulator import Simulator
 from tests.simulator.raw_client import DIALECTS, body_of, path_of, send
 
 USER = {"role": "user", "content": "Hi"}
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as running:
-        yield running
 
 
 def chat_call(*ids: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -42,13 +42,6 @@ class Case(NamedTuple):
 
 
 Look = Callable[[Case], None]
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[Simulator]:
-    """What would last until a client gives up lasts a moment here."""
-    with Simulator(longest_pause=0.1) as running:
-        yield running
 
 
 def exchange(simulator: Simulator, name: str, dialect: str, *, stream: bool) -> Case:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -61,12 +60,6 @@ replies = st.builds(
 )
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as running:
-        yield running
 
 
 def whole_and_streamed(simulator: Simulator, dialect: str, reply: Reply) -> list[Answer]:

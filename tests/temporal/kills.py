@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -28,7 +28,7 @@ from dragoman.simulator import Simulator
 from dragoman.temporal import DragomanPlugin, TemporalConversation
 from dragoman.tools import Approval, approve, deny
 from tests.temporal.server import TemporalServer
-from tests.temporal.world import answer, ready, spawn, traces_in, until, worker_process
+from tests.temporal.world import answer, traces_in, until, worker_process
 
 T = TypeVar("T")
 
@@ -117,9 +117,9 @@ async def kill_workers(address: str, base_url: str, directory: Path, kills: int,
     """Kill so many workers while conversations go on, and let those end that are under way."""
     draw, found, queue, traces = random.Random(seed), Found(), f"kills-{seed}", directory / f"traces-{seed}"
     client = await Client.connect(address, plugins=[DragomanPlugin()])
-    workers = [spawn(address, queue, base_url, traces) for _ in range(2)]
+    workers = [ExitStack(), ExitStack()]
     for each in workers:
-        await asyncio.to_thread(ready, each)
+        each.enter_context(worker_process(address, queue, base_url, traces))
     over, number = asyncio.Event(), iter(range(1_000_000))
 
     async def talker() -> None:
@@ -134,12 +134,10 @@ async def kill_workers(address: str, base_url: str, directory: Path, kills: int,
     try:
         while found.kills < kills:
             await asyncio.sleep(draw.uniform(0.0, 1.0))
-            victim = draw.randrange(2)
-            workers[victim].kill()
-            workers[victim].communicate()
+            victim = workers[draw.randrange(2)]
+            await asyncio.to_thread(victim.close)
             found.kills += 1
-            workers[victim] = spawn(address, queue, base_url, traces)
-            await asyncio.to_thread(ready, workers[victim])
+            await asyncio.to_thread(victim.enter_context, worker_process(address, queue, base_url, traces))
             if found.kills % 20 == 0:
                 print(found, flush=True)  # noqa: T201 -- the command's progress
         over.set()
@@ -148,8 +146,7 @@ async def kill_workers(address: str, base_url: str, directory: Path, kills: int,
         for each in talkers:
             each.cancel()
         for each in workers:
-            each.kill()
-            each.communicate()
+            each.close()
     return found
 
 

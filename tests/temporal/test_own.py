@@ -16,6 +16,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.simulator import Request, Simulator
 from dragoman.temporal import Agent
 from dragoman.tools import approve, tool
+from tests.loops import on_loop
 from tests.temporal.own import Approved, Reviewed
 from tests.temporal.server import TemporalServer
 from tests.temporal.world import agents, answer, traces_in, until, working
@@ -26,19 +27,18 @@ def agent(*said: Message | str, **options: object) -> Agent:
 
 
 @pytest.mark.parametrize("cached", [0, 100])  # 0: every step is a replay
-def test_two_agents(server: TemporalServer, cached: int) -> None:
-    async def tell() -> None:
-        given = {"writer": agent("draft", "better"), "reviewer": agent("shorter, please", "good")}
-        queue = uuid4().hex
-        options = {"queue": queue, "workflows": [Reviewed], "max_cached_workflows": cached}
-        async with working(server.address, given, **options) as client:
-            talk = await client.execute_workflow(Reviewed.run, "Write.", id=uuid4().hex, task_queue=queue)
-        assert [message.text for message in talk.messages] == ["Write.", "draft", "shorter, please", "better"]
-
-    asyncio.run(tell())
+@on_loop
+async def test_two_agents(server: TemporalServer, cached: int) -> None:
+    given = {"writer": agent("draft", "better"), "reviewer": agent("shorter, please", "good")}
+    queue = uuid4().hex
+    options = {"queue": queue, "workflows": [Reviewed], "max_cached_workflows": cached}
+    async with working(server.address, given, **options) as client:
+        talk = await client.execute_workflow(Reviewed.run, "Write.", id=uuid4().hex, task_queue=queue)
+    assert [message.text for message in talk.messages] == ["Write.", "draft", "shorter, please", "better"]
 
 
-def test_approvals_by_signal(server: TemporalServer) -> None:
+@on_loop
+async def test_approvals_by_signal(server: TemporalServer) -> None:
     @tool(requires_approval=True)
     def pay(amount: int) -> str:
         """Pay."""
@@ -46,35 +46,30 @@ def test_approvals_by_signal(server: TemporalServer) -> None:
 
     calls = [ToolCall("1", "pay", '{"amount": 1}'), ToolCall("2", "pay", '{"amount": 2}')]
 
-    async def tell() -> None:
-        given = {"writer": agent(Message.assistant(*calls), "Both.", tools=[pay])}
-        queue = uuid4().hex
-        options = {"queue": queue, "workflows": [Approved], "max_cached_workflows": 0}
-        async with working(server.address, given, **options) as client:
-            handle = await client.start_workflow(Approved.run, Message.user("Pay."), id=uuid4().hex, task_queue=queue)
-            while not (pending := await handle.query(Approved.pending)):  # noqa: ASYNC110 -- the server sets no events
-                await asyncio.sleep(0.05)
-            assert [each.call for each in pending] == calls
-            assert await handle.query(Approved.first) == pending[0]
-            for each in pending:
-                await handle.signal(Approved.answer, approve(each.call))
-            talk = await handle.result()
-        assert [result.text for result in talk.messages[2].tool_results] == ["paid 1", "paid 2"]
-        assert talk.text == "Both."
-
-    asyncio.run(tell())
+    given = {"writer": agent(Message.assistant(*calls), "Both.", tools=[pay])}
+    queue = uuid4().hex
+    options = {"queue": queue, "workflows": [Approved], "max_cached_workflows": 0}
+    async with working(server.address, given, **options) as client:
+        handle = await client.start_workflow(Approved.run, Message.user("Pay."), id=uuid4().hex, task_queue=queue)
+        while not (pending := await handle.query(Approved.pending)):  # noqa: ASYNC110 -- the server sets no events
+            await asyncio.sleep(0.05)
+        assert [each.call for each in pending] == calls
+        assert await handle.query(Approved.first) == pending[0]
+        for each in pending:
+            await handle.signal(Approved.answer, approve(each.call))
+        talk = await handle.result()
+    assert [result.text for result in talk.messages[2].tool_results] == ["paid 1", "paid 2"]
+    assert talk.text == "Both."
 
 
-def test_an_error_of_ours_ends_a_workflow_with_its_type(server: TemporalServer) -> None:
-    async def tell() -> None:
-        queue = uuid4().hex
-        async with working(server.address, {}, queue=queue, workflows=[Reviewed]) as client:
-            with pytest.raises(WorkflowFailureError) as failed:
-                await client.execute_workflow(Reviewed.run, "Write.", id=uuid4().hex, task_queue=queue)
-        assert isinstance(failed.value.cause, ConfigurationError)
-        assert "no agent 'writer'" in str(failed.value.cause)
-
-    asyncio.run(tell())
+@on_loop
+async def test_an_error_of_ours_ends_a_workflow_with_its_type(server: TemporalServer) -> None:
+    queue = uuid4().hex
+    async with working(server.address, {}, queue=queue, workflows=[Reviewed]) as client:
+        with pytest.raises(WorkflowFailureError) as failed:
+            await client.execute_workflow(Reviewed.run, "Write.", id=uuid4().hex, task_queue=queue)
+    assert isinstance(failed.value.cause, ConfigurationError)
+    assert "no agent 'writer'" in str(failed.value.cause)
 
 
 @pytest.mark.parametrize("waits_for", ["model", "tool"])

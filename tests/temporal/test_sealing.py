@@ -15,6 +15,7 @@ from dragoman.errors import AuthenticationError, SnapshotCorruptError, SnapshotS
 from dragoman.simulator import Reply, Request, Simulator, Status
 from dragoman.stores import AesGcmSealing, generate_encryption_key
 from dragoman.temporal import DragomanPlugin, SealingCodec, TemporalConversation
+from tests.loops import on_loop
 from tests.temporal.server import PROGRAM, TemporalServer
 from tests.temporal.world import KEY, agents, answer, working
 
@@ -73,24 +74,24 @@ def test_open_everything_but_the_key_is_found(tmp_path: Path) -> None:
     }
 
 
-def test_keys_change_and_without_them_nothing_is_read(server: TemporalServer, base_url: str, traces: Path) -> None:
+@on_loop
+async def test_keys_change_and_without_them_nothing_is_read(
+    server: TemporalServer, base_url: str, traces: Path
+) -> None:
     old, new = generate_encryption_key(), generate_encryption_key()
 
-    async def tell() -> None:
-        given = agents(base_url, traces)
-        async with working(server.address, given, queue="keys", sealing=AesGcmSealing(old)) as client:
-            talk = await TemporalConversation.start(client, agent="clerk", id="keys", task_queue="keys")
-            assert (await talk.say("hello")).text == "You said: hello"
-        async with working(server.address, given, queue="keys", sealing=AesGcmSealing(new, older=[old])) as client:
-            assert (await TemporalConversation(client, "keys").say("again")).text == "You said: again"
-            stranger = await Client.connect(server.address, plugins=[DragomanPlugin(sealing=AesGcmSealing(old))])
-            with pytest.raises(SnapshotSealError, match="which was not given"):
-                await TemporalConversation(stranger, "keys").conversation()
-            keyless = await Client.connect(server.address, plugins=[DragomanPlugin()])
-            with pytest.raises(SnapshotSealError, match="has no key"):
-                await TemporalConversation(keyless, "keys").conversation()
-
-    asyncio.run(tell())
+    given = agents(base_url, traces)
+    async with working(server.address, given, queue="keys", sealing=AesGcmSealing(old)) as client:
+        talk = await TemporalConversation.start(client, agent="clerk", id="keys", task_queue="keys")
+        assert (await talk.say("hello")).text == "You said: hello"
+    async with working(server.address, given, queue="keys", sealing=AesGcmSealing(new, older=[old])) as client:
+        assert (await TemporalConversation(client, "keys").say("again")).text == "You said: again"
+        stranger = await Client.connect(server.address, plugins=[DragomanPlugin(sealing=AesGcmSealing(old))])
+        with pytest.raises(SnapshotSealError, match="which was not given"):
+            await TemporalConversation(stranger, "keys").conversation()
+        keyless = await Client.connect(server.address, plugins=[DragomanPlugin()])
+        with pytest.raises(SnapshotSealError, match="has no key"):
+            await TemporalConversation(keyless, "keys").conversation()
 
 
 @pytest.mark.slow

@@ -1,22 +1,15 @@
-"""What the tests of Temporal share: a provider that follows the conversation, tools that leave traces, workers.
-
-    python -m tests.temporal.world ADDRESS QUEUE BASE_URL TRACES [heartbeat]
-
-is a worker. It says `ready` on its output and works until it is killed or gets SIGTERM.
-"""
+"""What the tests of Temporal share: a provider that follows the conversation, tools that leave traces, workers."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import timedelta
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +21,7 @@ from dragoman.simulator import Reply, Request
 from dragoman.stores import AesGcmSealing
 from dragoman.temporal import Agent, DragomanPlugin
 from dragoman.tools import AnyTool, ToolContext, tool
+from tests.forking import forked
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-planted-0123456789abcdef"
@@ -137,39 +131,18 @@ async def working(
         yield client
 
 
-@contextmanager
-def worker_process(address: str, queue: str, base_url: str, traces: Path) -> Iterator[subprocess.Popen[str]]:
-    """A worker in a process of its own, ready to be killed."""
-    process = spawn(address, queue, base_url, traces)
-    try:
-        ready(process)
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+def worker_process(*arguments: object) -> AbstractContextManager[ForkServerProcess]:
+    """A worker in a process of its own, ready to be killed: of this address, queue, base URL and file for traces."""
+    return forked(_work, *arguments)
 
 
-def spawn(*arguments: object) -> subprocess.Popen[str]:
-    command: Sequence[str] = [sys.executable, "-m", "tests.temporal.world", *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+def _work(ready: Callable[[], None], address: str, queue: str, base_url: str, traces: Path) -> None:
+    async def work() -> None:
+        # A lost worker's cached workflows are given to others after this time.
+        sticky = timedelta(seconds=1)
+        given = agents(base_url, traces)
+        async with working(address, given, queue=queue, sticky_queue_schedule_to_start_timeout=sticky):
+            ready()
+            await asyncio.Event().wait()
 
-
-def ready(process: subprocess.Popen[str]) -> None:
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-
-
-async def _work(address: str, queue: str, base_url: str, traces: str) -> None:
-    done = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, done.set)
-    # A lost worker's cached workflows are given to others after this time.
-    sticky = timedelta(seconds=1)
-    given = agents(base_url, Path(traces))
-    async with working(address, given, queue=queue, sticky_queue_schedule_to_start_timeout=sticky):
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        await done.wait()
-
-
-if __name__ == "__main__":
-    asyncio.run(_work(*sys.argv[1:]))
+    asyncio.run(work())

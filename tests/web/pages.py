@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, Page as Tab, expect, sy
 from dragoman import MemoryStore, Thinking, ToolCall, tool
 from dragoman.chat import AsyncChatClient
 from dragoman.engines import EngineOptions
-from dragoman.simulator import Drip, Reply, Request, Simulator, Status
+from dragoman.simulator import Reply, Request, Simulator, Stall, Status
 from dragoman.stores import AsyncStore
 from dragoman.toolkit import PermissionChecker
 from dragoman.web import Access, Page, WebServer
@@ -43,7 +43,9 @@ def script(request: Request) -> Reply | Status:
             calls = [ToolCall(f"c{each}", "weather", f'{{"city": "{each}"}}') for each in ("Lyon", "Oslo")]
             return Reply(Thinking("Both at once.", "any"), "I look.", *calls)
         case ["slowly"]:
-            return Reply(SLOW, faults=[Drip(size=600, seconds=0.04)])
+            return Reply(SLOW, faults=[Stall(3.0, go_on=True)])  # one half, and after a while the other
+        case ["endlessly"]:
+            return Reply(SLOW, faults=[Stall()])
         case ["broken"]:
             return Status(400, "This is broken.")
         case _:

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page as Tab, Route, expect
 
 from dragoman import ToolCall
 from dragoman.simulator import Reply, Request
-from tests.web.pages import MODEL, opened, say, serving, wait_for_answer
+from tests.web.pages import MODEL, Site, opened, say, serving, wait_for_answer
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +74,7 @@ def hold_conversation(tab: Tab) -> Callable[[], None]:
     return release
 
 
-def test_the_field_has_the_focus_and_keys_are_heard_when_it_appears(browser: Browser) -> None:
+def test_the_field_has_the_focus_and_keys_are_heard_when_it_appears(tab: Tab) -> None:
     seen = """new MutationObserver((_, observer) => {
         if (!field()) return;
         observer.disconnect();
@@ -83,23 +83,21 @@ def test_the_field_has_the_focus_and_keys_are_heard_when_it_appears(browser: Bro
         press("/");
         window.seen.push(focused());
     }).observe(document, {childList: true, subtree: true});"""
-    with serving() as site, opened(browser, site) as tab:
-        tab.add_init_script(f"(() => {{ {AT_ONCE} {seen} }})()")
-        tab.reload()
-        assert tab.evaluate("window.seen") == ["composer", "composer"]
+    tab.add_init_script(f"(() => {{ {AT_ONCE} {seen} }})()")
+    tab.reload()
+    assert tab.evaluate("window.seen") == ["composer", "composer"]
 
 
-def test_what_is_said_before_the_server_told_about_itself(browser: Browser) -> None:
-    with serving() as site, opened(browser, site) as tab:
-        release = hold(tab, "**/api/about")
-        tab.reload()
-        tab.keyboard.type("hello")
-        tab.keyboard.press("Enter")
-        expect(tab.locator(".message.assistant strong")).to_have_text("hello")
-        wait_for_answer(tab)
-        assert [request.model for request in site.simulator.requests] == [MODEL.partition(":")[2]]
-        release()
-        expect(tab.locator(".sidebar footer")).to_contain_text("dragoman")
+def test_what_is_said_before_the_server_told_about_itself(site: Site, tab: Tab) -> None:
+    release = hold(tab, "**/api/about")
+    tab.reload()
+    tab.keyboard.type("hello")
+    tab.keyboard.press("Enter")
+    expect(tab.locator(".message.assistant strong")).to_have_text("hello")
+    wait_for_answer(tab)
+    assert [request.model for request in site.simulator.requests] == [MODEL.partition(":")[2]]
+    release()
+    expect(tab.locator(".sidebar footer")).to_contain_text("dragoman")
 
 
 def test_what_is_said_before_the_conversation_has_come(browser: Browser) -> None:
@@ -178,43 +176,40 @@ def test_the_search_has_the_focus_before_the_next_key(browser: Browser, width: i
             assert tab.evaluate(f"async () => {{ {AT_ONCE} {pressed} }}") == "search"
 
 
-def test_a_dialog_has_the_focus_at_once_and_gives_it_back(browser: Browser) -> None:
-    with serving() as site, opened(browser, site) as tab:
-        button = tab.get_by_label("Model: anthropic")
-        button.focus()
-        clicked = "document.activeElement.click(); await drawn(); return focused()"
-        assert tab.evaluate(f"async () => {{ {AT_ONCE} {clicked} }}") == "model-name"
-        tab.keyboard.type("openai:gpt-4o")
-        tab.keyboard.press("Enter")
-        expect(tab.get_by_label("Model: openai:gpt-4o")).to_be_focused()
+def test_a_dialog_has_the_focus_at_once_and_gives_it_back(tab: Tab) -> None:
+    button = tab.get_by_label("Model: anthropic")
+    button.focus()
+    clicked = "document.activeElement.click(); await drawn(); return focused()"
+    assert tab.evaluate(f"async () => {{ {AT_ONCE} {clicked} }}") == "model-name"
+    tab.keyboard.type("openai:gpt-4o")
+    tab.keyboard.press("Enter")
+    expect(tab.get_by_label("Model: openai:gpt-4o")).to_be_focused()
 
 
-def test_a_message_that_is_late_leaves_the_conversation_alone_that_was_opened_since(browser: Browser) -> None:
-    with serving() as site, opened(browser, site) as tab:
-        for text in ("one", "two"):
-            tab.keyboard.press("Control+Shift+O")
-            say(tab, text)
-            wait_for_answer(tab)
-        release = hold(tab, "**/messages", "POST")
-        say(tab, "late")
-        tab.get_by_role("link", name="one").click()
-        expect(tab.locator(".message.user")).to_have_text("one")
-        with tab.expect_response("**/messages"):
-            release()
-        say(tab, "at once")
-        expect(tab.locator(".message.user")).to_have_text(["one", "at once"])
-        expect(tab.locator(".message.assistant").last).to_contain_text("You said at once")
-        tab.get_by_role("link", name="two").dispatch_event("click")  # the list may be moving under a mouse
-        expect(tab.locator(".message.user")).to_have_text(["two", "late"])
-
-
-def test_what_could_not_be_sent_stands_before_what_was_written_since(browser: Browser) -> None:
-    with serving() as site, opened(browser, site) as tab:
-        release = hold(tab, "**/api/conversations", "POST", then=Route.abort)
-        say(tab, "first")
-        tab.keyboard.type("second")
+def test_a_message_that_is_late_leaves_the_conversation_alone_that_was_opened_since(tab: Tab) -> None:
+    for text in ("one", "two"):
+        tab.keyboard.press("Control+Shift+O")
+        say(tab, text)
+        wait_for_answer(tab)
+    release = hold(tab, "**/messages", "POST")
+    say(tab, "late")
+    tab.get_by_role("link", name="one").click()
+    expect(tab.locator(".message.user")).to_have_text("one")
+    with tab.expect_response("**/messages"):
         release()
-        expect(tab.locator("#composer")).to_have_value("first\nsecond")
+    say(tab, "at once")
+    expect(tab.locator(".message.user")).to_have_text(["one", "at once"])
+    expect(tab.locator(".message.assistant").last).to_contain_text("You said at once")
+    tab.get_by_role("link", name="two").dispatch_event("click")  # the list may be moving under a mouse
+    expect(tab.locator(".message.user")).to_have_text(["two", "late"])
+
+
+def test_what_could_not_be_sent_stands_before_what_was_written_since(tab: Tab) -> None:
+    release = hold(tab, "**/api/conversations", "POST", then=Route.abort)
+    say(tab, "first")
+    tab.keyboard.type("second")
+    release()
+    expect(tab.locator("#composer")).to_have_value("first\nsecond")
 
 
 def test_words_that_were_said_do_not_come_back_after_an_approval(browser: Browser) -> None:
@@ -229,7 +224,7 @@ def test_words_that_were_said_do_not_come_back_after_an_approval(browser: Browse
         expect(tab.locator("#composer")).to_have_value("")
 
 
-def test_what_is_sent_while_a_file_is_read_takes_it_along(browser: Browser) -> None:
+def test_what_is_sent_while_a_file_is_read_takes_it_along(site: Site, tab: Tab) -> None:
     hold_reading = """() => {
         const read = FileReader.prototype.readAsDataURL;
         window.held = [];
@@ -238,12 +233,11 @@ def test_what_is_sent_while_a_file_is_read_takes_it_along(browser: Browser) -> N
         transfer.items.add(new File(["dear diary"], "diary.txt", {type: "text/plain"}));
         window.dispatchEvent(new DragEvent("drop", {dataTransfer: transfer}));
     }"""
-    with serving() as site, opened(browser, site) as tab:
-        tab.evaluate(hold_reading)
-        say(tab, "read this")
-        tab.wait_for_timeout(50)
-        assert not site.simulator.requests
-        tab.evaluate("held.forEach((go) => go())")
-        wait_for_answer(tab)
-        expect(tab.locator(".message.user")).to_contain_text("diary.txt")
-        assert "dear diary" in site.simulator.requests[0].raw.decode()
+    tab.evaluate(hold_reading)
+    say(tab, "read this")
+    tab.wait_for_timeout(50)
+    assert not site.simulator.requests
+    tab.evaluate("held.forEach((go) => go())")
+    wait_for_answer(tab)
+    expect(tab.locator(".message.user")).to_contain_text("diary.txt")
+    assert "dear diary" in site.simulator.requests[0].raw.decode()

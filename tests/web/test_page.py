@@ -8,14 +8,14 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page as Tab, expect
 
 from dragoman import Conversation, Message, Text, Thinking, ToolCall, ToolResult
 from dragoman.simulator import Reply
 from dragoman.stores import Snapshot
 from dragoman.web.turns import Talks
 from tests.rounds import rounds
-from tests.web.pages import SLOW, opened, paid, say, serving, wait_for_answer
+from tests.web.pages import SLOW, Site, opened, paid, say, serving, wait_for_answer
 
 pytestmark = pytest.mark.slow
 
@@ -24,77 +24,73 @@ PIXEL = base64.b64decode(
 )
 
 
-def test_a_first_question(browser: Browser) -> None:
-    with serving() as site, opened(browser, site) as tab:
-        assert "token" not in tab.url, "the token does not stay in the address"
-        expect(tab.locator(".welcome")).to_be_visible()
-        say(tab, "hello")
-        expect(tab.locator(".message.assistant strong")).to_have_text("hello")
-        wait_for_answer(tab)
-        expect(tab.locator(".message.assistant footer")).to_contain_text("out")
-        expect(tab.locator(".sidebar .title")).to_have_text("hello")
-        expect(tab).to_have_title(re.compile("hello . dragoman"))
-        nameless = (
-            "[...document.querySelectorAll('button, input, textarea, a')].filter((each) => !each.hidden && "
-            "!(each.getAttribute('aria-label') || each.textContent.trim() || each.labels?.length)).length"
-        )
-        assert tab.evaluate(nameless) == 0, "everything that can be used has a name"
+def test_a_first_question(tab: Tab) -> None:
+    assert "token" not in tab.url, "the token does not stay in the address"
+    expect(tab.locator(".welcome")).to_be_visible()
+    say(tab, "hello")
+    expect(tab.locator(".message.assistant strong")).to_have_text("hello")
+    wait_for_answer(tab)
+    expect(tab.locator(".message.assistant footer")).to_contain_text("out")
+    expect(tab.locator(".sidebar .title")).to_have_text("hello")
+    expect(tab).to_have_title(re.compile("hello . dragoman"))
+    nameless = (
+        "[...document.querySelectorAll('button, input, textarea, a')].filter((each) => !each.hidden && "
+        "!(each.getAttribute('aria-label') || each.textContent.trim() || each.labels?.length)).length"
+    )
+    assert tab.evaluate(nameless) == 0, "everything that can be used has a name"
 
 
-def test_a_stream_is_seen_as_it_comes_and_a_reload_brings_the_rest(browser: Browser) -> None:
-    with serving() as site, opened(browser, site) as tab:
-        say(tab, "slowly")
-        expect(tab.locator(".message.assistant")).to_contain_text("w5")
-        assert "w299" not in tab.locator(".message.assistant").inner_text()
-        tab.reload()
-        expect(tab.locator(".message.user")).to_have_text("slowly")
-        expect(tab.locator(".message.assistant")).to_contain_text("w299", timeout=20_000)
-        wait_for_answer(tab)
-        assert tab.locator(".message.assistant .markdown").inner_text() == SLOW
-        assert len(site.simulator.requests) == 1
+def test_a_stream_is_seen_as_it_comes_and_a_reload_brings_the_rest(site: Site, tab: Tab) -> None:
+    say(tab, "slowly")
+    expect(tab.locator(".message.assistant")).to_contain_text("w5")
+    assert "w299" not in tab.locator(".message.assistant").inner_text()
+    tab.reload()
+    expect(tab.locator(".message.user")).to_have_text("slowly")
+    expect(tab.locator(".message.assistant")).to_contain_text("w299", timeout=20_000)
+    wait_for_answer(tab)
+    assert tab.locator(".message.assistant .markdown").inner_text() == SLOW
+    assert len(site.simulator.requests) == 1
 
 
-def test_a_call_is_approved_denied_and_remembered(browser: Browser) -> None:
-    with serving() as site, opened(browser, site) as tab:
-        say(tab, "pay 7")
-        card = tab.locator(".card.waiting")
-        expect(card.locator("pre").first).to_have_text('{\n  "amount": 7\n}')
-        assert paid == []
-        card.get_by_text("Allow once").click()
-        expect(tab.locator(".message.assistant").last).to_contain_text("Then: paid 7")
-        wait_for_answer(tab)
+def test_a_call_is_approved_denied_and_remembered(site: Site, tab: Tab) -> None:
+    say(tab, "pay 7")
+    card = tab.locator(".card.waiting")
+    expect(card.locator("pre").first).to_have_text('{\n  "amount": 7\n}')
+    assert paid == []
+    card.get_by_text("Allow once").click()
+    expect(tab.locator(".message.assistant").last).to_contain_text("Then: paid 7")
+    wait_for_answer(tab)
 
-        say(tab, "pay 8")
-        tab.get_by_label("Why not").fill("too dear")
-        tab.get_by_role("button", name="Deny").click()
-        expect(tab.locator(".card.denied")).to_be_visible()
-        wait_for_answer(tab)
-        assert "too dear" in site.simulator.requests[-1].tool_results[0].text
+    say(tab, "pay 8")
+    tab.get_by_label("Why not").fill("too dear")
+    tab.get_by_role("button", name="Deny").click()
+    expect(tab.locator(".card.denied")).to_be_visible()
+    wait_for_answer(tab)
+    assert "too dear" in site.simulator.requests[-1].tool_results[0].text
 
-        say(tab, "pay 9")
-        tab.get_by_text("Always allow").click()
-        rules = tab.locator(".rules code")
-        expect(rules.first).to_contain_text("exactly the arguments")
-        assert paid == [7], "showing a rule allows nothing"
-        tab.locator(".rules li", has_text="allow pay").last.get_by_role("button").click()
-        expect(tab.locator(".message.assistant").last).to_contain_text("Then: paid 9")
-        wait_for_answer(tab)
-        say(tab, "pay 10")
-        expect(tab.locator(".message.assistant").last).to_contain_text("Then: paid 10")
-        assert paid == [7, 9, 10]
-
-
-def test_an_answer_is_stopped_in_the_middle(browser: Browser) -> None:
-    with serving() as site, opened(browser, site) as tab:
-        say(tab, "slowly")
-        expect(tab.locator(".message.assistant")).to_contain_text("w5")
-        tab.keyboard.press("Escape")
-        wait_for_answer(tab)
-        expect(tab.locator(".message.assistant")).to_contain_text("stopped here")
-        assert "w299" not in tab.locator(".message.assistant").inner_text()
+    say(tab, "pay 9")
+    tab.get_by_text("Always allow").click()
+    rules = tab.locator(".rules code")
+    expect(rules.first).to_contain_text("exactly the arguments")
+    assert paid == [7], "showing a rule allows nothing"
+    tab.locator(".rules li", has_text="allow pay").last.get_by_role("button").click()
+    expect(tab.locator(".message.assistant").last).to_contain_text("Then: paid 9")
+    wait_for_answer(tab)
+    say(tab, "pay 10")
+    expect(tab.locator(".message.assistant").last).to_contain_text("Then: paid 10")
+    assert paid == [7, 9, 10]
 
 
-def test_files_are_dropped_and_pasted(browser: Browser) -> None:
+def test_an_answer_is_stopped_in_the_middle(tab: Tab) -> None:
+    say(tab, "endlessly")
+    expect(tab.locator(".message.assistant")).to_contain_text("w5")
+    tab.keyboard.press("Escape")
+    wait_for_answer(tab)
+    expect(tab.locator(".message.assistant")).to_contain_text("stopped here")
+    assert "w299" not in tab.locator(".message.assistant").inner_text()
+
+
+def test_files_are_dropped_and_pasted(site: Site, tab: Tab) -> None:
     script = """async ([kind, name, data]) => {
         const transfer = new DataTransfer();
         const bytes = Uint8Array.from(atob(data), (each) => each.charCodeAt(0));
@@ -104,20 +100,18 @@ def test_files_are_dropped_and_pasted(browser: Browser) -> None:
             : new ClipboardEvent("paste", {clipboardData: transfer, bubbles: true});
         document.getElementById("composer").dispatchEvent(event);
     }"""
-    with serving() as site, opened(browser, site) as tab:
-        for kind, name in (("drop", "dropped.png"), ("paste", "pasted.png")):
-            tab.evaluate(script, [kind, name, base64.b64encode(PIXEL).decode()])
-            expect(tab.locator(".attachments")).to_contain_text(name)
-        say(tab, "look")
-        wait_for_answer(tab)
-        expect(tab.locator(".message.user img")).to_have_count(2)
-        content = json.loads(site.simulator.requests[0].raw)["messages"][0]["content"]
-        assert [part["type"] for part in content] == ["image", "image", "text"]
-        tab.reload()
-        assert (
-            tab.locator(".message.user img").first.evaluate("(image) => image.decode().then(() => image.naturalWidth)")
-            == 1
-        )
+    for kind, name in (("drop", "dropped.png"), ("paste", "pasted.png")):
+        tab.evaluate(script, [kind, name, base64.b64encode(PIXEL).decode()])
+        expect(tab.locator(".attachments")).to_contain_text(name)
+    say(tab, "look")
+    wait_for_answer(tab)
+    expect(tab.locator(".message.user img")).to_have_count(2)
+    content = json.loads(site.simulator.requests[0].raw)["messages"][0]["content"]
+    assert [part["type"] for part in content] == ["image", "image", "text"]
+    tab.reload()
+    assert (
+        tab.locator(".message.user img").first.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 1
+    )
 
 
 def test_search_rename_export_and_delete(browser: Browser) -> None:
@@ -152,74 +146,69 @@ def test_search_rename_export_and_delete(browser: Browser) -> None:
         assert [each.title for each in site.store.list().items] == ["about trains"]
 
 
-def test_a_dead_server_and_its_return(browser: Browser) -> None:
-    with serving() as site, opened(browser, site) as tab:
-        say(tab, "hello")
-        wait_for_answer(tab)
-        site.stop()
-        say(tab, "are you there?")
-        expect(tab.locator(".notice.warning")).to_contain_text("does not answer")
-        expect(tab.locator("#composer")).to_have_value("are you there?")
-        site.restart()
-        expect(tab.locator(".notice.warning")).to_have_count(0, timeout=20_000)
-        tab.keyboard.press("Enter")
-        expect(tab.locator(".message.assistant").last).to_contain_text("are you there?")
+def test_a_dead_server_and_its_return(site: Site, tab: Tab) -> None:
+    say(tab, "hello")
+    wait_for_answer(tab)
+    site.stop()
+    say(tab, "are you there?")
+    expect(tab.locator(".notice.warning")).to_contain_text("does not answer")
+    expect(tab.locator("#composer")).to_have_value("are you there?")
+    site.restart()
+    expect(tab.locator(".notice.warning")).to_have_count(0, timeout=20_000)
+    tab.keyboard.press("Enter")
+    expect(tab.locator(".message.assistant").last).to_contain_text("are you there?")
 
 
-def test_what_failed_can_be_sent_again(browser: Browser) -> None:
-    with serving() as site, opened(browser, site) as tab:
-        say(tab, "broken")
-        expect(tab.locator(".notice.error")).to_contain_text("This is broken.")
-        expect(tab.locator("#composer")).to_have_value("broken")
+def test_what_failed_can_be_sent_again(tab: Tab) -> None:
+    say(tab, "broken")
+    expect(tab.locator(".notice.error")).to_contain_text("This is broken.")
+    expect(tab.locator("#composer")).to_have_value("broken")
 
 
-def test_an_edit_is_a_fork(browser: Browser) -> None:
-    with serving() as site, opened(browser, site) as tab:
-        say(tab, "one")
-        wait_for_answer(tab)
-        say(tab, "two")
-        wait_for_answer(tab)
-        first = tab.url
-        tab.locator(".message.user").last.hover()
-        tab.locator(".message.user").last.get_by_label("Edit and ask again").click()
-        tab.keyboard.press("Control+A")
-        tab.keyboard.type("three")
-        tab.keyboard.press("Enter")
-        expect(tab.locator(".message.assistant").last).to_contain_text("You said three")
-        assert tab.url != first
-        expect(tab.locator(".message.user")).to_have_text(["one", "three"])
-        tab.goto(first)
-        expect(tab.locator(".message.user")).to_have_text(["one", "two"])
+def test_an_edit_is_a_fork(tab: Tab) -> None:
+    say(tab, "one")
+    wait_for_answer(tab)
+    say(tab, "two")
+    wait_for_answer(tab)
+    first = tab.url
+    tab.locator(".message.user").last.hover()
+    tab.locator(".message.user").last.get_by_label("Edit and ask again").click()
+    tab.keyboard.press("Control+A")
+    tab.keyboard.type("three")
+    tab.keyboard.press("Enter")
+    expect(tab.locator(".message.assistant").last).to_contain_text("You said three")
+    assert tab.url != first
+    expect(tab.locator(".message.user")).to_have_text(["one", "three"])
+    tab.goto(first)
+    expect(tab.locator(".message.user")).to_have_text(["one", "two"])
 
 
-def test_another_model_is_chosen_after_its_losses_were_shown(browser: Browser) -> None:
-    with serving() as site, opened(browser, site) as tab:
-        say(tab, "cities")
-        wait_for_answer(tab)
-        tab.get_by_label("Model: anthropic").click()
-        tab.get_by_role("button", name="openai:gpt-4o").click()
-        expect(tab.locator("dialog .losses")).to_contain_text("thinking")
-        tab.get_by_text("Go on with it").click()
-        expect(tab.get_by_label("Model: openai:gpt-4o")).to_be_visible()
-        say(tab, "hello")
-        wait_for_answer(tab)
-        assert site.simulator.requests[-1].model == "gpt-4o"
+def test_another_model_is_chosen_after_its_losses_were_shown(site: Site, tab: Tab) -> None:
+    say(tab, "cities")
+    wait_for_answer(tab)
+    tab.get_by_label("Model: anthropic").click()
+    tab.get_by_role("button", name="openai:gpt-4o").click()
+    expect(tab.locator("dialog .losses")).to_contain_text("thinking")
+    tab.get_by_text("Go on with it").click()
+    expect(tab.get_by_label("Model: openai:gpt-4o")).to_be_visible()
+    say(tab, "hello")
+    wait_for_answer(tab)
+    assert site.simulator.requests[-1].model == "gpt-4o"
 
 
-def test_the_timeline_is_there_for_turns_of_an_earlier_server(browser: Browser) -> None:
-    with serving() as site, opened(browser, site) as tab:
-        say(tab, "cities")
-        wait_for_answer(tab)
-        site.stop()
-        site.restart()
-        tab.reload()
-        tab.get_by_label("Timeline of the turns").click()
-        spans = tab.locator(".turn li")
-        expect(spans).to_have_count(4)
-        told = [spans.nth(place).get_attribute("aria-label") or "" for place in range(4)]
-        assert [each.split(":")[0].split()[0] for each in told] == ["model", "tool", "tool", "model"]
-        assert "first token after" in told[0]
-        assert all("took" in each for each in told)
+def test_the_timeline_is_there_for_turns_of_an_earlier_server(site: Site, tab: Tab) -> None:
+    say(tab, "cities")
+    wait_for_answer(tab)
+    site.stop()
+    site.restart()
+    tab.reload()
+    tab.get_by_label("Timeline of the turns").click()
+    spans = tab.locator(".turn li")
+    expect(spans).to_have_count(4)
+    told = [spans.nth(place).get_attribute("aria-label") or "" for place in range(4)]
+    assert [each.split(":")[0].split()[0] for each in told] == ["model", "tool", "tool", "model"]
+    assert "first token after" in told[0]
+    assert all("took" in each for each in told)
 
 
 def test_thousands_of_messages(browser: Browser, record_property: Callable[[str, object], None]) -> None:
@@ -331,22 +320,21 @@ def test_narrow_screens_and_keys(browser: Browser) -> None:
         expect(tab.locator(".message.assistant").last).to_contain_text("Then: paid 7")
 
 
-def test_words_that_could_not_be_said_go_back(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_that_could_not_be_said_go_back(site: Site, tab: Tab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another program writes between the last look at the store and the turn, so that the turn fails."""
-    with serving() as site, opened(browser, site) as tab:
-        say(tab, "hello")
-        wait_for_answer(tab)
-        id = tab.url.rpartition("/")[2]
+    say(tab, "hello")
+    wait_for_answer(tab)
+    id = tab.url.rpartition("/")[2]
 
-        async def look_away(talks: Talks, talk: object) -> None:
-            newest = site.store.latest(id)
-            site.store.save(newest.next(newest.conversation.plus(Message.user("other"), Message.assistant("words"))))
+    async def look_away(talks: Talks, talk: object) -> None:
+        newest = site.store.latest(id)
+        site.store.save(newest.next(newest.conversation.plus(Message.user("other"), Message.assistant("words"))))
 
-        monkeypatch.setattr(Talks, "_catch_up", look_away)
-        say(tab, "important words")
-        expect(tab.locator(".notice")).to_be_visible()
-        expect(tab.locator("#composer")).to_have_value("important words")
-        expect(tab.locator(".message.assistant").last).to_contain_text("words")
+    monkeypatch.setattr(Talks, "_catch_up", look_away)
+    say(tab, "important words")
+    expect(tab.locator(".notice")).to_be_visible()
+    expect(tab.locator("#composer")).to_have_value("important words")
+    expect(tab.locator(".message.assistant").last).to_contain_text("words")
 
 
 LINKS = {

@@ -103,7 +103,7 @@ def test_deny_once_for_all_asks_nobody_on_the_page() -> None:
 def test_an_answer_while_a_turn_runs_is_refused_and_not_kept() -> None:
     with serving() as site:
         visitor = Visitor(site)
-        id = visitor.ask("POST", "", {"text": "slowly"})[1]["id"]
+        id = visitor.ask("POST", "", {"text": "endlessly"})[1]["id"]
         answer = {"fingerprint": "any", "approved": True}
         assert visitor.ask("POST", f"/{id}/answers", [answer])[0] == 409
         talk = site.page._talks.find(id)  # pyright: ignore[reportPrivateUsage]

@@ -253,8 +253,8 @@ class ChatCore(Generic[E]):
         return self._options.get("id") if self._kept is None else self._kept.id
 
     @property
-    def kept_as(self) -> tuple[str, int] | None:
-        """What this client knows to be in its store: the newest snapshot's id, and the journal's position behind it.
+    def kept_as(self) -> tuple[Snapshot, int] | None:
+        """What this client knows to be in its store: the newest snapshot, and the journal's position behind it.
 
         A journal that says something else was written by another program; `restore` takes that up.
         """

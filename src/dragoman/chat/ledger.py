@@ -116,9 +116,9 @@ class Ledger(LoopHooks):
         return None if self._fork else self.snapshot.root
 
     @property
-    def kept_as(self) -> tuple[str, int] | None:
+    def kept_as(self) -> tuple[Snapshot, int] | None:
         """The newest snapshot, and how many entries follow it in the journal; None before the first."""
-        return None if self.snapshot is None or self._fork else (self.snapshot.id, self._position)
+        return None if self.snapshot is None or self._fork else (self.snapshot, self._position)
 
     @property
     def store(self) -> AsyncConversationStore:

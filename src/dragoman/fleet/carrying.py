@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, TypeVar, Unpack, cast
+from typing import Final, TypeVar, Unpack
 
 from dragoman.chat import AsyncChatClient, ChatOptions, drop_engine_options
 from dragoman.conversation import Message
@@ -22,9 +22,8 @@ from dragoman.loop import LoopHooks, RunResult
 from dragoman.providers import split_model
 from dragoman.stores import (
     AsyncConversationStore,
-    Journal,
+    BlockingStore,
     JournalEntry,
-    Snapshot,
     ToolCallBegun,
     aresume,
     entry_to_json,
@@ -154,43 +153,23 @@ async def patiently(work: Callable[[], Awaitable[_T]]) -> _T:
         await asyncio.sleep(_PAUSE)
 
 
-class TurnStore:
+class TurnStore(BlockingStore):
     """The store as one turn sees it: nothing more is written once its lease is gone.
 
     A database that is away for a while, to be started anew or to move, is waited for: the step that was to be written
     is still known here, and only here.
     """
 
-    can_search: bool = False
-
-    def __init__(self, store: AsyncConversationStore, is_ours: Callable[[], Awaitable[bool]]) -> None:
-        self._store: Final = store
+    def __init__(self, shared: BlockingStore, is_ours: Callable[[], Awaitable[bool]]) -> None:
+        super().__init__(shared.store)
+        self._shared: Final = shared
+        """The store as all turns of the worker use it."""
         self._is_ours: Final = is_ours
         """Whether nobody else has taken the turn."""
         self.is_closed: bool = False
 
-    @classmethod
-    def over(
-        cls, store: AsyncConversationStore, is_ours: Callable[[], Awaitable[bool]]
-    ) -> tuple[TurnStore, AsyncConversationStore]:
-        """One for a turn, also as what a client takes; a client uses no more of a store than is here."""
-        made = cls(store, is_ours)
-        return made, cast("AsyncConversationStore", made)
-
-    async def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
-        await self._repeat(lambda: self._store.save(snapshot, after=after))
-
-    async def load(self, id: str) -> Snapshot:
-        return await self._repeat(lambda: self._store.load(id))
-
-    async def latest(self, id: str) -> Snapshot:
-        return await self._repeat(lambda: self._store.latest(id))
-
-    async def journal(self, id: str) -> Journal:
-        return await self._repeat(lambda: self._store.journal(id))
-
-    async def delete(self, id: str) -> None:
-        await self._repeat(lambda: self._store.delete(id))
+    async def run(self, work: Callable[[], _T]) -> _T:
+        return await self._repeat(lambda: self._shared.run(work))
 
     async def record(self, id: str, entries: Iterable[JournalEntry], *, after: int) -> int:
         new, tried = tuple(entries), False
@@ -200,7 +179,7 @@ class TurnStore:
             if tried and await self._is_there(id, new, after):
                 return after + len(new)
             tried = True
-            return await self._store.record(id, new, after=after)
+            return await self._shared.record(id, new, after=after)
 
         return await self._repeat(work)
 
@@ -209,7 +188,7 @@ class TurnStore:
         if not await self._is_ours():
             self.is_closed = True
             raise StoreConflictError("This turn is no longer this worker's.")
-        found = await self._store.journal(id)
+        found = await self._shared.journal(id)
         written = found.entries[after:]
         return found.snapshot == id and list(map(entry_to_json, written)) == list(map(entry_to_json, new))
 

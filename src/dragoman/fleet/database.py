@@ -1,11 +1,12 @@
-"""The fleet's side of PostgreSQL: connections, transactions, notices, and the tables.
+"""The fleet's side of PostgreSQL: transactions, notices, and the tables.
 
-Owns: psycopg and PgQueuer in this room. Must not know: what a turn is.
+Owns: PgQueuer and notices in this room. Must not know: what a turn is.
 
-All that is asked of the database is `async def` over a connection that blocks and never suspends, so that it can be
-stepped, PgQueuer's own statements included. A plain program does so; on an event loop a whole transaction is stepped in
-a worker thread. With psycopg's async connections, which are used for listening alone, four workers on a busy machine
-carried out half as many turns (one run each).
+Transactions run on the connections of the store, which lies in the same database. All that is asked there is
+`async def` over a connection that blocks and never suspends, so that it can be stepped, PgQueuer's own statements
+included. A plain program does so; on an event loop a whole transaction is stepped in a thread of the store. With
+psycopg's async connections, which are used for listening alone, four workers on a busy machine carried out half as many
+turns (one run each).
 
 Notices (NOTIFY) name what has changed and say nothing else: whoever hears one looks. One that gets lost costs a few
 seconds, since everybody also looks without having heard anything. On an event loop all who wait share one connection.
@@ -14,20 +15,18 @@ seconds, since everybody also looks without having heard anything. On an event l
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 import zlib
-from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final, TypeAlias, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Unpack, cast
 from uuid import UUID
 
 from dragoman._stepping import step
 from dragoman._stop import sleep
-from dragoman.errors import ConfigurationError, DragomanError, FleetError, StoreUnavailableError
+from dragoman.errors import ConfigurationError, FleetError, StoreUnavailableError
 from dragoman.stores import AsyncStore, Attempt, BlockingStore, PostgresOptions, PostgresStore, Records
 
 try:
@@ -39,18 +38,19 @@ try:
     from pgqueuer.queries import Queries
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
     from psycopg.rows import dict_row
-    from psycopg.types.json import Jsonb
 
     from dragoman.stores import parse_address  # which needs psycopg, too
 except ImportError as error:
     message = f"A fleet needs the packages `pgqueuer` and `psycopg` ({error})."
     raise ConfigurationError(message, hint="Install them: pip install 'dragoman[fleet]'.") from error
 
+if TYPE_CHECKING:
+    from dragoman.stores import Link
+
 _T = TypeVar("_T")
 Row: TypeAlias = dict[str, Any]
-Work: TypeAlias = "Callable[[Connection], Awaitable[_T]]"
+Work: TypeAlias = "Callable[[Connection], Coroutine[Any, Any, _T]]"
 
-_TRIES: Final = 3
 _LOOK: Final = 5.0
 """Seconds after which those who wait look without having heard anything."""
 _PATIENCE: Final = 60.0
@@ -79,13 +79,8 @@ _PGQUEUER: Final = {
 class Connection:
     """A connection that blocks and never suspends, for code that is stepped. PgQueuer takes it for its driver."""
 
-    def __init__(self, conninfo: str) -> None:
-        self._connection: Final = psycopg.Connection[Any].connect(conninfo, autocommit=True)
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether it is of no use any more."""
-        return self._connection.closed
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection: Final = connection
 
     async def fetch(self, query: str, *values: object) -> list[Row]:
         """The rows that a statement gives; its values are called $1, $2, …."""
@@ -96,14 +91,6 @@ class Connection:
     async def execute(self, query: str, *values: object) -> str:
         """Carry a statement out; what the server says to it."""
         return psycopg.RawCursor(self._connection).execute(query.encode(), values or None).statusmessage or ""
-
-    def notices(self, seconds: float) -> Collection[str]:
-        """What is said next, at most so many seconds from now."""
-        return [notice.payload for notice in self._connection.notifies(timeout=seconds, stop_after=1)]
-
-    def close(self) -> None:
-        """Close it."""
-        self._connection.close()
 
 
 def complete_address(conninfo: str, pause: float = 30.0) -> str:
@@ -127,20 +114,15 @@ class Database:
     """Carries out work in transactions, and tells of changes."""
 
     def __init__(self, conninfo: str, *, on_loop: bool, **options: Unpack[PostgresOptions]) -> None:
-        most = options.get("connections", 8)
-        store = PostgresStore(conninfo, **options)  # checks what was given; connects to nothing
-        self.store: Final = AsyncStore(store, threads=most) if on_loop else BlockingStore(store)
+        self._plain: Final = PostgresStore(conninfo, **options)
+        threads = options.get("connections", 8)
+        self.store: Final = AsyncStore(self._plain, threads=threads) if on_loop else BlockingStore(self._plain)
         """The conversations, which lie in the same database."""
         self._password: Final = parse_address(conninfo).password
         self.conninfo: Final = conninfo
         self.schema: Final = options.get("schema", "dragoman")
         self.records: Final = Records("fleet", options.get("sealing"))
-        self._timeout: Final = options.get("timeout", 30.0)
-        self._sleep: Final[Callable[[float], Awaitable[None]]] = asyncio.sleep if on_loop else _sleep
-        self._threads: Final = ThreadPoolExecutor(most, thread_name_prefix="dragoman-fleet") if on_loop else None
-        self._is_closed: bool = False
-        self._idle: deque[Connection] = deque()
-        self._process: int = os.getpid()
+        self._sleep: Final[Callable[[float], Coroutine[Any, Any, None]]] = asyncio.sleep if on_loop else _sleep
         self._hub: Final[_Hub | None] = _Hub(self) if on_loop else None
         settings = cast("Any", DBSettings)  # all of them are said here: what is not would come from the environment
         names = settings(db_schema=self.schema, channel=f"{self.schema}_queue", **_PGQUEUER)
@@ -152,38 +134,18 @@ class Database:
         """The statement with the schema in the place of `{s}`."""
         return query.replace("{s}", f'"{self.schema}".')
 
-    async def run(self, work: Work[_T], *, atomic: bool = True) -> _T:
+    async def run(self, work: Work[_T]) -> _T:
         """What the work gives, in one transaction. It is done again where a connection broke, so it must bear that."""
-        if self._threads is None:
-            return await self._run(work, atomic=atomic)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: step(self._run(work, atomic=atomic)))
 
-    async def _run(self, work: Work[_T], *, atomic: bool) -> _T:
-        for last in [False] * (_TRIES - 1) + [True]:
-            attempt, link = Attempt(repeatable=True), None
+        def carry_out(link: Link) -> _T:
             try:
-                link = await self._take()
-                attempt.stage = "working"
-                if atomic:
-                    await link.execute("BEGIN")
-                result = await work(link)
-                if atomic:
-                    attempt.stage = "committing"
-                    await link.execute("COMMIT")
-                if not self._is_closed:
-                    self._idle.append(link)
-                    link = None
-                return result
-            except (psycopg.Error, OSError) as error:
-                attempt.lost = link is None or link.is_lost
-                if last or not attempt.may_be_repeated(error):
-                    raise self._describe(attempt, error) from error
-                self._drop_idle()  # what broke one has broken the others, too
-            finally:
-                if link is not None:
-                    link.close()
-        raise AssertionError
+                return step(work(Connection(link.connection)))
+            except psycopg.errors.UndefinedTable as error:
+                message = f"Schema {self.schema} of the database has no tables of a fleet."
+                hint = "Make them once: Fleet(url).install(), or `dragoman fleet install`; a worker does so, too."
+                raise FleetError(message, hint=hint) from error
+
+        return await self.store.run(lambda: self._plain.transact(carry_out))
 
     async def take_jobs(
         self, link: Connection, owner: UUID, limits: Mapping[str, int], most: int, lease: timedelta
@@ -199,49 +161,12 @@ class Database:
 
     async def fetch(self, query: str, *values: object) -> list[Row]:
         """The rows that one statement gives."""
-        return await self.run(lambda link: link.fetch(self.named(query), *values), atomic=False)
-
-    def _describe(self, attempt: Attempt, error: Exception) -> DragomanError:
-        if isinstance(error, DragomanError):
-            return error
-        if str(getattr(error, "sqlstate", "")) in ("42P01", "3F000"):
-            message = f"Schema {self.schema} of the database has no tables of a fleet."
-            hint = "Make them once: Fleet(url).install(), or `dragoman fleet install`; a worker does so, too."
-            return FleetError(message, hint=hint)
-        return attempt.typed(error, hide=self._password)
-
-    async def _connect(self) -> Connection:
-        link = Connection(self.conninfo)
-        # As for the store: functions and operators are the server's own, whatever else lies in the database.
-        settings = {"search_path": "pg_catalog, pg_temp", "statement_timeout": str(round(self._timeout * 1000))}
-        try:
-            await link.fetch("SELECT set_config(key, value, false) FROM jsonb_each_text($1)", Jsonb(settings))
-        except BaseException:
-            link.close()
-            raise
-        return link
-
-    async def _take(self) -> Connection:
-        if self._process != os.getpid():  # the connections are the parent's
-            self._process, self._idle = os.getpid(), deque()
-        while self._idle:
-            with suppress(IndexError):  # another thread was faster
-                return self._idle.pop()
-        return await self._connect()
-
-    def _drop_idle(self) -> None:
-        while self._idle:
-            with suppress(IndexError):
-                self._idle.pop().close()
+        return await self.run(lambda link: link.fetch(self.named(query), *values))
 
     async def close(self) -> None:
         """Close all connections."""
-        self._is_closed = True
         if self._hub is not None:
             await self._hub.close()
-        if self._threads is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
-        self._drop_idle()
         await self.store.aclose()
 
     # --- notices ---
@@ -257,20 +182,20 @@ class Database:
         return f"{self.schema}_cancel"
 
     async def follow(
-        self, ids: Collection[str], look: Callable[[], Awaitable[_T]], seconds: float | None = None
+        self, ids: Collection[str], look: Callable[[], Coroutine[Any, Any, _T]], seconds: float | None = None
     ) -> AsyncGenerator[_T, None]:
         """What `look` finds now, and whenever one of these may have changed, until the time is up."""
         deadline = None if seconds is None else time.monotonic() + seconds
         reached = time.monotonic()
         event = None if self._hub is None else self._hub.subscribe(ids)
-        link: Connection | None = None
+        link: psycopg.Connection[Any] | None = None
         try:
             while True:
                 is_over = deadline is not None and time.monotonic() >= deadline
                 try:
                     if event is None and link is None:
-                        link = await self._connect()
-                        await link.execute(f'LISTEN "{self.steps}"')
+                        link = psycopg.connect(self.conninfo, autocommit=True)
+                        link.execute(f'LISTEN "{self.steps}"'.encode())
                     found = await look()
                     reached = time.monotonic()
                     yield found
@@ -280,11 +205,12 @@ class Database:
                             await asyncio.wait_for(event.wait(), until - time.monotonic())
                         event.clear()
                     while link is not None and (left := until - time.monotonic()) > 0:
-                        if not set(ids).isdisjoint(link.notices(left)):
+                        if any(notice.payload in ids for notice in link.notifies(timeout=left, stop_after=1)):
                             break
                 except (psycopg.Error, OSError, StoreUnavailableError) as error:
                     if time.monotonic() - reached > _PATIENCE:
-                        raise self._describe(Attempt(repeatable=True), error) from error
+                        known = isinstance(error, StoreUnavailableError)
+                        raise error if known else Attempt(repeatable=True).typed(error, hide=self._password) from error
                     if link is not None:
                         link.close()
                     link = None
@@ -301,10 +227,14 @@ class Database:
 
     async def install(self) -> None:
         """Make the tables of the store, of the fleet and of PgQueuer, or bring PgQueuer's up to its version."""
-        await self.store.list(limit=1)  # makes the tables of the store, or finds them
-        made = await self.run(self._make_tables)
-        if not made:
-            await self.run(lambda link: self.queue(link).upgrade(), atomic=False)
+        if not await self.run(self._make_tables):
+            await self.store.run(self._upgrade)
+
+    def _upgrade(self) -> None:
+        with psycopg.connect(self.conninfo, autocommit=True) as link:  # some of it goes in no transaction
+            # As for the store: functions and operators are the server's own, whatever else lies in the database.
+            link.execute("SET search_path = pg_catalog, pg_temp")
+            step(self.queue(Connection(link)).upgrade())
 
     async def _make_tables(self, link: Connection) -> bool:
         number = zlib.crc32(f"fleet {self.schema}".encode()) | 0x64_72_67_6D << 32

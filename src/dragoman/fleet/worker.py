@@ -122,7 +122,7 @@ class _Running(LoopHooks):
         self.worker: Final = worker
         self.job: Final = job
         self.row: Final = row
-        self.store, self.as_store = TurnStore.over(worker.database.store, lambda: worker.holds(job))
+        self.store: Final = TurnStore(worker.database.store, lambda: worker.holds(job))
         self.client: AsyncChatClient | None = None
         self.is_cancelled: bool = row["cancel"]
         self.task: asyncio.Task[None] | None = None
@@ -452,11 +452,11 @@ class Worker:
                 message = f"The worker that took the turn has no agent {row['agent']!r}."
                 raise UnknownAgentError(message, agent=row["agent"], known=tuple(self.agents))
             ask = ask_from_json(self.database.records.unseal(row["ask"], "ask", row["id"]))
-            running.client = agent.make_client(row["conversation"], running.as_store, running)
+            running.client = agent.make_client(row["conversation"], running.store, running)
             async with running.client as client:
                 result, new = await carry_out(
                     client,
-                    running.as_store,
+                    running.store,
                     ask,
                     row["conversation"],
                     exists=row["exists"],

@@ -24,7 +24,7 @@ from .listing import (
     Unreadable as Unreadable,
 )
 from .postgres import Attempt as Attempt, PostgresOptions as PostgresOptions, PostgresStore as PostgresStore
-from .postgres_driver import parse_address as parse_address
+from .postgres_driver import Link as Link, parse_address as parse_address
 from .protocol import (
     AsyncConversationStore as AsyncConversationStore,
     ConversationStore as ConversationStore,

@@ -51,7 +51,7 @@ class AsyncStore(BlockingStore):
         self._workers().shutdown(wait=True)
         self.store.close()
 
-    async def _run(self, work: Callable[[], _T]) -> _T:
+    async def run(self, work: Callable[[], _T]) -> _T:
         stop = Stop()
 
         def stoppable() -> _T:

@@ -27,7 +27,7 @@ def _in_store(
 
     @wraps(method)
     async def call(self: BlockingStore, *args: _P.args, **options: _P.kwargs) -> _T:
-        return await self._run(partial(getattr(self.store, method.__name__), *args, **options))  # pyright: ignore[reportPrivateUsage]
+        return await self.run(partial(getattr(self.store, method.__name__), *args, **options))
 
     return call
 
@@ -59,7 +59,8 @@ class BlockingStore:
     async def __aexit__(self, *_exc: object) -> None:
         await self.aclose()
 
-    async def _run(self, work: Callable[[], _T]) -> _T:
+    async def run(self, work: Callable[[], _T]) -> _T:
+        """Call this as the methods of the store are called."""
         return work()
 
 

@@ -20,7 +20,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict, TypeVar, cast
 from weakref import WeakSet
 
 from dragoman._stop import chance, sleep
@@ -82,6 +82,13 @@ class PostgresStore(SqlStore):
 
     def __repr__(self) -> str:
         return self._shown
+
+    def transact(self, work: Callable[[Link], _T]) -> _T:
+        """Do work of one's own, such as a fleet's, in a transaction on the store's connections.
+
+        It is done again where a connection broke, so it must bear that.
+        """
+        return self._database.write(cast("Callable[[Session], _T]", work))
 
 
 _SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)

@@ -146,6 +146,11 @@ class Link:
             connection.prepare_threshold = None
         return cls(connection, schema)
 
+    @property
+    def connection(self) -> psycopg.Connection[TupleRow]:
+        """For statements that are written in another way."""
+        return self._connection
+
     def fetch(self, sql: str, *values: object) -> Rows:
         return self._run(sql, values).fetchall()
 

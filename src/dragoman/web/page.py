@@ -18,21 +18,13 @@ from starlette.routing import Route
 
 from dragoman._version import __version__
 from dragoman.chat import AsyncChatClient
-from dragoman.conversation import Conversation, Message, ToolCall
+from dragoman.conversation import Message
 from dragoman.engines import EngineOptions
 from dragoman.errors import ConfigurationError, DragomanError, SnapshotNotFoundError, ToolError
 from dragoman.providers import conversation_cost
-from dragoman.stores import (
-    AsyncConversationStore,
-    Recovered,
-    Snapshot,
-    aresume,
-    format_document,
-    is_inner,
-    new_id,
-)
+from dragoman.stores import AsyncConversationStore, format_document, is_inner, new_id
 from dragoman.toolkit import PermissionChecker, Rule
-from dragoman.tools import AnyTool, PendingApproval, fingerprint
+from dragoman.tools import PendingApproval, fingerprint
 
 from .frontends import read_body, read_position, report_error
 from .guard import Access, guard
@@ -47,7 +39,6 @@ from .views import (
     PageEncoder,
     Said,
     Title,
-    as_it_stands,
     find_media,
     kept_media,
     show_call,
@@ -60,7 +51,6 @@ from .views import (
 MAX_UPLOAD_BYTES: Final = 32 * 1024 * 1024
 """Of all files of one message, before base64."""
 _MAX_BODY_BYTES: Final = MAX_UPLOAD_BYTES * 4 // 3 + 1024 * 1024
-_READ_LAST: Final = 4
 _PAGE: Final = 200
 """How many messages are sent at once."""
 _STATIC: Final = Path(__file__).with_name("static")
@@ -95,8 +85,6 @@ class Page:
         self._chosen: dict[str, str] = {}
         """The models of conversations that are about to begin."""
         self._workspace: str = workspace
-        self._read_last: dict[str, Recovered] = {}
-        """Conversations that were looked at last: a long one is looked at in many parts."""
         app = Starlette(
             routes=[*self._routes(), Route("/{path:path}", _static, methods=["GET"])],
             exception_handlers={DragomanError: report_error, msgspec.MsgspecError: report_error},
@@ -146,43 +134,6 @@ class Page:
                 pass
         return await self._make(id, chosen or self._model)
 
-    async def _read(self, request: Request) -> tuple[Snapshot, Talk | None, frozenset[str]]:
-        """A conversation as far as it has come, and whether it is open here; no model is needed to look at it.
-
-        Last come the ids of calls that had begun when a program ended, and may have done their work.
-        """
-        id = request.path_params["id"]
-        talk = self._talks.find(id)
-        try:
-            recovered = await self._recover(id)
-        except SnapshotNotFoundError:
-            if talk is None:
-                raise
-            provider, _, model = talk.client.model.partition(":")  # it has just begun
-            first = Snapshot.first(talk.client.conversation, provider=provider, model=model, id=id)
-            return first, talk, frozenset()
-        talk = self._talks.find(recovered.snapshot.root)  # the id may be that of a snapshot
-        newest = recovered.snapshot.id, recovered.position
-        if talk is not None and not talk.busy and talk.client.kept_as != newest:
-            talk = None  # another program went on with it; it is taken up when something is said here
-        if talk is None:
-            conversation, uncertain = as_it_stands(recovered), recovered.uncertain_calls
-        else:
-            conversation, uncertain = talk.client.conversation, [each.call for each in talk.client.uncertain]
-        found = msgspec.structs.replace(recovered.snapshot, conversation=conversation)
-        return found, talk, frozenset([call.id for call in uncertain])
-
-    async def _recover(self, id: str) -> Recovered:
-        """What the store has of a conversation; read anew only if somebody went on with it."""
-        journal = await self._store.journal(id)
-        known = self._read_last.pop(id, None)
-        if known is None or (known.snapshot.id, known.position) != (journal.snapshot, journal.position):
-            known = await aresume(self._store, id)
-        self._read_last[id] = known
-        while len(self._read_last) > _READ_LAST:
-            del self._read_last[next(iter(self._read_last))]
-        return known
-
     # --- what there is ---
 
     async def _about(self, _: Request) -> Response:
@@ -209,67 +160,60 @@ class Page:
         return JSONResponse({"conversations": shown, "cursor": page.cursor})
 
     async def _show(self, request: Request) -> Response:
-        snapshot, talk, uncertain = await self._read(request)
-        conversation = snapshot.conversation
+        talk = await self._open(request)
+        snapshot, conversation = talk.snapshot, talk.client.conversation
         end = _number(request, "before", len(conversation.messages))
-        live = talk.turn if talk is not None and talk.busy else None
+        live = talk.turn if talk.busy else None
         if live is not None:
             end = min(end, live.base)
         first = max(0, end - _PAGE)
         return _json(
             {
-                "id": snapshot.root,
+                "id": talk.id,
                 "title": snapshot.title,
-                "model": talk.client.model if talk is not None else f"{snapshot.provider}:{snapshot.model}",
+                "model": talk.client.model,
                 "system": conversation.system,
                 "forked_from": snapshot.forked_from,
                 "count": len(conversation.messages),
                 "first": first,
                 "messages": [
-                    show_message(message, first + place, snapshot.root)
+                    show_message(message, first + place, talk.id)
                     for place, message in enumerate(conversation.messages[first:end])
                 ],
-                "pending": self._pending(conversation, talk, uncertain),
-                "live": None if live is None else show_live(live, snapshot.root),
+                "pending": [] if talk.busy else self._pending(talk),
+                "live": None if live is None else show_live(live, talk.id),
                 "usage": conversation.usage,
                 "cost": conversation_cost(conversation.messages),
             }
         )
 
-    def _pending(
-        self, conversation: Conversation, talk: Talk | None, uncertain: frozenset[str]
-    ) -> list[dict[str, object]]:
+    def _pending(self, talk: Talk) -> list[dict[str, object]]:
         """The calls that wait for a person, with what could be remembered of an answer."""
-        if talk is not None and talk.busy:
-            return []
-        known = talk.client.pending if talk is not None else ()
-        waiting = known or tuple(
-            [PendingApproval(call=call, reason=call.asks) for call in conversation.pending_tool_calls]
-        )
+        uncertain = {each.call.id for each in talk.client.uncertain}
         return [
             {
                 **show_call(each.call),
                 "fingerprint": fingerprint(each.call),
-                "reason": each.reason,
+                "reason": each.reason or each.call.asks,
                 "uncertain": each.call.id in uncertain,
-                "rules": [rule.text for rule in self._rules(each.call, _tool_of(talk, each))],
-                "answered": talk is not None and fingerprint(each.call) in talk.answers,
+                "rules": [rule.text for rule in self._rules(talk, each)],
+                "answered": fingerprint(each.call) in talk.answers,
             }
-            for each in waiting
+            for each in talk.client.pending
         ]
 
-    def _rules(self, call: ToolCall, tool: AnyTool | None) -> Sequence[Rule]:
+    def _rules(self, talk: Talk, pending: PendingApproval) -> Sequence[Rule]:
         try:
-            return self._checker.suggest(call, tool)
+            return self._checker.suggest(pending.call, pending.tool_among(talk.client.tools.tools))
         except ToolError:  # nobody can read its arguments
             return ()
 
     async def _trace(self, request: Request) -> Response:
-        snapshot, *_ = await self._read(request)
-        return _json({"turns": timeline(snapshot.conversation)})
+        talk = await self._open(request)
+        return _json({"turns": timeline(talk.client.conversation)})
 
     async def _export(self, request: Request) -> Response:
-        snapshot, *_ = await self._read(request)
+        snapshot = (await self._open(request)).snapshot
         is_json = request.query_params.get("format") == "json"
         name = f"{snapshot.root}.{'json' if is_json else 'md'}"
         return Response(
@@ -279,8 +223,8 @@ class Page:
         )
 
     async def _media(self, request: Request) -> Response:
-        snapshot, *_ = await self._read(request)
-        found = find_media(snapshot.messages, **request.path_params)
+        talk = await self._open(request)
+        found = find_media(talk.client.history, **request.path_params)
         if found is None or found.data is None:
             return JSONResponse({"error": "There is no such file."}, 404)
         shown = found.mime_type in SHOWN_IMAGES
@@ -322,7 +266,7 @@ class Page:
         for each in given:
             pending = waiting.get(each.fingerprint)
             if each.approved and each.remember is not None and pending is not None:
-                rules = {rule.text: rule for rule in self._rules(pending.call, _tool_of(talk, pending))}
+                rules = {rule.text: rule for rule in self._rules(talk, pending)}
                 if each.remember not in rules:
                     raise ConfigurationError("There is no such rule.", hint="Look at the conversation again.")
                 chosen.append(rules[each.remember])
@@ -342,7 +286,7 @@ class Page:
     async def _fork(self, request: Request) -> Response:
         """Another conversation that begins like this one, up to a message of the user, which is said anew."""
         said = await read_body(request, ForkedSaid, _MAX_BODY_BYTES)
-        snapshot, *_ = await self._read(request)
+        snapshot = (await self._open(request)).snapshot
         if not 0 <= said.at < len(snapshot.messages) or snapshot.messages[said.at].role != "user":
             raise ConfigurationError("A fork begins at a message of the user.", hint="Choose one.")
         blocks = [*said.blocks(), *kept_media(snapshot.messages[said.at], said.keep)]
@@ -371,16 +315,10 @@ class Page:
         title = (await read_body(request, Title, _MAX_BODY_BYTES)).title.strip()[:200]
         if not title:
             raise ConfigurationError("A title needs at least one letter.", hint="Write one.")
-        id = await self._root(request)
-        if self._talks.find(id) is not None:
-            talk = await self._talks.open(id)
-            await talk.rewrite(lambda conversation: conversation, title=title)
-        else:
-            recovered = await aresume(self._store, id)
-            if recovered.uncertain_calls or recovered.done_results:
-                raise ConfigurationError("This conversation was interrupted.", hint="Continue it first.")
-            following = recovered.snapshot.next(recovered.conversation)
-            await self._store.save(msgspec.structs.replace(following, title=title), after=recovered.position)
+        talk = await self._open(request)
+        if talk.client.uncertain:  # another snapshot would put away that these calls had begun
+            raise ConfigurationError("This conversation was interrupted.", hint="Continue it first.")
+        await talk.rewrite(lambda conversation: conversation, title=title)
         return JSONResponse({"title": title})
 
     async def _delete(self, request: Request) -> Response:
@@ -397,16 +335,12 @@ class Page:
         return EventStream(turn.log, after=after)
 
     async def _open(self, request: Request) -> Talk:
-        return await self._talks.open(await self._root(request))
+        """The conversation as far as it has come, where the id of one of its snapshots may be given.
 
-    async def _root(self, request: Request) -> str:
-        """The conversation's id, where the id of one of its snapshots may be given. Raises SnapshotNotFoundError."""
+        Raises SnapshotNotFoundError.
+        """
         id = request.path_params["id"]
-        return id if self._talks.find(id) is not None else (await self._store.latest(id)).root
-
-
-def _tool_of(talk: Talk | None, pending: PendingApproval) -> AnyTool | None:
-    return None if talk is None else pending.tool_among(talk.client.tools.tools)
+        return await self._talks.open(id if self._talks.find(id) is not None else (await self._store.latest(id)).root)
 
 
 def _json(value: object) -> Response:

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 from dragoman.chat import AsyncChatClient, Prompt, make_message
 from dragoman.conversation import Conversation, Event, Failed, Message, RunEnded, Usage
 from dragoman.errors import ConcurrentUseError, ConfigurationError, DragomanError, SnapshotNotFoundError, StoreError
-from dragoman.stores import AsyncConversationStore
+from dragoman.stores import AsyncConversationStore, Snapshot
 from dragoman.tools import Approval, PendingApproval, approve, deny, fingerprint
 
 from .log import MAX_LOG_BYTES, FrameLog
@@ -119,12 +119,23 @@ class Talk:
         self.id: str = id
         self.client: AsyncChatClient = client
         self.turn: LiveTurn | None = None
+        self.before: LiveTurn | None = None
+        """The last turn, where it failed since somebody else went on, and the conversation was taken up anew."""
         self._store: AsyncConversationStore = store
         self._task: asyncio.Task[None] | None = None
         self.answers: dict[str, Approval] = {}
         """What was answered about calls that wait, by fingerprint, while others are still open."""
         self.used: float = 0.0
         """When it was asked for last, by the clock of the event loop."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The conversation as it stands, with what its newest snapshot says besides."""
+        kept, now = self.client.kept_as, self.client.conversation
+        if kept is not None:
+            return structs.replace(kept[0], conversation=now)
+        provider, _, model = self.client.model.partition(":")  # it has just begun
+        return Snapshot.first(now, provider=provider, model=model, id=self.id)
 
     @property
     def busy(self) -> bool:
@@ -204,7 +215,7 @@ class Talks:
     def last_turn(self, id: str) -> LiveTurn | None:
         """The turn that is under way or was the last, even one that failed since somebody else went on."""
         talk = self._open.get(id)
-        return None if talk is None else talk.turn
+        return None if talk is None else talk.turn or talk.before
 
     async def open(self, id: str) -> Talk:
         """The conversation as it stands in the store; a new one if the store has none of this id."""
@@ -224,7 +235,8 @@ class Talks:
         return talk
 
     async def _restore(self, id: str) -> Talk:
-        await self.close(id)  # one that is broken
+        broken = self._open.get(id)
+        await self.close(id)
         client = await self._make_client(id)
         try:
             await client.restore(id)
@@ -234,6 +246,7 @@ class Talks:
             await client.aclose()
             raise
         talk = self._open[id] = Talk(id, client, self.store)
+        talk.before = None if broken is None else broken.turn
         return talk
 
     async def _catch_up(self, talk: Talk) -> None:
@@ -242,7 +255,8 @@ class Talks:
             journal = await self.store.journal(talk.id)
         except SnapshotNotFoundError:
             return  # it has just begun, or was deleted
-        if not talk.busy and talk.client.kept_as != (journal.snapshot, journal.position):
+        kept = talk.client.kept_as
+        if not talk.busy and (kept is None or (kept[0].id, kept[1]) != (journal.snapshot, journal.position)):
             await talk.client.restore(talk.id)
             talk.answers = {}
 

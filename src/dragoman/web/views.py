@@ -11,11 +11,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from dragoman.conversation import Conversation, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from dragoman.conversation import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from dragoman.errors import ConfigurationError
-from dragoman.loop import append_tool_results
 from dragoman.providers import cost_of
-from dragoman.stores import Recovered, SnapshotSummary
+from dragoman.stores import SnapshotSummary
 
 from .turns import Happening, LiveTurn, TurnEnded
 
@@ -108,13 +107,6 @@ def show_live(turn: LiveTurn, id: str) -> dict[str, object]:
     """What the page needs to follow a turn from its beginning."""
     said = None if turn.said is None else show_message(turn.said, turn.base, id)
     return {"base": turn.base, "said": said, "complete": turn.log.complete}
-
-
-def as_it_stands(recovered: Recovered) -> Conversation:
-    """A conversation that is not open, with the results that had not joined it when the program ended."""
-    waiting = {call.id for call in recovered.conversation.pending_tool_calls}
-    done = [result for result in recovered.done_results if result.call_id in waiting]
-    return append_tool_results(recovered.conversation, done)
 
 
 def show_summary(each: SnapshotSummary) -> dict[str, object]:
