@@ -79,7 +79,7 @@ class Person:
         self.child.send(text + "\r")
 
     def say(self, text: str, *answers: str) -> str:
-        """Type a line, and wait for what comes of it."""
+        """Type a line, and wait for the outcome."""
         self.type(text)
         return self.see(*answers)
 

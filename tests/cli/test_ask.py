@@ -77,7 +77,7 @@ def test_attachments_and_images_that_are_piped_in(around: Surroundings) -> None:
             "https://host.test/picture": "--at https://host.test/picture image/png",
         }.items():
             assert around.here("Look.", "-a", name).ended(2, words)
-        assert around.here("Look.", stdin=b"\xff\xfe\x00\x01").ended(2, "neither text nor of a type that is known")
+        assert around.here("Look.", stdin=b"\xff\xfe\x00\x01").ended(2, "neither text nor a file type we recognise")
         assert len(simulator.requests) == 1
 
 
@@ -336,7 +336,7 @@ def test_the_limit_of_steps_holds_across_approvals(around: Surroundings) -> None
         ("-m openai:gpt-5 --base-url http://example.com", "Write https:// before the host name.\n"),
         ("-o temprature 1", "Did you mean temperature?"),
         ("-o temperature hot", "does not fit (-o temperature): expected float"),
-        ("-a ~nobody-of-this-name/file", "Nobody here is called '~nobody-of-this-name'"),
+        ("-a ~nobody-of-this-name/file", "There is no user '~nobody-of-this-name' on this machine"),
     ],
 )
 def test_what_is_not_known_brings_the_nearest_names(arguments: str, words: str, around: Surroundings) -> None:
@@ -439,7 +439,7 @@ def test_a_file_and_a_written_out_schema(tmp_path: Path) -> None:
     file.write_text(json.dumps(schema))
     assert read_schema(str(file)) == read_schema(json.dumps(schema)) == schema
     file.write_text("[1]")
-    with pytest.raises(UsageError, match="no object"):
+    with pytest.raises(UsageError, match="not an object"):
         read_schema(str(file))
 
 

@@ -39,7 +39,7 @@ def test_what_has_no_answer_is_told_and_cancelling_keeps_the_rest(around: Surrou
         done = around.here(*given, "--wait", stdin="good\nbad\n")
         assert done.code == 1
         assert [sorted(line) for line in done.lines] == [["answer", "question"], ["error", "question"]]
-        assert "1 of 2 have no answer." in done.err
+        assert "1 of 2 questions have no answer." in done.err
         id = around.here(*given, stdin="one\ntwo\nthree\n").out.strip()
         assert around.here("batch", "cancel", id).out.startswith("cancelled, 0 of 3")
         assert around.here(*given, stdin="\n").ended(2, "There are no questions")

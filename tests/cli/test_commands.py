@@ -128,7 +128,7 @@ def test_keys_set_list_and_remove(around: Surroundings) -> None:
 @pytest.mark.parametrize(
     ("arguments", "stdin", "words"),
     [
-        (["set", "openai", KEY], "", "does not belong on the command line"),
+        (["set", "openai", KEY], "", "Do not put a key on the command line"),
         (["set", "opnai"], KEY, "Did you mean openai"),
         (["set", "openai"], "", "is not a key"),
         (["set", "openai"], "two words", "is not a key"),
@@ -183,9 +183,9 @@ def test_usage_by_day_model_and_conversation(around: Surroundings) -> None:
     shown = around.here("usage", "--by", "conversation")
     assert [line.count("unknown") for line in shown.out.splitlines()] == [0, 0, 1, 1, 1]
     assert "█" in shown.out
-    assert "cost of 1 of 3 replies: $2.00" in shown.err
+    assert "known for 1 of 3 replies: $2.00" in shown.err
     assert around.here("usage", "--since", "2999-01-01", "--json").json["rows"] == []
-    assert around.here("usage", "--since", "soon").ended(2, "is no day")
+    assert around.here("usage", "--since", "soon").ended(2, "is not a date")
     assert [row["cost"] for row in around.here("history", "list", "--json").json] == [2.0, None, None]
 
 
@@ -235,7 +235,7 @@ def test_history_export(talked: Surroundings) -> None:
 def test_history_delete(talked: Surroundings) -> None:
     id = talked.here("history").out.splitlines()[1].split()[0]
     assert talked.here("history", "delete").code == 2
-    assert talked.here("history", "delete", id).ended(2, "Say --yes.")
+    assert talked.here("history", "delete", id).ended(2, "Use --yes.")
     assert "1 deleted." in talked.here("history", "delete", id, "--yes").err
     assert "Peru" not in talked.here("history").out
     assert "1 deleted." in talked.here("history", "delete", "--all", "-y").err
@@ -333,7 +333,7 @@ def test_local_list_and_remove(around: Surroundings) -> None:
     around.set(DRAGOMAN_MODEL_DIR=str(around.home / "models"))
     assert "local:qwen2.5-coder-1.5b (default)" in around.here("local").out
     assert [row["present"] for row in around.here("local", "list", "--json").json] == [False] * len(MODELS)
-    assert "It was not here." in around.here("local", "remove", "local:smollm2-135m").err
+    assert "It was not on this machine." in around.here("local", "remove", "local:smollm2-135m").err
     wrong = around.here("local", "remove", "smollm")
     assert wrong.code != 0
     assert "smollm2-135m" in wrong.err
@@ -368,16 +368,13 @@ def test_mcp_list_call_and_use_as_a_tool(around: Surroundings) -> None:
         f"[mcp.servers.maths]\ncommand = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(server))}]\n"
     )
     assert "maths_add" in around.here("mcp", "list").out
-    assert around.here("mcp", "call", "maths", "add", '{"a": 2, "b": 3}').out == "5\n"
-    wrong = around.here("mcp", "call", "maths", "add", '{"a": "x", "b": 3}')
-    assert (wrong.code, wrong.out) == (1, "")
     assert "Did you mean" in around.here("mcp", "call", "maths", "ad").err
     assert "Did you mean maths?" in around.here("mcp", "list", "math").err
-    for name in ("picture-1.png", "picture-2.png"):
-        drawn = around.here("mcp", "call", "maths", "picture")
-        assert (drawn.code, drawn.out) == (0, "Here.\n")
-        assert f"image/png, which is now in {name} (28 bytes)" in drawn.err
-        assert (around.work / name).read_bytes().startswith(b"\x89PNG")
+    (around.work / "picture-1.png").touch()
+    drawn = around.here("mcp", "call", "maths", "picture")
+    assert (drawn.code, drawn.out) == (0, "Here.\n")
+    assert "image/png, which is now in picture-2.png (28 bytes)" in drawn.err
+    assert (around.work / "picture-2.png").read_bytes().startswith(b"\x89PNG")
     looked = around.here("doctor").out
     assert "ok    MCP server maths: 2 tools" in looked
     done = around.ask(
@@ -408,5 +405,7 @@ def test_mcp_serve_is_used_by_mcp_list_and_asks_nobody(around: Surroundings, tmp
     home = f"[mcp.servers.own.env]\nHOME = {json.dumps(str(around.home))}\n"
     around.configure(f"[mcp.servers.own]\n{command}{serve}cwd = {json.dumps(str(around.work))}\n{home}")
     assert around.here("mcp", "call", "own", "calculator", '{"expression": "6*7"}').out == "42\n"
-    assert around.here("mcp", "call", "own", "Bash", '{"command": "touch made"}').ended(1, "--approve auto")
+    refused = around.here("mcp", "call", "own", "Bash", '{"command": "touch made"}')
+    assert refused.ended(1, "--approve auto")
+    assert refused.out == ""
     assert not (around.work / "made").exists()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.program import COMMANDS, EXAMPLES, load_command, make_root_parser
-from tests.cli.running import Surroundings
+from tests.cli.running import Done, Surroundings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 PARSERS = [load_command(name) for name in COMMANDS]
@@ -49,19 +49,16 @@ def test_examples_parse(example: str) -> None:
 @pytest.mark.parametrize("example", [line for line in ALL if not any(word in line for word in NOT_RUN)])
 def test_examples_run(example: str, around: Surroundings) -> None:
     (around.work / "notes.txt").write_text("buy milk\n")
-    bin_ = Path(sys.executable).parent
     with around.talking(lambda request: ANSWER if "response_format" in request.body else "Paris."):
         around.here("A conversation to look at.")
-        done = subprocess.run(
-            ["/bin/sh", "-c", example],
-            env={**around.env, "PATH": os.pathsep.join([str(bin_), os.environ["PATH"]])},
-            cwd=around.work,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout or done.stderr
+        done = _in_a_shell(example, around) if re.search(r" [|>] ", example) else around.here(*words_of(example))
+    assert done.code == 0, done.err
+    assert "Traceback" not in done.err
+    assert done.out or done.err
+
+
+def _in_a_shell(example: str, around: Surroundings) -> Done:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    given = {"env": {**around.env, "PATH": path}, "cwd": around.work, "timeout": 120}
+    done = subprocess.run(["/bin/sh", "-c", example], stdin=subprocess.DEVNULL, capture_output=True, text=True, **given)  # noqa: PLW1510
+    return Done(done.returncode, done.stdout, done.stderr)

@@ -44,7 +44,7 @@ def test_a_trusted_projects_instructions_are_told_from_the_top_down(around: Surr
         done = around.here("chat", "-s", "You are terse.", stdin="Hello.\n")
     said = system_of(simulator)
     assert done.code == 0
-    assert "told what stands in AGENTS.md and inner/AGENTS.md" in done.err
+    assert "gets the instructions in AGENTS.md and inner/AGENTS.md" in done.err
     places = [said.index(text) for text in ("You are terse.", "rhymes", "prose")]
     assert places == sorted(places)
     assert "comes second" not in said
@@ -72,7 +72,7 @@ def test_a_person_is_asked(answer: str, around: Surroundings, project: Path) -> 
 def test_where_nobody_can_be_asked_they_are_left_out_and_it_is_said(around: Surroundings, project: Path) -> None:
     with around.talking(["Yes."]) as simulator:
         done = around.here("chat", stdin="Hello.\n")
-    assert "nobody could be asked" in done.err
+    assert "there was nobody to ask" in done.err
     assert f'trusted_projects = ["{project}"]' in done.err
     assert "rhymes" not in system_of(simulator)
 

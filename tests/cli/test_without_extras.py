@@ -37,7 +37,7 @@ def test_the_chat_is_plainer_and_says_how_to_get_more(around: Surroundings) -> N
         person.say("y", "Done.", "> ")
         person.say("Talk.", "word word")
         person.press("c")
-        person.see("[stopped; /continue goes on]", "> ")
+        person.see("[stopped; /continue resumes]", "> ")
         person.press("d")
         assert person.leave() == 0
 

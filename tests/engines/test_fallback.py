@@ -319,20 +319,6 @@ def test_nobody_waits_long_for_a_model_while_there_is_another(simulator: Simulat
         assert chain.reply(ASKED).attempts[0].outcome.startswith("passed over: its breaker is open for ")
 
 
-def test_no_model_is_asked_when_it_is_too_late() -> None:
-    clock = Clock()
-
-    def fail(_call: object) -> ProviderError:
-        clock.now += 10
-        return _error(OverloadedError)
-
-    first, second = ScriptedEngine([fail], name="a:one"), ScriptedEngine(["Late."], name="b:two")
-    chain = FallbackEngine([first, second], Fallback(seconds=5), clock=clock)
-    with pytest.raises(OverloadedError, match="b:two was passed over: it is later than 5 s"):
-        chain.reply(ASKED)
-    assert second.calls == []
-
-
 # --- breakers and order -----------------------------------------------------------------------------------------------
 
 

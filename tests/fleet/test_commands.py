@@ -84,7 +84,7 @@ def test_a_turn_from_the_command_line(shop: Surroundings) -> None:
         return shop.here("fleet", *words)
 
     assert fleet("status").ended(1, "has no tables of a fleet", "dragoman fleet install")
-    assert fleet("install").ended(0, "The tables are there.")
+    assert fleet("install").ended(0, "The tables are in place.")
     assert fleet("status").ended(0, "No worker has offered an agent yet.")
     assert fleet("submit", "teller", "Hello").ended(1, "they have: none yet")
     with worker(shop):
@@ -105,7 +105,7 @@ def test_a_turn_from_the_command_line(shop: Surroundings) -> None:
         assert watched.code == 4
         assert watched.out == "The tool says: 5 paid\n"
         assert '→ pay {"euros": 5}' in watched.err
-        assert fleet("cancel", turn).ended(0, "had ended before, as await_approval")
+        assert fleet("cancel", turn).ended(0, "had already ended: await_approval")
         table = fleet("status")
         assert table.code == 0
         assert table.out.split()[:4] == ["agent", "provider", "queued", "oldest"]
@@ -117,8 +117,8 @@ def test_a_turn_from_the_command_line(shop: Surroundings) -> None:
     turn = fleet("submit", "teller", "Hello").out.strip()
     assert fleet("wait", turn, "--timeout", "0.2").ended(1, "has not ended in 0.2 seconds", "wait again")
     assert fleet("cancel", turn).ended(0, "The turn is cancelled.")
-    assert fleet("wait", turn).ended(1, "ended as cancelled")
-    assert fleet("submit", "teller").ended(2, "What is to be said?")
+    assert fleet("wait", turn).ended(1, "ended: cancelled")
+    assert fleet("submit", "teller").ended(2, "There is no prompt.")
 
 
 def test_a_worker_that_cannot_begin(shop: Surroundings, tmp_path: Path) -> None:

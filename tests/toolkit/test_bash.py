@@ -119,7 +119,7 @@ def test_what_is_left_in_the_background_neither_holds_up_nor_stays(
     bash: AnyTool, tokens: list[str], command: str
 ) -> None:
     text = good(call(bash, command=f"{command}\necho done"))
-    assert text.endswith("done\n[Processes left in the background were ended.]\n[exit code 0]")
+    assert text.endswith("done\n[Processes left in the background were killed.]\n[exit code 0]")
     assert nothing_is_left(tokens)
 
 

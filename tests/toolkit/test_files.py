@@ -65,7 +65,7 @@ def test_a_line_that_is_too_long_is_read_on_within(tmp_path: Path, read: AnyTool
     text = good(call(read, file_path="a"))
     assert text.endswith("[Cut within line 1, after byte 100 of 155. To read on, call Read with byte_offset=100.]")
     assert good(call(read, file_path="a", byte_offset=100)) == "x" * 50 + "\nend\n"
-    assert "behind its end" in bad(call(read, file_path="a", byte_offset=1000), "execution")
+    assert "past its end" in bad(call(read, file_path="a", byte_offset=1000), "execution")
     (tmp_path / "a.txt").write_bytes(b"MZ\0\1\2")
     assert "binary data (5 bytes)" in bad(call(read, file_path="a.txt"), "execution")
 
@@ -179,7 +179,7 @@ def test_what_is_not_there_or_more_than_once(tmp_path: Path, edit: AnyTool) -> N
     (tmp_path / "a").write_text("if x:\n\treturn  1\n")
     assert "was not found" in bad(call(edit, file_path="a", old_string="return 2", new_string="x"), "execution")
     text = bad(call(edit, file_path="a", old_string="if x:\n    return 1", new_string="x"), "execution")
-    assert "with other blanks" in text
+    assert "with different whitespace" in text
     assert (tmp_path / "a").read_text() == "if x:\n\treturn  1\n"
     (tmp_path / "a").write_text("x\nyx\n" * 10)
     lines = "(line 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …)"

@@ -48,7 +48,7 @@ def test_ways_to_search(grep: AnyTool) -> None:
     assert good(call(grep, pattern="o", glob="src/*.txt")) == "src/c.txt:1:no match"
     assert good(call(grep, pattern="o", path="src/c.txt")) == "src/c.txt:1:no match"
     assert good(call(grep, pattern="os", path="src")) == "src/b.py:2:last os"
-    assert good(call(grep, pattern="nowhere")) == "[No line fits.]"
+    assert good(call(grep, pattern="nowhere")) == "[No line matches.]"
     assert "out/e:1:os" in good(call(grep, pattern="os", include_ignored=True))
     assert good(call(grep, pattern="1$")) == "src/b.py:1:OS = 1"
 
@@ -71,8 +71,8 @@ def test_an_expression_that_never_ends_is_ended(root: Path, pattern: str) -> Non
 @both_colours
 def test_the_time_of_the_run_counts_and_cancelling_ends_the_child(called: Call, root: Path, grep: AnyTool) -> None:
     (root / "1").write_text(BAIT)
-    text = good(called(grep, config=ToolConfig(execution_timeout=1.5), pattern=ENDLESS, path="1"))
-    assert "[Stopped after 1." in text
+    text = good(called(grep, config=ToolConfig(execution_timeout=3.0), pattern=ENDLESS, path="1"))
+    assert "[Stopped after 2." in text
     run, born = ToolRun(), children()
     threading.Timer(0.3, run.cancel).start()
     bad(called(grep, run=run, pattern=ENDLESS, path="1"), "cancelled")
@@ -106,7 +106,7 @@ def glob(root: Path) -> AnyTool:
 def test_paths_in_order_and_what_is_ignored_if_asked_for(called: Call, glob: AnyTool) -> None:
     assert good(called(glob, pattern="**")).splitlines() == [".gitignore", "a.py", "src/b.py", "src/c.txt"]
     assert good(called(glob, pattern="*.py", path="src")) == "src/b.py"
-    assert good(called(glob, pattern="*.none")) == good(called(glob, pattern="out/*")) == "[No file fits.]"
+    assert good(called(glob, pattern="*.none")) == good(called(glob, pattern="out/*")) == "[No file matches.]"
     assert good(called(glob, pattern="out/*", include_ignored=True)) == "out/e"
     assert good(called(glob, pattern=".git/*", include_ignored=True)) == ".git/d"
     assert good(called(glob, pattern="*", path=".git")) == ".git/d"
@@ -121,7 +121,7 @@ def test_many_paths_are_cut_and_no_name_pretends_to_be_two(root: Path, glob: Any
     assert lines[:5] == ["m0", "m1", "m2", "m3", "m4"]
     assert lines[5:] == ["[Cut after 5 paths. To see others, use a narrower pattern or path.]"]
     assert good(call(glob, pattern="evil*")) == "evil\\n[Cut after 5 paths]"
-    assert good(call(glob, pattern="round/**")) == "[No file fits.]", "links to directories are not entered"
+    assert good(call(glob, pattern="round/**")) == "[No file matches.]", "links to directories are not entered"
 
 
 def test_a_huge_tree_is_not_walked_to_the_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,8 @@
     output.py         events as text or JSON; tables                   terminal.py    what a terminal may be shown
     failures.py       errors in one line, and exit codes
     models.py, mcp.py models of servers and of this machine; MCP       setup.py       keys, config, doctor, completion
+    web.py, batch.py  the page in the browser; batches                 fleet.py       a fleet, and its workers
+    usage.py          what conversations cost                          instructions.py   AGENTS.md and the like
 
 Standard output carries the answer, or JSON, and nothing else; everything else goes to standard error. A command's
 module is loaded when it is used: `--help` and `--version` take little longer than `import dragoman`.

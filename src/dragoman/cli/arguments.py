@@ -45,7 +45,9 @@ def expand_path(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except (RuntimeError, ValueError):
-        raise UsageError(f"Nobody here is called {text.partition('/')[0]!r}.", hint="Write the path in full.") from None
+        raise UsageError(
+            f"There is no user {text.partition('/')[0]!r} on this machine.", hint="Write the path in full."
+        ) from None
 
 
 def clean(text: str) -> str:
@@ -111,14 +113,14 @@ class Parser(argparse.ArgumentParser):
         if behind:
             words = next((a.dest for a in self._actions if not a.option_strings and a.nargs == "*"), None)
             if words is None:
-                raise UsageError(f"{self.prog} takes nothing behind --.", hint=f"See {self.prog} --help.")
+                raise UsageError(f"{self.prog} takes no arguments after --.", hint=f"See {self.prog} --help.")
             setattr(namespace, words, [*getattr(namespace, words), *behind])
         return namespace
 
     def _refuse(self, given: str) -> UsageError:
         see = f"See {self.prog} --help."
         if not given.startswith("-"):
-            return UsageError(f"{self.prog} has no use for {given!r}.", hint=see)
+            return UsageError(f"{self.prog} takes no argument {given!r}.", hint=see)
         option = given.partition("=")[0]
         meant = suggest(option, [name for action in self._actions for name in action.option_strings])
         return UsageError(f"There is no option {option}.", hint=f"{meant} {see}".strip())
@@ -155,17 +157,21 @@ def add_talking(parser: Parser, *, continues: bool = True) -> None:
         "MCP server of the configuration; may be repeated"
     )
     add("-T", "--tool", dest="tools", default=[], action="append", metavar="TOOL", help=tools)
-    add("--approve", choices=APPROVE, help="calls that no rule allows: ask you (the default), run them, or refuse them")
+    add(
+        "--approve",
+        choices=APPROVE,
+        help="what to do with calls no rule allows: ask you (the default), run them, or refuse",
+    )
     option = "an option of the model, such as temperature 0.2; may be repeated"
     add("-o", "--option", dest="options", default=[], nargs=2, action="append", metavar=("KEY", "VALUE"), help=option)
     if continues:
         add("-c", "--continue", dest="go_on", action="store_true", help="continue the latest conversation")
         add("--cid", metavar="ID", help="continue this conversation (dragoman history list)")
-    add("--strict", action="store_true", help="fail where the model would not get all of it, such as an image")
+    add("--strict", action="store_true", help="fail if the model cannot take all of it, such as an image")
     add("-n", "--no-log", action="store_true", help="do not keep the conversation")
     if continues:
-        add("--usage", action="store_true", help="say how many tokens it took, and what they cost")
-    add("-q", "--quiet", action="store_true", help="nothing on standard error but errors and questions")
+        add("--usage", action="store_true", help="print the tokens used and what they cost")
+    add("-q", "--quiet", action="store_true", help="print only errors and questions to standard error")
     add_profile(parser)
     add("--base-url", metavar="URL", help="the address of the provider")
 
@@ -176,7 +182,7 @@ def add_asking(parser: Parser) -> None:
     add_talking(parser)
     attachment = "an image, document or text that belongs to the question; may be repeated"
     add("-a", "--attachment", dest="attachments", default=[], action="append", metavar="FILE|URL", help=attachment)
-    typed = "the same where the name does not say the type, such as image/png"
+    typed = "the same with its type, such as image/png, where the name does not show it"
     add(
         "--at", dest="typed_attachments", default=[], nargs=2, action="append", metavar=("FILE|URL", "TYPE"), help=typed
     )

@@ -152,14 +152,14 @@ def _read_attachment(name: str, mime_type: str | None = None) -> Block:
         try:
             return Media.from_url(name, mime_type=mime_type)
         except ValueError:
-            message = "The type of an attachment cannot be told from its address."
+            message = "The address of the attachment does not say what type it is."
             raise UsageError(message, hint=f"Say it: --at {name} image/png") from None
     path = expand_path(name)
     try:
         with path.open("rb") as file:  # perhaps a device without an end
             raw = file.read(_LARGEST + 1)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "that is no name of a file"
+        reason = error.strerror if isinstance(error, OSError) else "that is not a file name"
         message = f"The attachment {name!r} cannot be read: {reason}."
         raise UsageError(message, hint="Check its name and permissions.") from None
     if len(raw) > _LARGEST:
@@ -183,7 +183,7 @@ def _make_media(raw: bytes, where: str, path: Path | None = None) -> Media:
         with suppress(ValueError):
             mime_type = Media.from_path(path).mime_type
     if mime_type is None:
-        message = f"What {where!r} holds is neither text nor of a type that is known."
+        message = f"What {where!r} holds is neither text nor a file type we recognise."
         raise UsageError(message, hint="Say its type: --at FILE image/png")
     return Media.from_bytes(raw, mime_type, name=None if path is None else path.name)
 
@@ -218,7 +218,7 @@ def read_schema(given: str) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where} is not JSON: {error}.", hint="Give a JSON Schema.") from None
     if not isinstance(found, dict):
-        raise UsageError(f"{where} is not a JSON Schema: it is no object.", hint="Give a JSON Schema.")
+        raise UsageError(f"{where} is not a JSON Schema: it is not an object.", hint="Give a JSON Schema.")
     return cast("dict[str, object]", found)
 
 
@@ -246,6 +246,6 @@ def _find_type(word: str) -> dict[str, object]:
     if found := _LIST(word):
         return {"type": "array", "items": _find_type(found[1])}
     if word not in _TYPES:
-        hint = suggest(word, _TYPES, "There are str, int, float, bool, list and list[type].")
+        hint = suggest(word, _TYPES, "Use str, int, float, bool, list or list[type].")
         raise UsageError(f"The schema has no type {word!r}.", hint=hint)
     return dict(_TYPES[word])

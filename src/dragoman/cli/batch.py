@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -25,22 +26,22 @@ _BAR: Final = 24
 
 def declare_batch(parser: Parser) -> None:
     parser.default = "list"
-    about = "Hand questions in, one a line, and print the batch's id."
+    about = "Submit questions, one per line, and print the batch's id."
     submit = parser.add_command("submit", _submit, about, "dragoman batch submit -m openai:gpt-5-mini questions.txt")
     add = submit.add_argument
-    add("files", nargs="*", metavar="FILE", help="the questions, one a line; - or none reads standard input")
+    add("files", nargs="*", metavar="FILE", help="files with one question per line; - or none reads standard input")
     add("-m", "--model", required=True, help="provider:model")
     add("-s", "--system", help="the system prompt of each")
     add("--base-url", metavar="URL", help="the address of the provider")
-    add("--wait", action="store_true", help="wait until it is over, and print the answers")
+    add("--wait", action="store_true", help="wait for it to finish, and print the answers")
     add_json(
-        parser.add_command("list", _list, "List the batches that were handed in from here.", "dragoman batch list")
+        parser.add_command("list", _list, "List the batches that were submitted from here.", "dragoman batch list")
     )
-    _with_id(parser, "status", _status, "Ask how far a batch is.")
-    _with_id(parser, "wait", _wait, "Wait until a batch is over, with a bar.")
+    _with_id(parser, "status", _status, "Show the progress of a batch.")
+    _with_id(parser, "wait", partial(_status, wait=True), "Wait for a batch to finish, with a progress bar.")
     _with_id(parser, "results", _results, "Print the answers as JSON lines, in the order of the questions.")
-    _with_id(parser, "cancel", _cancel, "End a batch; what is answered by then stays.")
-    _with_id(parser, "forget", _forget, "Forget a batch. What the provider has of it stays there.")
+    _with_id(parser, "cancel", _cancel, "Cancel a batch; answers that are done are kept.")
+    _with_id(parser, "forget", _forget, "Forget a batch here. The provider keeps what it has of it.")
 
 
 def _with_id(parser: Parser, name: str, run: Run, about: str) -> None:
@@ -72,7 +73,7 @@ def _submit(arguments: argparse.Namespace, terminal: Terminal) -> int:
         text = terminal.read_input() if name == "-" else expand_path(name).read_text("utf-8", "replace")
         questions += [clean(line) for line in text.splitlines() if line.strip()]
     if not questions:
-        raise UsageError("There are no questions.", hint="Name files with one question a line, or pipe them in.")
+        raise UsageError("There are no questions.", hint="Name files with one question per line, or pipe them in.")
     with _open(arguments.model, arguments.base_url) as batches:
         asked = [Conversation(arguments.system).plus(Message.user(text)) for text in questions]
         batch = batches.submit(asked)
@@ -81,28 +82,21 @@ def _submit(arguments: argparse.Namespace, terminal: Terminal) -> int:
             terminal.note(f"{len(batch):,} questions. See: dragoman batch wait {batch.id}")
             return OK
         terminal.note(f"dragoman: batch {batch.id}, {len(batch):,} questions")
-        batches.wait(batch, progress=lambda status: _show(terminal, status))
+        batches.wait(batch, progress=partial(_show, terminal))
         return _print_results(batches, batch, terminal)
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> None:
     def show(batch: Batch) -> dict[str, object]:
-        return {"id": batch.id, "model": batch.model, "questions": len(batch), "handed in": f"{batch.created:%F %R}"}
+        return {"id": batch.id, "model": batch.model, "questions": len(batch), "submitted": f"{batch.created:%F %R}"}
 
     found = [show(batch) for batch in _directory().list()]
     print_list(terminal, found, dict, as_json=arguments.json, otherwise="There are no batches.")
 
 
-def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _status(arguments: argparse.Namespace, terminal: Terminal, *, wait: bool = False) -> int:
     with _find(arguments) as (batches, batch):
-        status = batches.status(batch)
-    terminal.line(_describe(status))
-    return FAILED if status.state == "failed" else OK
-
-
-def _wait(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    with _find(arguments) as (batches, batch):
-        status = batches.wait(batch, progress=lambda status: _show(terminal, status))
+        status = batches.wait(batch, progress=partial(_show, terminal)) if wait else batches.status(batch)
     terminal.line(_describe(status))
     return FAILED if status.state == "failed" else OK
 
@@ -122,7 +116,7 @@ def _print_results(batches: Batches, batch: Batch, terminal: Terminal) -> int:
             line = {"question": asked, "error": str(result.error)}
         terminal.line(msgspec.json.encode(line).decode())
     if failures:
-        terminal.note(f"{failures:,} of {len(batch):,} have no answer.", "yellow")
+        terminal.note(f"{failures:,} of {len(batch):,} questions have no answer.", "yellow")
     return FAILED if failures else OK
 
 
@@ -135,7 +129,7 @@ def _forget(arguments: argparse.Namespace, terminal: Terminal) -> None:
     directory = _directory()
     directory.load(arguments.id)
     directory.delete(arguments.id)
-    terminal.say("It is forgotten.")
+    terminal.say("Forgotten.")
 
 
 def _describe(status: BatchStatus) -> str:

@@ -31,7 +31,7 @@ def declare_chat(parser: Parser) -> None:
     model = "dragoman chat -m anthropic:claude-sonnet-4-5 -T Read -T Bash"
     parser.describe(chat, about, "dragoman chat", model, "dragoman chat -c")
     add_talking(parser)
-    without = "leave out what the project says to models (AGENTS.md, CLAUDE.md or GEMINI.md)"
+    without = "ignore the project's instructions (AGENTS.md, CLAUDE.md or GEMINI.md)"
     parser.add_argument("--no-instructions", dest="instructions", action="store_false", help=without)
 
 
@@ -134,7 +134,7 @@ class _Talk:
         except KeyboardInterrupt as stopped:
             self._leave_if_told(stopped)
             goes_on = client.pending or len(client.history) > since
-            self._terminal.say("[stopped; /continue goes on]" if goes_on else "[stopped]", "yellow")
+            self._terminal.say("[stopped; /continue resumes]" if goes_on else "[stopped]", "yellow")
         if len(client.history) == since and not client.pending:
             self._edit = said or ""  # nothing was heard, and no trace is left: the words are there to be sent again
 
@@ -159,14 +159,14 @@ class _Talk:
             about = shorten(tool.description, max(20, self._terminal.width - len(tool.name) - 4))
             self._terminal.say(f"{to_line(tool.name)}  {about}")
         if not len(client.tools.tools):
-            self._terminal.say("There are no tools. Say, for example: /tools Read Grep, or /tools toolkit")
+            self._terminal.say("There are no tools. Try /tools Read Grep, or /tools toolkit.")
 
     def _approve(self, rest: str) -> None:
         for mode in APPROVE:
             if rest == mode:
                 self._session.approver.mode = mode
         if rest and rest not in APPROVE:
-            raise UsageError(f"{rest!r} is no way to approve.", hint="Say ask, auto or deny.")
+            raise UsageError(f"There is no approval mode {rest!r}.", hint="Use ask, auto or deny.")
         self._terminal.say(f"Calls that no rule allows: {self._session.approver.mode}.")
 
     def _system(self, rest: str) -> None:
@@ -184,18 +184,18 @@ class _Talk:
         if at is None:
             raise UsageError("There is nothing to undo.", hint="")
         self._session.rewrite(lambda conversation: conversation.up_to(at))
-        self._terminal.say("The last turn is undone; your words are back in the input.")
+        self._terminal.say("Took back the last turn; your message is back in the input.")
         self._edit = messages[at].text
 
     def _fork(self, _rest: str) -> None:
         before = self._session.client.id
         self._session.fork()
-        kept = f"; the other one is {shorten_id(before)}" if before is not None else ""
-        self._terminal.say(f"From here on this is a conversation of its own{kept}.")
+        kept = f"; the original is {shorten_id(before)}" if before is not None else ""
+        self._terminal.say(f"This is now a copy with its own history{kept}.")
 
     def _new(self, _rest: str) -> None:
         self._session.begin_anew()
-        self._terminal.say("A new conversation.")
+        self._terminal.say("Started a new conversation.")
 
     def _continue(self, _rest: str) -> None:
         if not self._session.can_continue():

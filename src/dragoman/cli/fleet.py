@@ -39,7 +39,7 @@ class FleetTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def add_database(parser: Parser) -> None:
     """The options of whatever speaks to the database."""
     parser.add_argument("--postgres", metavar="URL", help="the database; by default [fleet] of the configuration")
-    parser.add_argument("--schema", metavar="NAME", help="where its tables lie (dragoman)")
+    parser.add_argument("--schema", metavar="NAME", help="the schema of its tables (dragoman)")
 
 
 def find_database(arguments: argparse.Namespace) -> tuple[str, PostgresOptions]:
@@ -55,19 +55,21 @@ def declare_fleet(parser: Parser) -> None:
     turn = "a turn or a conversation, by its id"
     status = _add(parser, "status", _status, "Show how many turns wait, are under way and have ended.")
     status.add_argument("-f", "--format", choices=("text", "json", "prometheus"), default="text", help="(text)")
-    _add(parser, "install", _install, "Make the tables of a fleet, or bring those of PgQueuer up to its version.")
-    submit = _add(parser, "submit", _submit, "Hand a turn in.", 'submit support "Where is my parcel?" --wait')
-    submit.add_argument("agent", help="who is to answer: an agent of the workers")
+    _add(parser, "install", _install, "Create the tables of a fleet, or migrate PgQueuer's to its version.")
+    submit = _add(parser, "submit", _submit, "Submit a turn.", 'submit support "Where is my parcel?" --wait')
+    submit.add_argument("agent", help="the agent that answers")
     submit.add_argument("words", nargs="*", metavar="PROMPT", help="what is said")
     submit.add_argument("--cid", metavar="ID", help="in this conversation; by default in a new one")
-    wait = _add(parser, "wait", _wait, "Wait for a turn, and show what came of it.", "wait 01a1e92a-… --timeout 60")
-    approve = _add(parser, "approve", _approve, "Let calls that wait be carried out.", "approve 01a1e92a-… --wait")
+    wait = _add(parser, "wait", _wait, "Wait for a turn and show its outcome.", "wait 01a1e92a-… --timeout 60")
+    approve = _add(parser, "approve", _approve, "Approve calls that are waiting.", "approve 01a1e92a-… --wait")
     deny = _add(
-        parser, "deny", partial(_approve, deny=True), "Refuse calls that wait.", 'deny 01a1e92a-… --reason "too dear"'
+        parser,
+        "deny",
+        partial(_approve, deny=True),
+        "Deny calls that are waiting.",
+        'deny 01a1e92a-… --reason "too dear"',
     )
-    resume = _add(
-        parser, "resume", _resume, "Go on with a conversation, after a limit or an error.", "resume 01a1e92a-…"
-    )
+    resume = _add(parser, "resume", _resume, "Resume a conversation after a limit or an error.", "resume 01a1e92a-…")
     cancel = _add(parser, "cancel", _cancel, "Cancel a turn.", "cancel 01a1e92a-…")
     watch = _add(
         parser, "watch", _watch, "Show the steps of a turn, or of all turns of a conversation.", "watch 01a1e92a-…"
@@ -76,12 +78,12 @@ def declare_fleet(parser: Parser) -> None:
     for each in (wait, approve, deny, resume, cancel, watch):
         each.add_argument("turn", help=turn)
     for each in (approve, deny):
-        each.add_argument("calls", nargs="*", metavar="CALL", help="their ids; by default all that wait")
-        each.add_argument("--reason", default="", help="which the model reads")
+        each.add_argument("calls", nargs="*", metavar="CALL", help="their ids; by default all that are waiting")
+        each.add_argument("--reason", default="", help="told to the model")
     for each in (submit, approve, deny, resume):
-        each.add_argument("--wait", action="store_true", help="wait for what comes of it")
+        each.add_argument("--wait", action="store_true", help="wait for the outcome")
     for each in (submit, wait, approve, deny, resume):
-        each.add_argument("--timeout", type=float, metavar="SECONDS", help="how long to wait; by default for ever")
+        each.add_argument("--timeout", type=float, metavar="SECONDS", help="how long to wait; by default no limit")
         add_json(each)
 
 
@@ -121,12 +123,12 @@ def _status(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> 
 
 def _install(fleet: Fleet, _arguments: argparse.Namespace, terminal: Terminal) -> None:
     fleet.install()
-    terminal.say("The tables are there.")
+    terminal.say("The tables are in place.")
 
 
 def _submit(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> int:
     if not arguments.words:
-        raise UsageError("What is to be said?", hint="dragoman fleet submit AGENT PROMPT")
+        raise UsageError("There is no prompt.", hint="dragoman fleet submit AGENT PROMPT")
     said = clean(" ".join(arguments.words))
     return _hand_in(fleet, fleet.submit(said, agent=arguments.agent, conversation=arguments.cid), arguments, terminal)
 
@@ -169,17 +171,19 @@ def _show(outcome: Outcome, arguments: argparse.Namespace, terminal: Terminal) -
 def _note_ending(outcome: Outcome, terminal: Terminal) -> None:
     for each in outcome.pending:
         called = f"{each.call.id}: {each.call.name} {each.call.arguments}"
-        terminal.say(f"waits for your word: {to_line(called)}{f' ({to_line(each.reason)})' if each.reason else ''}")
+        terminal.say(
+            f"waiting for your approval: {to_line(called)}{f' ({to_line(each.reason)})' if each.reason else ''}"
+        )
     if outcome.pending:
-        terminal.say(f"Answer with: dragoman fleet approve {outcome.turn.id}, or deny")
+        terminal.say(f"Answer with: dragoman fleet approve {outcome.turn.id} (or deny)")
     elif outcome.ending != "done":
-        terminal.say(f"dragoman: the turn ended as {outcome.ending}.", "yellow")
+        terminal.say(f"dragoman: the turn ended: {outcome.ending}.", "yellow")
 
 
 def _cancel(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> None:
     state = fleet.cancel(arguments.turn)
-    told = {"cancelled": "The turn is cancelled.", "running": "Its worker is told to stop."}
-    terminal.say(told.get(state, f"The turn had ended before, as {state}."))
+    told = {"cancelled": "The turn is cancelled.", "running": "Its worker has been told to stop."}
+    terminal.say(told.get(state, f"The turn had already ended: {state}."))
 
 
 def _watch(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -215,7 +219,7 @@ _EXAMPLE: Final = (
 
 def declare_worker(parser: Parser) -> None:
     """The options of a worker."""
-    about = "Carry out turns of conversations for a fleet; stop with Ctrl-C or SIGTERM, twice to stop at once."
+    about = "Run conversation turns for a fleet; stop with Ctrl-C or SIGTERM, twice to stop at once."
     examples = ("dragoman worker shop:agents", "dragoman worker shop:worker")
     parser.describe(_work, about, *examples)
     parser.add_argument("place", metavar="MODULE:ATTRIBUTE", help="a Worker, or agents by name")

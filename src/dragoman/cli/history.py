@@ -137,7 +137,7 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> None:
 
 def _search(arguments: argparse.Namespace, terminal: Terminal) -> None:
     if not arguments.words:
-        raise UsageError("What is to be searched for?", hint="dragoman history search WORDS")
+        raise UsageError("There is nothing to search for.", hint="dragoman history search WORDS")
     with open_store() as store:
         found = store.search(" ".join(arguments.words), limit=min(1000, max(1, arguments.number))).items
         _print([each for each in found if not is_inner(each.root)], arguments, terminal)
@@ -177,7 +177,7 @@ def _delete(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if bool(arguments.ids) == arguments.all:
         raise UsageError("Which conversations?", hint="Name them, or say --all.")
     if not arguments.yes and not terminal.in_is_tty:
-        raise UsageError("Deleting needs your word, and standard input is no terminal.", hint="Say --yes.")
+        raise UsageError("Deleting needs your confirmation, and standard input is not a terminal.", hint="Use --yes.")
     with open_store() as store:
         found = [find_conversation(store, part) for part in arguments.ids] or list(list_conversations(store))
         if not arguments.yes:

@@ -40,7 +40,7 @@ def read_instructions(directory: Path, loaded: LoadedConfig, terminal: Terminal)
     if unknown and not _agree(unknown, terminal):
         found = [each for each in found if each not in unknown]
     if found:
-        terminal.note(f"The model is told what stands in {_list_names(found)}.")
+        terminal.note(f"The model gets the instructions in {_list_names(found)}.")
     return "\n\n".join([f"Instructions of this project, from {each.name}:\n\n{each.text}" for each in found])
 
 
@@ -73,7 +73,7 @@ def _refuse(path: Path, top: Path) -> str:
     if not path.resolve().is_relative_to(top):
         return "it is a link that leads out of the project"
     if not stat.S_ISREG(status.st_mode):
-        return "it is no file"
+        return "it is not a regular file"
     if os.name == "posix" and status.st_uid not in (0, os.geteuid()):
         return "it belongs to another user"
     return f"it is longer than {_LARGEST // 1024} kB" if status.st_size > _LARGEST else ""
@@ -82,7 +82,7 @@ def _refuse(path: Path, top: Path) -> str:
 def _agree(found: Sequence[_Found], terminal: Terminal) -> bool:
     """Whether the user wants the model to read these."""
     if not terminal.in_is_tty:
-        terminal.note(f"{_list_names(found)} not used: nobody could be asked. {_say_how_to_trust(found)}", "yellow")
+        terminal.note(f"{_list_names(found)} not used: there was nobody to ask. {_say_how_to_trust(found)}", "yellow")
         return False
     sizes = ", ".join([f"{to_line(each.name)} ({len(each.text.splitlines())} lines)" for each in found])
     terminal.say(f"This project has instructions for models: {sizes}.", "bold")

@@ -30,7 +30,7 @@ def declare_mcp(parser: Parser) -> None:
     serve.add_argument("-T", "--tool", dest="tools", action="append", metavar="TOOL", help=tools)
     where = "serve on this port of this machine instead of standard input"
     serve.add_argument("--http", type=int, metavar="PORT", help=where)
-    approve = "calls that no rule allows: ask the other program's user, or say what to do (ask)"
+    approve = "what to do with calls no rule allows: ask the other program's user (the default), run them, or refuse"
     serve.add_argument("--approve", choices=("ask", "auto", "deny"), default="ask", help=approve)
     listing = parser.add_command("list", _list, "List the tools of MCP servers.", "dragoman mcp list")
     listing.add_argument("server", nargs="?", help="one of the configuration; by default all")

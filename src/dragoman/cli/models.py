@@ -159,7 +159,7 @@ def _ask(services: Iterable[_Service], terminal: Terminal) -> dict[str, list[str
             found[url] = answer.result()
         except (DragomanError, ValueError, msgspec.MsgspecError) as error:
             if not is_loopback(host_of(url)):  # where a server that is not running is no news
-                terminal.note(f"dragoman: {host_of(url)} did not say which models it has: {error}", "yellow")
+                terminal.note(f"dragoman: {host_of(url)} did not list its models: {error}", "yellow")
     return found
 
 
@@ -235,7 +235,7 @@ def _pull_local(arguments: argparse.Namespace, terminal: Terminal) -> None:
 
 def _remove_local(arguments: argparse.Namespace, terminal: Terminal) -> None:
     freed = remove(arguments.model.removeprefix("local:"))
-    terminal.say(f"{freed / 1e6:,.0f} MB are free again." if freed else "It was not here.")
+    terminal.say(f"Freed {freed / 1e6:,.0f} MB." if freed else "It was not on this machine.")
 
 
 def _status_local(arguments: argparse.Namespace, terminal: Terminal) -> None:
@@ -246,7 +246,7 @@ def _status_local(arguments: argparse.Namespace, terminal: Terminal) -> None:
 def _stop_local(_arguments: argparse.Namespace, terminal: Terminal) -> None:
     ended = stop_models()
     for each in ended:
-        terminal.line(f"{_name_of(each)} is unloaded.")
+        terminal.line(f"Unloaded {_name_of(each)}.")
     if not ended:
         terminal.say("No model was loaded.")
 

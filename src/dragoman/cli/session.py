@@ -211,7 +211,7 @@ class Session(ExitStack):
 # --- asking a person about tool calls ---------------------------------------------------------------------------------
 
 _REFUSED: Final = "the user refused"
-_NOBODY: Final = "nobody was there to approve it"
+_NOBODY: Final = "there was nobody to approve it"
 _NOT_AGAIN: Final = (
     "it had begun when the program was stopped, and nobody knows whether it did its work; find out before you try again"
 )
@@ -224,7 +224,7 @@ class Approver(Struct):
     _terminal: Terminal
     _checker: PermissionChecker
     refused: int = 0
-    """How many calls were refused because nobody could be asked."""
+    """How many calls were refused because there was nobody to ask."""
 
     def check(self, call: ToolCall, tool: AnyTool, context: ToolContext[object]) -> Decision | Awaitable[Decision]:
         """What the rules say, for the executor; in mode `auto`, yes to what they would ask."""
@@ -260,8 +260,8 @@ class Approver(Struct):
             return self._ask(pending, tool, begun=begun)
         self.refused += 1
         self._terminal.say(
-            f"dragoman: {to_line(call.name)} was not run: it needs your approval, and standard input is no terminal. "
-            f"Run it in a terminal, allow it in [permissions], or use --approve auto.",
+            f"dragoman: {to_line(call.name)} was not run: it needs your approval, and standard input is not a "
+            f"terminal. Run it in a terminal, allow it in [permissions], or use --approve auto.",
             "yellow",
         )
         return deny(call, reason=_NOT_AGAIN if begun else _NOBODY)

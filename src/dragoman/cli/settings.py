@@ -74,7 +74,7 @@ def read_settings(loaded: LoadedConfig) -> Settings:
     try:
         directory = Path.cwd()
     except OSError:
-        raise UsageError("The working directory is no longer there.", hint="Change to another one.") from None
+        raise UsageError("The working directory no longer exists.", hint="Change to another one.") from None
     try:
         policy = policy_from(loaded.section("permissions", dict[str, object]))
     except ConfigurationError as error:
@@ -116,7 +116,7 @@ def parse_options(pairs: Iterable[Sequence[str]]) -> dict[str, object]:
         name = key.replace("-", "_")
         if name not in known:
             hint = suggest(name, known, f"There are: {', '.join(sorted(known))}.")
-            raise UsageError(f"There is no option {key!r} of models.", hint=hint)
+            raise UsageError(f"Models have no option {key!r}.", hint=hint)
         word = text.strip().lower()
         if name == "reasoning" and word in get_args(Effort):
             text = f'{{"effort": "{word}"}}'  # noqa: PLW2901 -- `high` stands for the effort …

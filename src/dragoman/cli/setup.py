@@ -59,13 +59,13 @@ def declare_keys(parser: Parser) -> None:
     store.add_argument("rest", nargs="?", help=argparse.SUPPRESS)
     store.add_argument("--store", choices=("keychain", "file"), help="where; by default the keychain, if there is one")
     add_json(parser.add_command("list", _list_keys, "List keys, masked, and where they are.", "dragoman keys list"))
-    remove = parser.add_command("remove", _remove_key, "Forget a stored key.", "dragoman keys remove openai")
-    remove.add_argument("provider", help="whose stored key is forgotten")
+    remove = parser.add_command("remove", _remove_key, "Remove a stored key.", "dragoman keys remove openai")
+    remove.add_argument("provider", help="whose stored key to remove")
 
 
 def _set_key(arguments: argparse.Namespace, terminal: Terminal) -> None:
     if arguments.rest:
-        message = "A key does not belong on the command line, where others can see it."
+        message = "Do not put a key on the command line, where others can see it."
         raise UsageError(message, hint=f"Run `dragoman keys set {arguments.provider}` and paste it, or pipe it in.")
     provider = resolve_provider(arguments.provider)  # before a key is asked for
     key = ""
@@ -75,8 +75,8 @@ def _set_key(arguments: argparse.Namespace, terminal: Terminal) -> None:
     elif terminal.stdin is not None:
         key = terminal.stdin.read().strip()
     if key.split() != [key]:
-        message = f"This is not a key for {provider}: it is empty, or has spaces in it."
-        raise UsageError(message, hint="Copy it again, without anything around it.")
+        message = f"This is not a key for {provider}: it is empty or contains spaces."
+        raise UsageError(message, hint="Copy it again, without anything before or after it.")
     wanted = arguments.store or "keychain"
     try:
         stored = store_key(provider, key, store=wanted)
@@ -105,8 +105,8 @@ def _list_keys(arguments: argparse.Namespace, terminal: Terminal) -> None:
 def _remove_key(arguments: argparse.Namespace, terminal: Terminal) -> None:
     if not delete_key(arguments.provider):
         message = f"No key is stored for {arguments.provider}."
-        raise UsageError(message, hint="See dragoman keys list; what a variable says is not stored.")
-    terminal.say(f"The stored key for {arguments.provider} is forgotten.")
+        raise UsageError(message, hint="See dragoman keys list; a key in a variable is not stored here.")
+    terminal.say(f"Removed the stored key for {arguments.provider}.")
 
 
 # --- config -----------------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def _show_config(arguments: argparse.Namespace, terminal: Terminal) -> None:
     if arguments.json:
         print_json(terminal, rows)
     else:
-        terminal.line(str(rows) if rows else "Nothing is set; the defaults hold.")
+        terminal.line(str(rows) if rows else "Nothing is set; all defaults apply.")
 
 
 def _show_paths(_arguments: argparse.Namespace, terminal: Terminal) -> None:
@@ -255,7 +255,7 @@ def _check_store(about: str) -> Finding:
         page = store.list(limit=1000)
     if page.unreadable:
         text = f"{store_path()}: {len(page.unreadable)} conversations cannot be read"
-        return Finding("wrong", about, text, "They were left where they are; see docs/stores.md.")
+        return Finding("wrong", about, text, "They were left untouched; see docs/stores.md.")
     return Finding("ok", about, f"{store_path()}: {len(page.items)}{'+' if page.cursor else ''} conversations")
 
 
@@ -264,7 +264,9 @@ def _check_local(about: str) -> Finding:
         return Finding("note", about, "not installed", f"For a model without a key: {LOCAL_INSTALL}")
     if here := [f"local:{model.name}" for model in models() if model.present]:
         return Finding("ok", about, ", ".join(here))
-    return Finding("note", about, "none is fetched yet", "It is when first needed, or now: dragoman local pull")
+    return Finding(
+        "note", about, "none downloaded yet", "It is downloaded when first needed, or now with: dragoman local pull"
+    )
 
 
 # --- completion -------------------------------------------------------------------------------------------------------
@@ -275,7 +277,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 def declare_completion(parser: Parser) -> None:
     examples = ('eval "$(dragoman completion bash)"', "dragoman completion fish | source")
     parser.describe(_print_completion, "Print a completion script.", *examples)
-    parser.add_argument("shell", choices=SHELLS, help="whose script is printed")
+    parser.add_argument("shell", choices=SHELLS, help="the shell to print it for")
 
 
 def _print_completion(arguments: argparse.Namespace, terminal: Terminal) -> None:

@@ -84,7 +84,7 @@ class ToolChoice(Struct):
         missing = [name for name in names if name not in self._ready]
         skills = self._settings.skills if set(missing) & set(_SKILLS) else None
         if skills is not None and not skills.list():
-            raise UsageError("There are no skills that could be loaded.", hint="See dragoman skills list.")
+            raise UsageError("There are no skills to load.", hint="See dragoman skills list.")
         for each in toolkit(self._settings.directory, only=missing, responder=responder, skills=skills):
             asks = each.name not in _ONLY_SPEAK
             options = each.options if asks else structs.replace(each.options, read_only=True)
@@ -113,7 +113,7 @@ def _run_file(path: Path) -> ModuleType:
     name = f"dragoman_tools_{path.stem}_{abs(hash(path.resolve()))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise UsageError(f"There is no file {str(path)!r}.", hint="Check the name behind -T.")
+        raise UsageError(f"There is no file {str(path)!r}.", hint="Check the name after -T.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where the hints of its functions are looked up
     spec.loader.exec_module(module)
@@ -139,7 +139,7 @@ def _find_function(module: ModuleType, function: str, name: str) -> ToolRegistry
     if not (isinstance(found, Tool) or callable(found)):
         public = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
         raise UsageError(
-            f"{name} names no function.", hint=suggest(function, public, "Check the name behind the colon.")
+            f"{name} is not a function.", hint=suggest(function, public, "Check the name after the colon.")
         )
     return ToolRegistry([cast("AnyTool", found)])
 
@@ -153,13 +153,13 @@ def declare_tools(parser: Parser) -> None:
     add_json(listing)
     about = "Show what a model is told of a tool."
     schema = parser.add_command("schema", _show_schema, about, "dragoman tools schema Read")
-    schema.add_argument("tool", help="as behind -T")
+    schema.add_argument("tool", help="as for -T")
     about = "Say what a provider would refuse or rewrite of tools, without asking it."
     examples = ("dragoman tools check -m openai:gpt-5", "dragoman tools check Read Bash -m gemini:gemini-2.5-pro")
     checking = parser.add_command("check", _check, about, *examples)
     checking.add_argument("-m", "--model", metavar="MODEL", help="by default the configured one")
     for each in (listing, checking):
-        each.add_argument("tools", nargs="*", metavar="TOOL", help="as behind -T; by default all ready tools")
+        each.add_argument("tools", nargs="*", metavar="TOOL", help="as for -T; by default all ready tools")
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> None:
@@ -212,7 +212,7 @@ def declare_skills(parser: Parser) -> None:
 
 def _list_skills(arguments: argparse.Namespace, terminal: Terminal) -> None:
     store = read_settings(load_config()).skills
-    otherwise = f"There are no skills. Looked into: {', '.join(store.directories)}"
+    otherwise = f"There are no skills. Looked in: {', '.join(store.directories)}"
     print_list(terminal, store.list(), _show_skill, as_json=arguments.json, otherwise=otherwise)
     for problem in store.problems:
         terminal.say(f"dragoman: {problem}", "yellow")

@@ -57,9 +57,9 @@ _GROUPS: Final[dict[str, Callable[[Counted], str]]] = {
 
 def declare_usage(parser: Parser) -> None:
     examples = ("dragoman usage", "dragoman usage --by model --since 2026-11-01", "dragoman usage --json")
-    parser.describe(_usage, "Show what conversations took and cost, by day, model or conversation.", *examples)
+    parser.describe(_usage, "Show the tokens and cost of your conversations, by day, model or conversation.", *examples)
     parser.add_argument("--by", choices=tuple(_GROUPS), default="day", help="what is added up (day)")
-    parser.add_argument("--since", metavar="DAY", help="only replies of this day and later, such as 2026-11-01")
+    parser.add_argument("--since", metavar="DAY", help="only replies from this date on, such as 2026-11-01")
     add_json(parser)
 
 
@@ -92,7 +92,7 @@ def _usage(arguments: argparse.Namespace, terminal: Terminal) -> None:
     )
     known = [cost for each in found if (cost := cost_of(each.message)) is not None]
     if rows and total.cost is None:
-        terminal.note(f"Known is the cost of {len(known)} of {len(found)} replies: {format_cost(sum(known))}.")
+        terminal.note(f"The cost is known for {len(known)} of {len(found)} replies: {format_cost(sum(known))}.")
     terminal.note(f"Prices: {table.source}, {table.date}; batches, other service tiers and fees for tools left out.")
 
 
@@ -102,7 +102,7 @@ def _read_day(text: str | None) -> datetime | None:
     try:
         return datetime.strptime(text, "%Y-%m-%d").astimezone()
     except ValueError:
-        raise UsageError(f"{text!r} is no day.", hint="Write it as in 2026-11-01.") from None
+        raise UsageError(f"{text!r} is not a date.", hint="Write it like 2026-11-01.") from None
 
 
 def _list_replies(store: ConversationStore, terminal: Terminal) -> tuple[list[Counted], int]:

@@ -301,7 +301,7 @@ _ELSEWHERE = {
 
 def _factory_named(name: str) -> ProviderFactory | None:
     if name not in _registered and name.lower() in _PROGRAM_FACTORIES:  # its package is loaded now
-        return cast("ProviderFactory", import_module(_PROGRAM_FACTORIES[name.lower()], __package__).FACTORY)
+        return cast("ProviderFactory", import_module(_PROGRAM_FACTORIES[name.lower()], __package__))
     if name not in _registered and name not in PROVIDERS and name not in ALIASES:
         from importlib.metadata import entry_points
 
@@ -312,3 +312,4 @@ def _factory_named(name: str) -> ProviderFactory | None:
 
 
 _PROGRAM_FACTORIES = {"claude-local": ".claude_cli.engine", "local": ".local.factory"}
+"""Modules that have what a ProviderFactory has."""

@@ -106,8 +106,6 @@ class Fallback(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_
     as measured in this process, where those that are not measured yet come first."""
     attempts: Positive = 6
     """Attempts in all, of all models, for one reply. One is kept for each model that is still to come."""
-    seconds: NotNegative | None = None
-    """No model is asked later than this after the first. (Timeouts are those of each model.)"""
     longest_wait: NotNegative = 5.0
     """The most seconds that are waited to try a model again while there is another one to ask."""
     failures: Positive = 3
@@ -168,7 +166,6 @@ class FallbackCall(ReplyCall):
         self._asked: tuple[Conversation, Sequence[ToolSpec]] = (conversation, tools)
         self._options: ModelOptions | None = options
         self._stream: bool = stream
-        self._began: float = chain.clock()
         self._coming: list[BaseEngine] = chain.in_order(stream=stream)
         """The models that were not looked at yet."""
         self._asleep: list[BaseEngine] = []
@@ -289,9 +286,9 @@ class FallbackCall(ReplyCall):
         """The next model that may be asked, and how."""
         policy, now = self._chain.fallback, self._chain.clock()
         if self._made >= policy.attempts:
-            self._pass_over_all(f"all {policy.attempts} attempts are used up")
-        elif self._made and policy.seconds is not None and now - self._began > policy.seconds:
-            self._pass_over_all(f"it is later than {policy.seconds:g} s")
+            for engine in self._coming:
+                self._pass_over(engine, f"all {policy.attempts} attempts are used up")
+            self._coming = []
         while self._coming:
             engine = self._coming.pop(0)
             health, window = health_of(engine), None if self._window is None else engine.context_window
@@ -312,11 +309,6 @@ class FallbackCall(ReplyCall):
     def _pass_over(self, engine: BaseEngine, why: str) -> None:
         self.attempts.append(AttemptRecord(number=0, outcome=f"passed over: {why}", model=engine.name))
         self._reasons.append(f"{engine.name} was passed over: {why}")
-
-    def _pass_over_all(self, why: str) -> None:
-        for engine in self._coming:
-            self._pass_over(engine, why)
-        self._coming = []
 
     # --- what came of it ---
 

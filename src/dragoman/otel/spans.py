@@ -294,6 +294,10 @@ class _ModelCall(_Operation[Reply]):
         self._engine: BaseEngine = engine
         self._at: int = 0
 
+    def mark(self) -> None:
+        if self._stream:  # a whole reply has no first chunk
+            super().mark()
+
     def _begin(self) -> Span:
         self._at = time.time_ns()
         return super()._begin()

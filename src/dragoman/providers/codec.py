@@ -104,17 +104,14 @@ class Frame(Struct, frozen=True, kw_only=True):
     tool_names: Mapping[str, str]
 
     def complete(
-        self, members: Mapping[str, Sequence[bytes]], losses: tuple[Loss, ...], headers: Mapping[str, str] | None = None
+        self, members: Sequence[bytes], losses: tuple[Loss, ...], headers: Mapping[str, str] | None = None
     ) -> Encoded:
-        """The request with these further members, whose JSON is to be joined."""
-        body, before = [b"{", self.members], b',"' if self.members else b'"'
-        for name, pieces in members.items():
-            if name not in self.given:
-                body += (before, name.encode(), b'":', *pieces)
-                before = b',"'
-        body.append(b"}")
+        """The request with further members: JSON in pieces, each member with a comma before its name."""
+        if not self.members and members:
+            members = (members[0][1:], *members[1:])
+        body = b"".join((b"{", self.members, *members, b"}"))
         return Encoded(
-            request=WireRequest(path=self.path, body=b"".join(body), headers=headers or self.headers),
+            request=WireRequest(path=self.path, body=body, headers=headers or self.headers),
             adaptations=self.adaptations,
             losses=losses,
             tool_names=self.tool_names,

@@ -83,8 +83,11 @@ class Written(Struct, frozen=True, kw_only=True):
 
     def losses_with(self, forms: Sequence[Form]) -> tuple[Loss, ...]:
         """The losses, and those of the messages that follow."""
-        found = [Loss(at, *loss) for at, form in enumerate(forms, self.count) for loss in form.losses]
-        return (*self.losses, *found) if found else self.losses
+        losses = self.losses
+        for at, form in enumerate(forms, self.count):
+            if form.losses:
+                losses = (*losses, *[Loss(at, *loss) for loss in form.losses])
+        return losses
 
 
 _W = TypeVar("_W", bound=Written)
@@ -136,16 +139,16 @@ class HistoryWriter(Generic[_W, _F]):
             written = memory[self.key] = self.append(written, conversation.messages[written.count : count])
         return written
 
+    def form_of(self, message: Message) -> _F:
+        """A message on the wire."""
+        memory = memory_of(message)
+        form: _F | None = memory.get(self.key)
+        if form is None:
+            form = memory[self.key] = self.write_message(message)
+        return form
+
     def forms(self, messages: Sequence[Message]) -> list[_F]:
-        """Messages on the wire, each for itself."""
-        key, forms = self.key, list[_F]()
-        for message in messages:
-            memory = memory_of(message)
-            form: _F | None = memory.get(key)
-            if form is None:
-                form = memory[key] = self.write_message(message)
-            forms.append(form)
-        return forms
+        return [self.form_of(message) for message in messages]
 
 
 # --- one message ------------------------------------------------------------------------------------------------------

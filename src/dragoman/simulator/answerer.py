@@ -193,7 +193,7 @@ class Answerer:
         except Refusal as refusal:
             plan = _refuse(dialect, request, refusal)
             if route is None or route.handle is None:
-                return plan  # a turn that is refused is not under way; what a service says may be replaced by a fault
+                return plan  # a service that refuses may have a fault as well
         except ScriptError as error:
             self.errors.append(error)
             return _refuse(dialect, request, Refusal(500, str(error)))

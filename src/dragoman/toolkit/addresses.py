@@ -71,7 +71,7 @@ def target_of(url: str, base: Target | None = None) -> Target:
         raise _unusable(f"it is longer than {MAX_URL} characters")
     # Before parsing: the standard library drops tabs and line breaks, and readers disagree about backslashes.
     if re.search(r"[\0-\x20\x7f\\]", url):
-        raise _unusable("it has a blank, a control character or a backslash")
+        raise _unusable("it has a space, a control character or a backslash")
     try:
         url = quote(url, safe="!#$%&'()*+,/:;=?@[]~-._")
         parts = urlsplit(urljoin(base.url, url) if base else url)

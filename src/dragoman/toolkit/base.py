@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct
 
 from dragoman.tools import ToolContext
-
-_POLL_SECONDS: Final = 0.05
-"""How soon a cancelled call is noticed while it waits."""
-
 
 Given: TypeAlias = Annotated[str, Meta(min_length=1)]
 """An argument that must be more than an empty text, which models send where they mean nothing at all."""
@@ -43,9 +39,3 @@ class Deadline(Struct, frozen=True):
         self.context.raise_if_cancelled()
         if time.monotonic() >= self.at:
             raise OutOfTimeError
-
-    @property
-    def pause(self) -> float:
-        """For how long to wait before the next look at whether the work is still wanted. Raises like `check`."""
-        self.check()
-        return min(_POLL_SECONDS, max(0.0, self.at - time.monotonic()))

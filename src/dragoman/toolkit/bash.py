@@ -122,7 +122,7 @@ def _report(done: Finished, seconds: float) -> str:
     if done.stderr:
         parts.append(f"[stderr]\n{done.stderr}")
     if done.left_behind:
-        parts.append("[Processes left in the background were ended.]")
+        parts.append("[Processes left in the background were killed.]")
     if not done.in_time:
         parts.append(f"[Stopped: the command did not end within {seconds:.3g} seconds.]")
         raise ToolTimeoutError(_join(parts), hint="", details=done)
@@ -150,6 +150,7 @@ def _exit_line(code: int | None) -> str:
 
 _READ: Final = 64 * 1024
 _POLL_SECONDS: Final = 0.05
+"""How soon a cancelled call is noticed while it waits."""
 _TERM_SECONDS: Final = 0.1
 """How long a command that must end may take for its clean-up."""
 _DRAIN_SECONDS: Final = 0.3
@@ -222,7 +223,8 @@ class _Running:
         """Take in output until the shell is gone, or the time is over; whether it is gone."""
         try:
             while not self._is_over():
-                self._take(deadline.pause)
+                deadline.check()
+                self._take(min(_POLL_SECONDS, max(0.0, deadline.at - time.monotonic())))
         except OutOfTimeError:
             return False
         return True

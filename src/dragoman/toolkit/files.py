@@ -90,7 +90,7 @@ def _read(content: IO[bytes], path: str, part: _Part, check: Callable[[], None])
         content, size, encoding = BytesIO(recoded), len(recoded), None
     mark = len(encoding.mark) if encoding else 0
     if part.byte_offset > max(size, mark):
-        raise failure(path, f"byte_offset={part.byte_offset} is behind its end ({size} bytes)")
+        raise failure(path, f"byte_offset={part.byte_offset} is past its end ({size} bytes)")
     content.seek(max(part.byte_offset, mark))
     lines_before = part.offset - 1
     while lines_before and (piece := content.readline(_CHUNK)):
@@ -145,12 +145,12 @@ def write_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> Any
 
         Args:
             file_path: The file, relative to the workspace or absolute.
-            content: All that the file shall hold.
+            content: The whole new content of the file.
         """
         try:
             data = content.encode()
         except UnicodeEncodeError:
-            message = "content has half a character (a lone surrogate), which no file can hold."
+            message = "content has a lone surrogate (half a character), which no file can hold."
             raise ToolValidationError(message) from None
         if len(data) > max_bytes:
             raise failure(file_path, f"the content is too large ({len(data)} bytes, at most {max_bytes})")
@@ -224,8 +224,8 @@ def edit_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> AnyT
 
         Args:
             file_path: The file, relative to the workspace or absolute.
-            old_string: The text to replace, exactly as it stands in the file, blanks and line breaks included. It must
-                occur only once, so give enough of the text around it.
+            old_string: The text to replace, exactly as it is in the file, whitespace included. It must occur only
+                once, so include enough of the text around it.
             new_string: What to put there; empty to delete.
             replace_all: Replace every occurrence instead.
         """
@@ -273,14 +273,14 @@ def _find(place: Place, text: str, old: str, new: str, *, replace_all: bool) -> 
         old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
         starts = _find_all(text, old)
     if not starts:
-        hint = "Read the file again and copy the text exactly, blanks and line breaks included."
+        hint = "Read the file again and copy the text exactly, whitespace included."
         if " ".join(old.split()) in " ".join(text.split()):
-            hint = "It is there with other blanks or line breaks. Read the file again and copy the text exactly."
+            hint = "It is there with different whitespace. Read the file again and copy the text exactly."
         raise ToolExecutionError(f"old_string was not found in {place.path!r}.", hint=hint)
     if len(starts) > 1 and not replace_all:
         raise ToolExecutionError(
             f"old_string is not unique: it occurs {len(starts)} times in {place.path!r} (line {_lines(text, starts)}).",
-            hint="Give more of the text around it, or say replace_all=true.",
+            hint="Include more of the text around it, or use replace_all=true.",
         )
     return old, new, starts
 

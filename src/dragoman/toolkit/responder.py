@@ -168,7 +168,7 @@ def responder_tools(responder: Responder) -> list[AnyTool]:
 
     @tool(name="send_update", retries=0)
     def send_update(*, message: Given) -> str | Awaitable[str]:
-        """Tell the user how the work goes on, while it is not done yet.
+        """Tell the user how the work is going before it is done.
 
         Args:
             message: What to say; one or two sentences.

@@ -57,7 +57,7 @@ def glob_tool(workspace: Workspace, *, max_paths: int = MAX_PATHS) -> AnyTool:
         """Find files by a pattern for their paths, such as `**/*.py` or `src/{a,b}/*.ts`. One path a line, in order.
 
         Args:
-            pattern: Fits the whole path below `path`: `*` and `?` within a name, `**` for any directories.
+            pattern: Matches the whole path below `path`: `*` and `?` within a name, `**` for any directories.
             path: The directory to search, relative to the workspace or absolute.
             include_ignored: Also look at what .gitignore files leave out, and into .git.
         """
@@ -72,7 +72,7 @@ def glob_tool(workspace: Workspace, *, max_paths: int = MAX_PATHS) -> AnyTool:
                 break
             found.append(_one_line(below))
             size += len(found[-1])
-        return "\n".join([*(found or ["[No file fits.]"]), *([_TOO_MUCH] if walk.stopped else [])])
+        return "\n".join([*(found or ["[No file matches.]"]), *([_TOO_MUCH] if walk.stopped else [])])
 
     return glob
 
@@ -96,12 +96,12 @@ def grep_tool(workspace: Workspace, *, seconds: float = _SECONDS) -> AnyTool:
         """Search the text of files with a regular expression in Python's syntax, line by line.
 
         Args:
-            pattern: What a line must hold.
+            pattern: The expression to look for.
             path: The file or directory to search, relative to the workspace or absolute.
-            glob: Search only files whose path below `path` fits, such as `*.py` (any directory) or `src/**/*.ts`.
-            mode: `content` shows `path:line number:line`, `files` the paths only, `count` how many lines fit in each.
-            ignore_case: Whether small and capital letters are the same.
-            context_lines: How many lines to show before and after each that fits.
+            glob: Search only files whose path below `path` matches, such as `*.py` (any directory) or `src/**/*.ts`.
+            mode: `content` shows `path:line number:line`, `files` only paths, `count` the matches in each.
+            ignore_case: Whether to ignore the case of letters.
+            context_lines: How many lines to show before and after each match.
             include_ignored: Also search what .gitignore files leave out, and .git.
         """
         wanted = _path_pattern(glob if "/" in glob else f"**/{glob}", "glob") if glob else None
@@ -211,7 +211,7 @@ class _Search:
     def reply(self) -> str:
         counts = ", ".join(f"{count} {why}" for why, count in sorted(self._skipped.items()))
         unread = [f"[Not searched: {counts}.]"] if counts else []
-        return "\n".join([*(self._lines or ["[No line fits.]"]), *self.notes, *unread])
+        return "\n".join([*(self._lines or ["[No line matches.]"]), *self.notes, *unread])
 
 
 # --- a regular expression at work ------------------------------------------------------------------------------------
@@ -285,5 +285,5 @@ class Matcher:
             if line := self._replies.readline():
                 return msgspec.json.decode(line, type=Found)
         self._deadline.check()
-        message = "the search ended unexpectedly; the pattern may need too much memory."
+        message = "the search died; the pattern may need too much memory."
         raise ToolExecutionError(message, hint="Use a simpler pattern.")

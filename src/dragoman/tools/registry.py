@@ -73,11 +73,6 @@ class ToolSet:
             return ToolView(self, lambda t: t if t.name in names else None)
         return ToolView(self, lambda t: t if keep(t) else None)
 
-    def tagged(self, *tags: str) -> ToolView:
-        """A view of the tools that carry at least one of the tags."""
-        wanted = frozenset(tags)
-        return self.filtered(lambda t: not wanted.isdisjoint(t.spec.tags))
-
     def prefixed(self, prefix: str) -> ToolView:
         """A view in which every name has this prefix."""
         return ToolView(self, lambda t: t.renamed(prefix + t.name))

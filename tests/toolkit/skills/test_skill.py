@@ -59,7 +59,7 @@ def test_odd_skills_are_read_with_a_warning(
         ("a:\n  b:\n    c: d\n  e: f", {"a": {"b": "c: d", "e": "f"}}, "line 4: maps and lists inside"),
         ("- a\n- b", {}, "not 'key: value'"),
         ("a: b\x00", {"a": "b\x00"}, "special characters"),
-        ("a: " + "[" * 5000, {"a": "[" * 5000}, "line 2: this is not YAML"),
+        ("a: " + "[" * 1000, {"a": "[" * 1000}, "line 2: this is not YAML"),
         ("x" * 70_000, {}, "more than 65536 characters"),
     ],
 )

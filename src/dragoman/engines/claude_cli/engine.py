@@ -22,7 +22,7 @@ from dragoman.conversation import Conversation, Message, Native, ReplyEvent, Too
 from dragoman.engines.base import AsyncEngine, BaseEngine, Engine, lossy
 from dragoman.engines.call import Reply, ReplyCall, charge
 from dragoman.engines.credential import Credential
-from dragoman.engines.factory import EngineOptions, ProviderFactory
+from dragoman.engines.factory import EngineOptions
 from dragoman.engines.keys import given_key, without_keys
 from dragoman.errors import ConfigurationError, InvalidConversationError, ProviderError
 from dragoman.providers import (
@@ -441,14 +441,5 @@ class AsyncClaudeEngine(_ClaudeProgram, AsyncEngine):
         await self.pool.aclose()
 
 
-class ClaudeFactory(ProviderFactory):
-    """The claude program under its usual settings. For others make a ClaudeEngine and give that to the client."""
-
-    def engine(self, model: str, **options: Unpack[EngineOptions]) -> Engine:
-        return ClaudeEngine(model, **options)
-
-    def async_engine(self, model: str, **options: Unpack[EngineOptions]) -> AsyncEngine:
-        return AsyncClaudeEngine(model, **options)
-
-
-FACTORY = ClaudeFactory()
+# What the factory of engines looks for. For other settings make a ClaudeEngine, and give that to the client.
+engine, async_engine = ClaudeEngine, AsyncClaudeEngine

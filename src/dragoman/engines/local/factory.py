@@ -15,7 +15,7 @@ import msgspec
 import dragoman.transport
 from dragoman.conversation import Conversation, OneTool, ToolSpec
 from dragoman.engines.base import AsyncEngine, Engine
-from dragoman.engines.factory import EngineOptions, ProviderFactory, how_to_call
+from dragoman.engines.factory import EngineOptions, how_to_call
 from dragoman.engines.http import AsyncHttpEngine, Connection, HttpEngine
 from dragoman.errors import ConfigurationError
 from dragoman.providers import (
@@ -135,16 +135,16 @@ class LocalConnection(Connection, frozen=True, kw_only=True, dict=True):
         return Codec(name="local", encode=encode, decoder=decoder)
 
 
-class LocalFactory(ProviderFactory):
-    """Engines for a model's name, for the path of a GGUF file, or (an empty name) for the default model."""
+def engine(model: str, **options: Unpack[EngineOptions]) -> Engine:
+    """An engine for a model's name, for the path of a GGUF file, or (an empty name) for the default model."""
+    transport = dragoman.transport.SocketTransport(limits=_NOT_KEPT)
+    return HttpEngine(*_connect(model, options, transport, blocking=True))
 
-    def engine(self, model: str, **options: Unpack[EngineOptions]) -> Engine:
-        transport = dragoman.transport.SocketTransport(limits=_NOT_KEPT)
-        return HttpEngine(*_connect(model, options, transport, blocking=True))
 
-    def async_engine(self, model: str, **options: Unpack[EngineOptions]) -> AsyncEngine:
-        transport = dragoman.transport.AsyncioTransport(limits=_NOT_KEPT)
-        return AsyncHttpEngine(*_connect(model, options, transport, blocking=False))
+def async_engine(model: str, **options: Unpack[EngineOptions]) -> AsyncEngine:
+    """`engine` for a program on an event loop."""
+    transport = dragoman.transport.AsyncioTransport(limits=_NOT_KEPT)
+    return AsyncHttpEngine(*_connect(model, options, transport, blocking=False))
 
 
 def _connect(
@@ -167,6 +167,3 @@ def _connect(
         **how_to_call(options),
     )
     return connection, LocalTransport(choice, profile.context_window or choice.context, inner, blocking=blocking)
-
-
-FACTORY = LocalFactory()

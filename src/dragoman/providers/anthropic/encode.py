@@ -7,7 +7,7 @@ else, and is written once for all calls on the same terms; history.py writes the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -69,12 +69,13 @@ def encode_call(call: Call) -> Encoded:
         frame = terms.frames[key] = _make_frame(call, terms.writer.names, *key)
     if frame.marks:
         history = terms.writer.write_marked(conversation, frame.marks, frame.mark)
-    members: dict[str, Sequence[bytes]] = {}
-    if system is not None:
-        members["system"] = (b"[", _encode({"type": "text", "text": system})[:-1], frame.system_end, b"]")
-    if container := _find_container(call):
-        members["container"] = (_encode(container),)
-    members["messages"] = (*history.pieces, b"]}]")
+    members: list[bytes] = []
+    if system is not None and "system" not in frame.given:
+        members += (b',"system":[', _encode({"type": "text", "text": system})[:-1], frame.system_end, b"]")
+    if "container" not in frame.given and (container := _find_container(call)):
+        members += (b',"container":', _encode(container))
+    if "messages" not in frame.given:
+        members += (b',"messages":', *history.pieces, b"]}]")
     return frame.complete(members, history.losses, _with_files(frame.headers, history))
 
 

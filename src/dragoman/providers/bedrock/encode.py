@@ -7,7 +7,6 @@ calls on the same terms; history.py writes the messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -58,9 +57,11 @@ def encode_call(call: Call) -> Encoded:
         raise nothing_to_send()
     if frame.marks:
         history = writer.write_marked(conversation, frame.marks, CACHE_POINT)
-    members: dict[str, Sequence[bytes]] = {"messages": (*history.pieces, b"]}]")}
+    members: list[bytes] = []
     if has_system:
-        members["system"] = (b"[", _encode({"text": system}), b"," + CACHE_POINT if frame.mark_system else b"", b"]")
+        members += (b',"system":[', _encode({"text": system}), b"," + CACHE_POINT if frame.mark_system else b"", b"]")
+    if "messages" not in frame.given:
+        members += (b',"messages":', *history.pieces, b"]}]")
     return frame.complete(members, history.losses)
 
 

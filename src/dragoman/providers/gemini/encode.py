@@ -7,7 +7,6 @@ prompt, and is written once for all calls on the same terms; history.py writes t
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -45,7 +44,7 @@ _encode = msgspec.json.encode
 
 class _Frame(Frame, frozen=True, kw_only=True):
     takes_system: bool
-    """Whether our system prompt is put in: a model may have none."""
+    """Whether our system prompt is put in: a model may have none, and the caller may give their own."""
     history: GeminiHistory
 
 
@@ -57,18 +56,19 @@ def encode_call(call: Call) -> Encoded:
     count, continuation = _find_continuation(conversation.messages)
     written = frame.history.write(conversation, count)
     pieces = written.pieces
-    members: dict[str, Sequence[bytes]] = {}
-    if continuation is not None:
-        members["continuationToken"] = (bytes(continuation),)
+    members: list[bytes] = []
+    if continuation is not None and "continuationToken" not in frame.given:
+        members += (b',"continuationToken":', bytes(continuation))
     if has_system:
         part = b'"parts":[{"text":%b}]}' % _encode(conversation.system)
         if call.profile.system_role == "user":
             pieces = (b'{"role":"user",' + part, *pieces)
         elif frame.takes_system:
-            members["systemInstruction"] = (b"{", part)
+            members += (b',"systemInstruction":{', part)
     if not pieces or pieces[0].startswith(b'{"role":"model"'):
         pieces = (_NO_USER, *pieces)
-    members["contents"] = (b"[", b",".join(pieces), b"]")
+    if "contents" not in frame.given:
+        members += (b',"contents":[', b",".join(pieces), b"]")
     return frame.complete(members, written.losses)
 
 
@@ -105,7 +105,7 @@ def _make_frame(call: Call, system: bool) -> _Frame:
         path=_build_path(call, vertex=vertex),
         members=_encode(members)[1:-1],
         given=frozenset(options.extra_body),
-        takes_system=takes_system,
+        takes_system=takes_system and "systemInstruction" not in options.extra_body,
         history=history,
         headers=options.extra_headers,
         adaptations=tuple(adaptations),

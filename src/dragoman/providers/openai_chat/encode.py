@@ -47,7 +47,7 @@ def encode_call(call: Call) -> Encoded:
     messages, losses = history.write_all(call.conversation)
     if not messages:
         raise nothing_to_send()
-    return frame.complete({"messages": (b"[", messages, b"]")}, losses)
+    return frame.complete(() if "messages" in frame.given else (b',"messages":[', messages, b"]"), losses)
 
 
 @per_terms

@@ -75,7 +75,7 @@ class ChatHistory(HistoryWriter[_Written, _Form]):
         if self._mark and (messages := conversation.messages):
             # A mark is not there to stay: the message that has it now is written without it in the next turn.
             written = self.write(conversation, len(messages) - 1)
-            written = self._put_together(written, messages[-1:], [self._write_form(messages[-1], self._mark)])
+            written = self.append(written, messages[-1:], self._mark)
         else:
             written = self.write(conversation)
         out = written.pieces
@@ -87,20 +87,21 @@ class ChatHistory(HistoryWriter[_Written, _Form]):
             out = (*out, *([_BRIDGE] if self._bridge else []), _user_message([*written.behind]))
         return b",".join(out), written.losses
 
-    def append(self, before: _Written, messages: Sequence[Message]) -> _Written:
-        return self._put_together(before, messages, self.forms(messages))
-
-    def _put_together(self, before: _Written, messages: Sequence[Message], forms: Sequence[_Form]) -> _Written:
-        behind, after_results = before.behind, before.after_results
+    def append(self, before: _Written, messages: Sequence[Message], mark: bytes = b"") -> _Written:
+        behind, after_results, losses = before.behind, before.after_results, before.losses
         out: list[bytes] = []
-        for message, form in zip(messages, forms, strict=True):
-            if after_results and message.role != "tool":
-                if self._bridge and (behind or message.role == "user"):
+        for at, message in enumerate(messages, before.count):
+            form = self.write_message(message, mark) if mark else self.form_of(message)
+            if form.losses:
+                losses = (*losses, *[Loss(at, *loss) for loss in form.losses])
+            role = message.role
+            if after_results and role != "tool":
+                if self._bridge and (behind or role == "user"):
                     out.append(_BRIDGE)
                 if behind:  # nothing may come between a call and its results
                     out.append(_user_message([*behind]))
                     behind = ()
-            after_results = message.role == "tool"
+            after_results = role == "tool"
             if form.content:
                 out.append(form.content)
             if form.behind:
@@ -108,15 +109,12 @@ class ChatHistory(HistoryWriter[_Written, _Form]):
         return _Written(
             count=before.count + len(messages),
             pieces=(*before.pieces, *out),
-            losses=before.losses_with(forms),
+            losses=losses,
             behind=behind,
             after_results=after_results,
         )
 
-    def write_message(self, message: Message) -> _Form:
-        return self._write_form(message, b"")
-
-    def _write_form(self, message: Message, mark: bytes) -> _Form:
+    def write_message(self, message: Message, mark: bytes = b"") -> _Form:
         kept = message.native is not None and "message" in message.native.fields
         if len(message.blocks) == 1 and not kept and not mark:
             block = message.blocks[0]

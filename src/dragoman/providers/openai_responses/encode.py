@@ -11,7 +11,7 @@ What stands around the items depends on the terms of the call alone: it is writt
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, cast
 
 import msgspec
@@ -48,9 +48,11 @@ def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be renamed or left out to make it."""
     frame, history = _make_frame(call)
     written = history.write(call.conversation)
-    members: dict[str, Sequence[bytes]] = {"input": (b"[", b",".join(written.pieces), b"]")}
-    if call.conversation.system:
-        members["instructions"] = (_encode(call.conversation.system),)
+    members: list[bytes] = []
+    if call.conversation.system and "instructions" not in frame.given:
+        members += (b',"instructions":', _encode(call.conversation.system))
+    if "input" not in frame.given:
+        members += (b',"input":[', b",".join(written.pieces), b"]")
     return frame.complete(members, written.losses)
 
 

@@ -65,6 +65,9 @@ _Part = dict[str, object]
 """A content part or an item, ready to be written."""
 
 
+_NO_ANSWERS: Final[Mapping[str, _Part]] = {}
+
+
 class _Form(NamedTuple):
     """A message on the wire."""
 
@@ -89,11 +92,13 @@ class ResponsesHistory(HistoryWriter[_Written, _Form]):
         """Whether the service keeps nothing of this request."""
 
     def append(self, before: _Written, messages: Sequence[Message]) -> _Written:
-        answers, forms = before.answers, list[_Form]()
+        answers = before.answers
+        forms: list[_Form] = []
         for message in messages:
             depends = bool(answers) and message.role == "tool"  # on the message before it
-            forms += [self._write_form(message, answers)] if depends else self.forms((message,))
-            answers = forms[-1].answers
+            form = self.write_message(message, answers) if depends else self.form_of(message)
+            answers = form.answers
+            forms.append(form)
         return _Written(
             count=before.count + len(messages),
             pieces=(*before.pieces, *[form.content for form in forms if form.content]),
@@ -101,10 +106,7 @@ class ResponsesHistory(HistoryWriter[_Written, _Form]):
             answers=answers,
         )
 
-    def write_message(self, message: Message) -> _Form:
-        return self._write_form(message, {})
-
-    def _write_form(self, message: Message, answers: Mapping[str, _Part]) -> _Form:
+    def write_message(self, message: Message, answers: Mapping[str, _Part] = _NO_ANSWERS) -> _Form:
         block = message.blocks[0] if len(message.blocks) == 1 else None
         if message.role == "user" and type(block) is Text and block.native is None:  # as most are
             return _Form(b'{"role":"user","content":%b}' % _encode(block.text))

@@ -1,6 +1,7 @@
 """The arguments of tools: what the model is told of them, and how its JSON becomes a call.
 
-    reader.py       Arguments, compiled once for each tool, from a function, a JSON Schema or any type
+    reader.py       Reader and Arguments: JSON text as a value of a type, or as the arguments that a schema describes
+    functions.py    what a function tells of itself: its parameters as arguments, and how it wants to be called
     hints.py        which forms of hints are understood
     nodes.py        what they mean: the type that msgspec decodes, and the JSON Schema
     resolve.py      names in annotations, and the fields of classes

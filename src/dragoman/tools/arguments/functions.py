@@ -10,7 +10,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, cast, get_origin
+from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
 
@@ -86,9 +86,10 @@ def _signature_of(fn: Callable[..., object]) -> inspect.Signature:
 
 
 def _is_async(fn: Callable[..., object]) -> bool:
-    if inspect.iscoroutinefunction(fn) or inspect.isroutine(fn):
-        return inspect.iscoroutinefunction(fn)
-    return inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004 -- the method itself is wanted
+    if inspect.iscoroutinefunction(fn):
+        return True
+    called = getattr(fn, "__call__", None)  # noqa: B004 -- the method itself is wanted
+    return not inspect.isroutine(fn) and inspect.iscoroutinefunction(called)
 
 
 def _needs_self(fn: Callable[..., object], signature: inspect.Signature) -> bool:
@@ -119,8 +120,7 @@ def _is_context(annotation: object, names: Mapping[str, object]) -> bool:
         if "ToolContext" in annotation and _NAMES_CONTEXT.search(annotation):  # also where only type checkers import it
             return True
         annotation = names.get(annotation.partition("[")[0])  # imported under another name
-    named = annotation if isinstance(annotation, type) else get_origin(annotation)
-    return named is ToolContext
+    return annotation is ToolContext or getattr(annotation, "__origin__", None) is ToolContext
 
 
 # --- its parameters ---------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The arguments of a tool: what the model is told of them, and how its JSON becomes a call.
 
-Owns: Arguments, compiled once for each tool from a function's hints or from a JSON Schema, and the same for any type.
-Must not know: what the tool does, and how it is run.
+Owns: Reader and Arguments, compiled once for each tool or type; those of a JSON Schema and of any type.
+Must not know: functions (functions.py), what the tool does, and how it is run.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
@@ -27,7 +27,7 @@ _HOLD_ONE = frozenset(
 )
 _HOLD_LIST = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
 _HOLD_MAP = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
-_HOLD_DIRECTLY = (_HOLD_ONE | _HOLD_LIST | _HOLD_MAP) - {"$defs", "definitions"}
+_DEFINITIONS = ("$defs", "definitions")
 
 _PREFIX = "#/$defs/"
 _ANNOTATIONS = frozenset(["$comment", "$ref", "default", "deprecated", "description", "examples"])
@@ -176,21 +176,16 @@ def _too_large(reason: str) -> ToolDefinitionError:
     return ToolDefinitionError(f"The JSON Schema is too large: {reason}.", hint="Simplify it, or leave the tool out.")
 
 
-def _subschemas(schema: Schema) -> Iterator[Schema]:
+def _subschemas(schema: Schema) -> list[Schema]:
     """The direct subschemas but for definitions, which count where they are referred to."""
-    for keyword, value in schema.items():
-        if keyword not in _HOLD_DIRECTLY:
-            continue
-        inner: Iterable[object] = ()
-        if keyword in _HOLD_ONE and is_object(value):
-            inner = (value,)
-        elif keyword in _HOLD_MAP and is_object(value):
-            inner = value.values()
-        elif keyword in _HOLD_LIST and is_array(value):
-            inner = value
-        for each in inner:
-            if is_object(each):
-                yield each
+    found: list[Schema] = []
+
+    def take(sub: Schema) -> Schema:
+        found.append(sub)
+        return sub
+
+    map_subschemas({word: value for word, value in schema.items() if word not in _DEFINITIONS}, take)
+    return found
 
 
 def _find(schema: Schema, pointer: str) -> Schema:
