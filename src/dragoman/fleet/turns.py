@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -24,20 +24,11 @@ from dragoman.errors import (
     describe_error,
     recreate_error,
 )
-from dragoman.loop import AwaitApproval, Cancelled, Done, Ending, LimitReached, RunResult, Spent
+from dragoman.loop import ENDINGS, EndingName, RunResult, Spent
 from dragoman.stores import MessageAdded, ToolCallBegun, ToolCallDone
 from dragoman.tools import Approval, PendingApproval
 
 VERSION: Final = 1
-
-Ended: TypeAlias = Literal["done", "await_approval", "limit_reached", "cancelled"]
-"""How a turn can end other than by an error."""
-_ENDINGS: Final[dict[type[Ending], Ended]] = {
-    Done: "done",
-    AwaitApproval: "await_approval",
-    LimitReached: "limit_reached",
-    Cancelled: "cancelled",
-}
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -53,7 +44,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """What came of a turn."""
 
     turn: Turn
-    ending: Ended
+    ending: EndingName
     text: str = ""
     """The model's latest answer."""
     pending: tuple[PendingApproval, ...] = ()
@@ -159,7 +150,7 @@ def ask_from_json(data: bytes) -> Ask:
 
 class _StoredOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int = 0
-    ending: Ended = "done"
+    ending: EndingName = "done"
     text: str = ""
     calls: Raw = _NOTHING
     held: Raw = _NOTHING
@@ -170,9 +161,9 @@ class _StoredOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: dict[str, object] | None = None
 
 
-def ending_of(result: RunResult) -> Ended:
+def ending_of(result: RunResult) -> EndingName:
     """How the run ended."""
-    return _ENDINGS[type(result.ending)]
+    return ENDINGS[type(result.ending)]
 
 
 def outcome_to_json(result: RunResult | DragomanError | None, messages: Sequence[Message] = ()) -> bytes:

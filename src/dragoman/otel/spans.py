@@ -33,7 +33,7 @@ from dragoman._observer import Observed
 from dragoman._version import __version__
 from dragoman.conversation import Conversation, Message, ToolCall, ToolSpec, Usage
 from dragoman.engines import AsyncHttpEngine, BaseEngine, HttpEngine, Reply
-from dragoman.loop import AwaitApproval, Cancelled, Done, Ending, LimitReached, LoopRun
+from dragoman.loop import ENDINGS, LoopRun
 from dragoman.providers import ModelOptions
 from dragoman.tools import AnyTool, Outcome
 from dragoman.transport import AttemptRecord, host_of, port_of
@@ -48,12 +48,6 @@ _LOGGER: Final = logging.getLogger("dragoman.otel")
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _RUN: Final = contexts.create_key("dragoman-run")
 """Under this key a context has the run that work is done for."""
-_ENDINGS: Final[dict[type[Ending], str]] = {
-    Done: "done",
-    AwaitApproval: "await_approval",
-    LimitReached: "limit_reached",
-    Cancelled: "cancelled",
-}
 
 
 class OtelObserver:
@@ -237,7 +231,7 @@ class _Run(_Operation[LoopRun]):
         replies = came.replies
         told: Attributes = {names.STEPS: len(replies), **_conversation_attributes(self)}
         if came.ending is not None:
-            told[names.ENDING] = _ENDINGS[type(came.ending)]
+            told[names.ENDING] = ENDINGS[type(came.ending)]
         counted = [reply.message.usage for reply in replies if reply.message.usage is not None]
         if counted:
             told |= _usage_attributes(Usage.total_of(counted))

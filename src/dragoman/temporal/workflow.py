@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
 
 from msgspec import Raw, structs
 from temporalio import workflow
@@ -34,7 +33,7 @@ from dragoman.conversation import (
     message_to_json,
 )
 from dragoman.errors import ConcurrentUseError, ConfigurationError, ConversationError
-from dragoman.loop import AwaitApproval, Cancelled, Done, Ending, LimitReached, LoopHooks, LoopRun, Spent
+from dragoman.loop import ENDINGS, Cancelled, LoopHooks, LoopRun, Spent
 from dragoman.tools import Approval, PendingApproval
 
 from .payloads import (
@@ -49,13 +48,6 @@ from .payloads import (
     write_conversation,
 )
 from .turns import begin_turn
-
-_ENDINGS: Final[dict[type[Ending], Ended]] = {
-    Done: "done",
-    AwaitApproval: "await_approval",
-    LimitReached: "limit_reached",
-    Cancelled: "cancelled",
-}
 
 
 class _Forgetting(LoopHooks):
@@ -183,7 +175,7 @@ class ConversationWorkflow:
         else:
             self._queue = (*self._queue, *run.added)
         self._spent, self._usage = run.spent, Usage.total_of([each.message.usage for each in run.replies])
-        self._ending = None if run.ending is None else _ENDINGS[type(run.ending)]
+        self._ending = None if run.ending is None else ENDINGS[type(run.ending)]
 
     # --- signals ---
 
