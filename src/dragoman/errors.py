@@ -465,7 +465,7 @@ class McpProtocolError(McpError):
 class SkillError(DragomanError):
     """A skill, or one of its files, cannot be used."""
 
-    next_step = "Check the skill with validate_skill, and that its files lie in its own directory."
+    next_step = "Look at `problems` of its DirectorySkillStore: they say what is wrong with it."
 
 
 class SkillNotFoundError(SkillError):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dragoman.cli.arguments import Approve as Mode
-from dragoman.cli.session import Approver, format_arguments
+from dragoman.cli.session import Approver
 from dragoman.cli.terminal import Terminal
 from dragoman.conversation import ToolCall
 from dragoman.toolkit import PermissionChecker, Rule
@@ -113,8 +113,3 @@ def test_what_is_shown_cannot_repaint_the_question(tmp_path: Path) -> None:
     assert "\x1b" not in seen
     assert "\u202e" not in seen
     assert "(be\\u001b[1mcause of this)" in seen
-
-
-@pytest.mark.parametrize("arguments", ["", "{not json", "[1]"])
-def test_arguments_that_are_no_object_are_shown_as_they_are(arguments: str) -> None:
-    assert format_arguments(ToolCall("c1", "send", arguments)) == (arguments or "{}")

@@ -24,7 +24,7 @@ ANSWER = '{"name": "Ada", "age": 36, "tags": []}'
 # What needs a person, a server or something that is not there; the parser alone sees these.
 NOT_RUN = """chat, keys set, keys remove, mcp serve, mcp call, simulate, history delete, local, dragoman web,
 skills validate, history search capital, eval, fish, -c, doctor,
-worker, fleet, batch, embed""".replace("\n", " ").split(", ")
+worker, fleet, batch""".replace("\n", " ").split(", ")
 
 
 def words_of(example: str) -> list[str]:

@@ -29,7 +29,8 @@ from dragoman.stores import (
     new_id,
 )
 from tests.fleet.program import Setup, ended, make_worker
-from tests.fleet.waiting import at_work, offered, on_loop, until
+from tests.fleet.waiting import at_work, fleet_at_work, offered, until
+from tests.loops import on_loop
 from tests.stores.postgres_server import Server
 
 pytestmark = pytest.mark.slow
@@ -52,8 +53,7 @@ def open_fleet(setup: Setup) -> AsyncFleet:
 
 @on_loop
 async def test_a_turn_is_handed_in_and_waited_for(setup: Setup) -> None:
-    async with at_work(make_worker(setup)), open_fleet(setup) as fleet:
-        await offered(fleet)
+    async with fleet_at_work(setup) as fleet:
         turn = await fleet.submit("7", agent="teller")
         outcome = await fleet.wait(turn, 20)
         assert (str(outcome), outcome.ending, outcome.pending) == ("7: 3 results", "done", ())
@@ -86,8 +86,7 @@ async def test_plain_programs_do_the_same(setup: Setup) -> None:
             assert row.ended == {"done": 2}
             return [type(event) for event in fleet.watch(turn)]
 
-    async with at_work(make_worker(setup)), open_fleet(setup) as fleet:
-        await offered(fleet)
+    async with fleet_at_work(setup):
         seen = await asyncio.to_thread(plain)
     call = [MessageAdded, ToolCallBegun, ToolCallDone, MessageAdded]
     assert seen == [MessageAdded, *call, *call, *call, MessageAdded, TurnEnded]
@@ -95,9 +94,7 @@ async def test_plain_programs_do_the_same(setup: Setup) -> None:
 
 @on_loop
 async def test_turns_of_a_conversation_are_carried_out_in_order_and_alone(setup: Setup) -> None:
-    workers = [make_worker(setup), make_worker(setup)]
-    async with at_work(*workers), open_fleet(setup) as fleet:
-        await offered(fleet)
+    async with fleet_at_work(setup, make_worker(setup), make_worker(setup)) as fleet:
         talk = new_id()
         turns = [await fleet.submit(str(number), agent="teller", conversation=talk) for number in range(1, 7)]
         outcomes = await asyncio.gather(*[fleet.wait(turn, 30) for turn in turns])
@@ -107,22 +104,15 @@ async def test_turns_of_a_conversation_are_carried_out_in_order_and_alone(setup:
 
 @on_loop
 async def test_the_same_turn_may_be_handed_in_twice(setup: Setup) -> None:
-    async with at_work(make_worker(setup)), open_fleet(setup) as fleet:
-        await offered(fleet)
+    async with fleet_at_work(setup) as fleet:
         id, talk = new_id(), conversation_id("telegram:42")
         for _ in range(2):
             turn = await fleet.submit("7", agent="teller", conversation=talk, id=id)
             assert (await fleet.wait(turn, 20)).text == "7: 3 results"
-    assert ended(Path(setup.book)) == ["7-0", "7-1", "7-2"]
-
-
-@on_loop
-async def test_a_turn_handed_in_twice_without_a_conversation_has_the_same_one(setup: Setup) -> None:
-    async with at_work(make_worker(setup)), open_fleet(setup) as fleet:
-        await offered(fleet)
         id = new_id()
         first, second = [await fleet.submit("hello", agent="teller", id=id) for _ in range(2)]
-        assert first == second
+        assert first == second, "also without a conversation"
+    assert ended(Path(setup.book)) == ["7-0", "7-1", "7-2"]
 
 
 @on_loop
@@ -244,9 +234,7 @@ async def test_calls_of_an_agent_inside_an_agent_wait_for_approval(setup: Setup)
 
 @on_loop
 async def test_cancelling_before_and_while(setup: Setup) -> None:
-    slow = structs.replace(setup, seconds=1000.0)
-    async with at_work(make_worker(slow)), open_fleet(setup) as fleet:
-        await offered(fleet)
+    async with fleet_at_work(structs.replace(setup, seconds=1000.0)) as fleet:
         first = await fleet.submit("7", agent="teller")
         second, third = [await fleet.submit(said, agent="teller", conversation=first.conversation) for said in "8b"]
         await until(Path(setup.book).exists)
@@ -339,8 +327,7 @@ async def test_what_is_wrong_is_said_where_the_caller_waits(setup: Setup, monkey
     worker = Worker(setup.url, agents, schema=setup.schema)
     with psycopg.connect(setup.url, autocommit=True) as connection:
         connection.execute(f"INSERT INTO {setup.schema}.fleet_agent VALUES ('other', 'openai', now())")
-        async with at_work(worker), open_fleet(setup) as fleet:
-            await offered(fleet, 3)
+        async with fleet_at_work(setup, worker, agents=3) as fleet:
             with pytest.raises(errors.UnknownAgentError, match="buggy, keyless, other") as unknown:
                 await fleet.submit("x", agent="nobody")
             assert unknown.value.known == ("buggy", "keyless", "other")
@@ -444,8 +431,7 @@ async def test_old_turns_are_forgotten_but_not_those_that_wait_for_a_person(setu
     asking = structs.replace(setup, ask=True)
     worker = make_worker(asking)
     worker._keep = timedelta(0)
-    async with at_work(worker), open_fleet(setup) as fleet:
-        await offered(fleet)
+    async with fleet_at_work(setup, worker) as fleet:
         old = await fleet.submit("hello", agent="teller")
         waiting = await fleet.submit("7", agent="teller")
         for turn in (old, waiting):

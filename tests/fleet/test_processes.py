@@ -22,7 +22,8 @@ from dragoman.simulator import Simulator
 from dragoman.tools import approve, deny
 from tests.fleet.kills import kill_many
 from tests.fleet.program import CALLS, ROOT, Setup, ended, make_worker, worker_program
-from tests.fleet.waiting import at_work, on_loop, until
+from tests.fleet.waiting import at_work, offered, until
+from tests.loops import on_loop
 from tests.rounds import rounds
 from tests.stores.postgres_server import Server, fresh_server
 
@@ -35,7 +36,7 @@ def setup(server: Server, schema: str, simulator: Simulator, tmp_path: Path) -> 
 
 
 def test_workers_are_killed_and_nothing_is_lost_repeated_or_stuck(setup: Setup) -> None:
-    result = asyncio.run(kill_many(setup, rounds(48)))
+    result = asyncio.run(kill_many(setup, rounds(24)))
     assert result.conversations > 0
 
 
@@ -117,11 +118,10 @@ async def test_a_worker_that_is_told_to_stop_hands_its_turns_back(setup: Setup) 
 @on_loop
 async def test_a_call_that_outlasts_the_grace_is_uncertain(setup: Setup) -> None:
     async with AsyncFleet(setup.url, schema=setup.schema) as fleet:
-        with worker_program(structs.replace(setup, seconds=1000.0, grace=0.1)) as first:
+        async with at_work(make_worker(structs.replace(setup, seconds=1000.0, grace=0.1))):
+            await offered(fleet)
             turn = await fleet.submit("7", agent="teller")
             await until(Path(setup.book).exists)
-            first.send_signal(signal.SIGINT)
-            assert await asyncio.to_thread(first.wait, 20) == 0
         async with at_work(make_worker(setup)):
             [pending] = (await fleet.wait(turn, 30)).pending
             assert "it had begun" in pending.reason
@@ -133,24 +133,21 @@ async def test_a_call_that_outlasts_the_grace_is_uncertain(setup: Setup) -> None
 async def test_an_approval_holds_for_one_beginning_of_a_call(setup: Setup) -> None:
     asking = structs.replace(setup, ask=True)
     async with AsyncFleet(setup.url, schema=setup.schema) as fleet:
-        with worker_program(structs.replace(asking, seconds=1000.0, grace=0.1)) as first:
+        async with at_work(make_worker(structs.replace(asking, seconds=1000.0, grace=0.1))):
+            await offered(fleet)
             turn = await fleet.submit("7", agent="teller")
             await fleet.wait(turn, 30)
             turn = await fleet.approve(turn)
             await until(Path(setup.book).exists)
-            first.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(first.wait, 20) == 0
         async with at_work(make_worker(asking)):
             outcome = await fleet.wait(turn, 30)
             assert "it had begun" in outcome.pending[0].reason
             assert ended(Path(setup.book)) == []
             outcome = await fleet.wait(await fleet.approve(turn), 30)
             assert [each.call.id for each in outcome.pending] == ["7-2"]
-        with worker_program(structs.replace(asking, seconds=0.5)) as second:  # handed back behind the approved call
+        async with at_work(make_worker(structs.replace(asking, seconds=0.5))):  # handed back behind the approved call
             turn = await fleet.approve(turn.conversation)
             await until(lambda: "begin 7-2" in Path(setup.book).read_text())
-            second.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(second.wait, 20) == 0
         async with at_work(make_worker(asking)):
             assert (await fleet.wait(turn, 30)).text == "7: 3 results"
     assert ended(Path(setup.book)) == ["7-0", "7-1", "7-2"]

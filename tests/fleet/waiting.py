@@ -1,30 +1,17 @@
-"""Tests that are coroutines, and waiting in them."""
+"""Workers of these tests, and waiting for what they do."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, ParamSpec
 
 from dragoman.errors import FleetError
 from dragoman.fleet import AsyncFleet, Worker
-
-P = ParamSpec("P")
+from tests.fleet.program import Setup, make_worker
 
 LONG = 30.0
 """Seconds after which what is waited for is not expected any more."""
-
-
-def on_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """A test that runs on an event loop of its own."""
-
-    @functools.wraps(test)
-    def run(*arguments: P.args, **fixtures: P.kwargs) -> None:
-        asyncio.run(test(*arguments, **fixtures))
-
-    return run
 
 
 async def until(condition: Callable[[], Awaitable[object] | object]) -> None:
@@ -60,3 +47,11 @@ async def at_work(*workers: Worker) -> AsyncIterator[None]:
             if not task.done():
                 worker.stop()
             await task
+
+
+@asynccontextmanager
+async def fleet_at_work(setup: Setup, *workers: Worker, agents: int = 1) -> AsyncIterator[AsyncFleet]:
+    """A fleet whose workers have said what they have: these, or one that is told the setup."""
+    async with at_work(*workers or [make_worker(setup)]), AsyncFleet(setup.url, schema=setup.schema) as fleet:
+        await offered(fleet, agents)
+        yield fleet

@@ -96,7 +96,6 @@ def tools(cursor: str | None) -> dict[str, Any]:
         "task": [tool("long", execution={"taskSupport": "required"}), tool("ok")],
         "names": [*map(tool, ("", "a b", "x\ny", "n" * 500, "twin")), tool("twin", TEXT), tool("ok")],
         "change": [flipped, tool("flip"), *([tool("extra")] if changed() else [])],
-        "remove": [tool("flip"), *([] if changed() else [tool("ok")])],
     }
     return {"tools": lists.get(MODE) or [tool("ok", {**OBJECT, "properties": {"text": {}}})]}
 

@@ -48,17 +48,17 @@ def test_an_address(kind: dict[str, object]) -> None:
 def test_other_forms_of_the_list_and_members_that_only_some_programs_know() -> None:
     text = json.dumps({"servers": {"a": {"command": "x"}, "b": {"command": "y", "disabled": True}}})
     assert list(servers_from_json(text, {})) == list(servers_from_json(text.encode(), {})) == ["a"]
-    ours = {"prefix": "", "include": ["read_*"], "call_timeout": 5, "trust": "pinned"}
+    ours = {"prefix": "", "include": ["read_*"], "call_timeout": 5, "trust_annotations": True}
     server = read({"command": "x", "dragoman": ours, "alwaysAllow": ["a"], "timeout": 5, "description": "d"})
     assert isinstance(server, StdioServer)
-    assert server.options == ServerOptions(prefix="", include=("read_*",), call_timeout=5, trust="pinned")
+    assert server.options == ServerOptions(prefix="", include=("read_*",), call_timeout=5, trust_annotations=True)
 
 
 @pytest.mark.parametrize(
     ("kind", "given", "what"),
     [
         (ServerOptions, {"prefx": ""}, "Did you mean prefix?"),
-        (ServerOptions, {"trust": "nonsense"}, "trust"),
+        (ServerOptions, {"protocol": "nonsense"}, "protocol"),
         (ServerOptions, {"include": "read_*"}, "include"),
         (ServerOptions, {"limits": {"max_tools": 0}}, "max_tools"),
         (ClientLimits, {"max_tools": "many"}, "max_tools"),

@@ -217,14 +217,12 @@ def test_a_body_that_is_no_json_object(simulator: Simulator, dialect: str, body:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("value", [None, 1, "x", [], [1], [None], {}, {"a": 1}, [[]], [{"content": 3, "parts": 3}]])
-def test_members_of_any_shape_are_survived(dialect: str, value: object) -> None:
+def test_members_of_any_shape_are_survived(simulator: Simulator, dialect: str, value: object) -> None:
     """A request of a wrong shape gets an answer of some kind, never a failure of the simulator itself."""
-    names = ["messages", "input", "contents", "tools", "system", "thinking", "model", "stream", "stream_options"]
-    with Simulator() as simulator:
-        for name in names:
-            answer = send(simulator, path_of(dialect, stream=True), body_of(dialect, stream=True) | {name: value})
-            assert answer.status in {200, 400}, (name, answer.body)
-        assert not simulator.errors
+    for name in ("messages", "input", "contents", "tools", "system", "thinking", "model", "stream", "stream_options"):
+        answer = send(simulator, path_of(dialect, stream=True), body_of(dialect, stream=True) | {name: value})
+        assert answer.status in {200, 400}, (name, answer.body)
+    assert not simulator.errors
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------

@@ -44,15 +44,22 @@ class Case(NamedTuple):
 Look = Callable[[Case], None]
 
 
-def exchange(name: str, dialect: str, *, stream: bool) -> Case:
-    # What would last until a client gives up lasts a moment here.
-    with Simulator([Reply(*BLOCKS), Reply(*BLOCKS, faults=[FAULTS[name]])], longest_pause=0.1) as simulator:
-        good = ask(simulator, dialect, stream=stream)
-        bad = ask(simulator, dialect, stream=stream)
-        assert simulator.wait_until_idle()
-        assert not simulator.errors
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    """What would last until a client gives up lasts a moment here."""
+    with Simulator(longest_pause=0.1) as running:
+        yield running
+
+
+def exchange(simulator: Simulator, name: str, dialect: str, *, stream: bool) -> Case:
+    simulator.play([Reply(*BLOCKS), Reply(*BLOCKS, faults=[FAULTS[name]])])
+    good = ask(simulator, dialect, stream=stream)
+    bad = ask(simulator, dialect, stream=stream)
+    assert simulator.wait_until_idle()
+    assert not simulator.errors
     # The two replies differ in the number that their ids contain.
-    good.body = good.body.replace(b"sim000000", b"sim000001")
+    before, last = [b"sim%06d" % request.number for request in simulator.requests[-2:]]
+    good.body = good.body.replace(before, last)
     return Case(name, dialect, stream, good, bad)
 
 
@@ -244,8 +251,8 @@ EXPECTATIONS: dict[str, Look] = {
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_in_a_dialect(name: str, dialect: str, stream: bool) -> None:
-    case = exchange(name, dialect, stream=stream)
+def test_a_fault_in_a_dialect(simulator: Simulator, name: str, dialect: str, stream: bool) -> None:
+    case = exchange(simulator, name, dialect, stream=stream)
     EXPECTATIONS[name](case)
     in_order = case.bad.status == 200 and case.bad.complete
     match FAULTS[name].effect(streamed=stream):
@@ -292,12 +299,13 @@ def test_a_fault_of_the_simulator_befalls_every_reply() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_befalls_the_shortest_reply_too(name: str, dialect: str) -> None:
-    for reply in (Reply(), Reply("x"), Reply(ToolCall("c", "f"))):
-        with Simulator([Reply(*reply.blocks, faults=[FAULTS[name]])], longest_pause=0.01) as simulator:
+def test_a_fault_befalls_the_shortest_reply_too(dialect: str) -> None:
+    shortest: list[tuple[str | ToolCall, ...]] = [(), ("x",), (ToolCall("c", "f"),)]
+    script = [Reply(*blocks, faults=[fault]) for blocks in shortest for fault in FAULTS.values()]
+    with Simulator(script, longest_pause=0.01) as simulator:
+        for _ in script:
             ask(simulator, dialect, stream=True)
-            assert not simulator.errors
+        assert not simulator.errors
 
 
 def test_gzip_needs_a_client_that_can_read_it() -> None:
@@ -351,12 +359,6 @@ def test_a_stall_ends_when_either_side_closes(fault: Stall, who: str) -> None:
 # --- however a reply is cut, it is the same reply --------------------------------------------------------------------
 
 PIECES = (Thinking("Hm, let me see… 🤔", provider=""), Text("Grüße! " * 5), ToolCall("c1", "f", '{"a":"ß","b":[1]}'))
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[Simulator]:
-    with Simulator() as running:
-        yield running
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

@@ -207,9 +207,6 @@ BACKENDS = {
     **SHARED,
     "file-sealed": Backend(partial(_file, **SEALED)),
     "memory": Backend(_open_memory, around=_memory),
-    "memory-async": Backend(lambda place: blocking(AsyncStore(_open_memory(place))), around=_memory),
     "sqlite-sealed": Backend(partial(_sqlite, **SEALED)),
     "sqlite-async": Backend(lambda place: blocking(AsyncStore(_sqlite(place)))),
-    "postgres-sealed": Backend(partial(_postgres, **SEALED), around=_schema),
-    "postgres-async": Backend(lambda place: blocking(AsyncStore(_postgres(place))), around=_schema),
 }

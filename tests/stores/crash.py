@@ -7,6 +7,7 @@ The child says what it has done only after the store has said so; after a kill, 
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from dragoman.conversation import Conversation, Message, ToolCall, ToolResult
 from dragoman.stores import ConversationStore, MessageAdded, Snapshot, ToolCallBegun, ToolCallDone, resume
@@ -37,7 +38,7 @@ def work(store: ConversationStore, seed: int) -> None:
         sys.stdout.flush()
 
     draw = random.Random(seed)
-    tell("ready")
+    tell(os.getpid())
     while True:
         snapshot = Snapshot.first(Conversation("s").plus(Message.user("begin")), provider="p", model="m")
         store.save(snapshot)
@@ -64,6 +65,22 @@ def work(store: ConversationStore, seed: int) -> None:
             tell("deleting", snapshot.root)
             store.delete(snapshot.id)
             tell("deleted", snapshot.root)
+
+
+GONE = "-- gone --"
+
+
+def fork_children(backend: str) -> None:
+    """A child for each line of standard input, which names its place and seed: Python and the store are loaded once."""
+    for line in sys.stdin:
+        place, seed = line.split()
+        child = os.fork()
+        if child == 0:
+            work(SHARED[backend].open(Path(place)), int(seed))
+        os.waitpid(child, 0)
+        # On a line of its own: the last one of the child may have no end.
+        sys.stdout.write(f"\n{GONE}\n")
+        sys.stdout.flush()
 
 
 # --- the killer ------------------------------------------------------------------------------------------------------
@@ -106,25 +123,30 @@ def understood(lines: list[str]) -> Told:
                 forget(root)
                 told.uncertain.clear()
             case words:
-                assert words == ["ready"], f"the child said {line!r}"
+                raise AssertionError(f"the child said {words}")
     return told
 
 
-def kill_one(backend: str, place: Path, seed: int) -> list[str]:
-    """Start a child, kill it at a random moment, and give back the lines that it wrote."""
+def kill_one(children: subprocess.Popen[str], place: Path, seed: int) -> list[str]:
+    """Have a child made, kill it at a random moment, and give back the lines that it wrote."""
     draw = random.Random(seed)
-    command = [sys.executable, "-m", "tests.stores.crash", "--child", backend, str(place), str(seed)]
-    with started(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        lines = [child.stdout.readline().rstrip("\n")]
-        assert lines == ["ready"], f"the child did not begin: {lines}"
-        # By lines rather than by time, plus a little time, so that any point of a step is hit on any machine.
-        lines += [child.stdout.readline().rstrip("\n") for _ in range(draw.randint(0, 60))]
-        threading.Event().wait(draw.random() * 0.004)
-        child.send_signal(signal.SIGKILL)
-        rest = child.stdout.read()
-    # A last line without an end was cut off by the kill: what it tells of had happened, but nobody was told.
-    return lines + rest.split("\n")[:-1]
+    told, heard = _pipes(children)
+    told.write(f"{place} {seed}\n")
+    told.flush()
+    child = int(heard.readline())
+    # By lines rather than by time, plus a little time, so that any point of a step is hit on any machine.
+    lines = [heard.readline().rstrip("\n") for _ in range(draw.randint(0, 60))]
+    threading.Event().wait(draw.random() * 0.004)
+    os.kill(child, signal.SIGKILL)
+    lines += iter(lambda: heard.readline().rstrip("\n"), GONE)
+    # The last line was cut off by the kill, or is empty: what it tells of had happened, but nobody was told.
+    return lines[:-1]
+
+
+def _pipes(children: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
+    assert children.stdin is not None
+    assert children.stdout is not None
+    return children.stdin, children.stdout
 
 
 def check(backend: str, place: Path, told: Told) -> None:
@@ -149,27 +171,29 @@ def check(backend: str, place: Path, told: Told) -> None:
 def kill_many(backend: str, directory: Path, count: int, *, seed: int = 0, every: int = 0) -> int:
     """So many kills; the number of acknowledged saves that were found again, at once and at the end."""
     found = 0
-    for begin in range(0, count, FRESH):
-        place = directory / str(begin)
-        place.mkdir()
-        with SHARED[backend].around(place):
-            everything: dict[str, int] = {}
-            for number in range(begin, min(begin + FRESH, count)):
-                told = understood(kill_one(backend, place, seed + number))
-                check(backend, place, told)
-                everything |= told.saved
-                if every and (number + 1) % every == 0:
-                    sys.stdout.write(f"{number + 1} kills, {found + len(everything)} acknowledged saves found again\n")
-                    sys.stdout.flush()
-            check(backend, place, Told(everything, {}, set()))
-            found += len(everything)
+    command = [sys.executable, "-m", "tests.stores.crash", "--children", backend]
+    with started(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as children:
+        for begin in range(0, count, FRESH):
+            place = directory / str(begin)
+            place.mkdir()
+            with SHARED[backend].around(place):
+                everything: dict[str, int] = {}
+                for number in range(begin, min(begin + FRESH, count)):
+                    told = understood(kill_one(children, place, seed + number))
+                    check(backend, place, told)
+                    everything |= told.saved
+                    if every and (number + 1) % every == 0:
+                        done = found + len(everything)
+                        sys.stdout.write(f"{number + 1} kills, {done} acknowledged saves found again\n")
+                        sys.stdout.flush()
+                check(backend, place, Told(everything, {}, set()))
+                found += len(everything)
     return found
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--child":
-        _, _, backend, place, seed = sys.argv
-        work(SHARED[backend].open(Path(place)), int(seed))
+    if sys.argv[1] == "--children":
+        fork_children(sys.argv[2])
     else:
         _, backend, count = sys.argv
         with tempfile.TemporaryDirectory() as directory:

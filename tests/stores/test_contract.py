@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -81,18 +82,28 @@ def test_what_was_saved_is_loaded(store: ConversationStore, opener: Opener) -> N
     assert not store.can_search or [item.id for item in store.search("QUOTED 😀 %s").items] == [snapshot.id]
 
 
-def test_any_conversation_survives(store: ConversationStore) -> None:
-    @settings(max_examples=30)
-    @given(before=conversations, later=conversations)
-    def survives(before: Conversation, later: Conversation) -> None:
-        one = Snapshot.first(before, provider="p", model="m")
-        two = one.next(later)
-        three = two.next(before.plus(*later.messages))
-        for snapshot in (one, two, three):
-            store.save(snapshot)
-        assert [store.load(each.id) for each in (one, two, three)] == [one, two, three]
+def test_any_conversation_survives(tmp_path: Path) -> None:
+    """In one test for several stores: making conversations up takes far longer than keeping them."""
+    with ExitStack() as stack:
+        stores: list[ConversationStore] = []
+        for name in ("file", "sqlite", "sqlite-sealed", "postgres"):
+            place = tmp_path / name
+            place.mkdir()
+            stack.enter_context(BACKENDS[name].around(place))
+            stores.append(stack.enter_context(BACKENDS[name].open(place)))
 
-    survives()
+        @settings(max_examples=30)
+        @given(before=conversations, later=conversations)
+        def survives(before: Conversation, later: Conversation) -> None:
+            one = Snapshot.first(before, provider="p", model="m")
+            two = one.next(later)
+            three = two.next(before.plus(*later.messages))
+            for store in stores:
+                for snapshot in (one, two, three):
+                    store.save(snapshot)
+                assert [store.load(each.id) for each in (one, two, three)] == [one, two, three]
+
+        survives()
 
 
 def test_every_point_can_be_loaded_and_a_history_may_be_cut_or_replaced(store: ConversationStore) -> None:

@@ -109,10 +109,11 @@ def test_an_open_store_is_sealed_by_copying_it(at: Opened, tmp_path: Path) -> No
         assert sealed.journal(newest.id).entries == (STEP,)
 
 
-def test_every_store_can_be_copied_into(at: Opened) -> None:
+def test_every_store_can_be_copied_into(at: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.stores.blocking._A_PAGE", 5)
     with MemoryStore() as source, at(AesGcmSealing(NEW)) as target:
         [own] = chain(target, 1)
-        long = chain(source, 120)  # more than a page
+        long = chain(source, 12)  # more than a page
         assert copy_conversations(source, target) == ()
         assert [target.load(point.id) for point in long] == long
         assert [item.root for item in target.list().items] == [long[0].id, own.id]

@@ -16,15 +16,14 @@ from dragoman.conversation import Conversation, Message
 from dragoman.errors import DragomanError, SnapshotCorruptError
 from dragoman.stores import ConversationStore, MessageAdded, Snapshot, SqliteStore
 from tests.rounds import rounds
-from tests.stores.backends import SEALING, SHARED, hurry
+from tests.stores.backends import SEALED, SHARED, hurry
 from tests.stores.cases import after, chain
 
 STEPS = [MessageAdded(Message.user("a step"))]
 DAMAGES = rounds(300)
-"""For each way to do damage, sealed and not."""
+"""For each way to do damage."""
 
 Harm = Callable[[Path, random.Random], None]
-SEALED = pytest.mark.parametrize("options", [{}, {"sealing": SEALING}], ids=["open", "sealed"])
 
 
 def fill(store: ConversationStore) -> list[Snapshot]:
@@ -174,10 +173,17 @@ def other_values(path: Path, draw: random.Random) -> None:
 
 
 @pytest.mark.slow
-@SEALED
 @pytest.mark.parametrize(
-    ("backend", "harm"),
-    [("file", other_bytes), ("file", zeroed), ("sqlite", other_bytes), ("sqlite", zeroed), ("sqlite", other_values)],
+    ("backend", "harm", "options"),
+    [
+        ("file", other_bytes, {}),
+        ("file", other_bytes, SEALED),
+        ("file", zeroed, {}),
+        ("sqlite", other_bytes, {}),
+        ("sqlite", zeroed, SEALED),
+        ("sqlite", other_values, {}),
+        ("sqlite", other_values, SEALED),
+    ],
 )
 def test_damaged_files(
     backend: str, harm: Harm, options: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -210,11 +216,10 @@ def test_a_snapshot_that_was_moved_to_another_conversation_gives_no_journal_of_t
 
 
 @pytest.mark.slow
-@SEALED
-def test_damaged_values_in_postgres(options: dict[str, object], tmp_path: Path) -> None:
+def test_damaged_values_in_postgres(tmp_path: Path) -> None:
     backend = SHARED["postgres"]
     with backend.around(tmp_path):
-        with backend.open(tmp_path, **options) as store:
+        with backend.open(tmp_path, **SEALED) as store:
             points = fill(store)
         conninfo, schema = (tmp_path / "address").read_text(encoding="utf-8").splitlines()
         with psycopg.connect(conninfo, autocommit=True) as connection:
@@ -233,4 +238,4 @@ def test_damaged_values_in_postgres(options: dict[str, object], tmp_path: Path) 
                         if connection.execute(sql.format(s=f"{schema}.", v="%s").encode(), values or None).rowcount:
                             return
 
-            check_damage(points, lambda: backend.open(tmp_path, timeout=5, **options), damage)
+            check_damage(points, lambda: backend.open(tmp_path, timeout=5, **SEALED), damage)

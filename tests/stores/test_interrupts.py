@@ -97,7 +97,7 @@ def _every_moment(backend: str, step: int, place: Path) -> None:
 # Between making a coroutine and beginning it Python does not look for signals; the trace function does not know.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize(
-    ("backend", "step"), [("sqlite", 1), ("file", 3)] if PROFILE == "thorough" else [("sqlite", 3), ("file", 7)]
+    ("backend", "step"), [("sqlite", 1), ("file", 3)] if PROFILE == "thorough" else [("sqlite", 7), ("file", 17)]
 )
 def test_ctrl_c_at_a_chosen_moment_lets_go_of_everything(
     backend: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

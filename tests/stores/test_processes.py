@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
-from contextlib import ExitStack
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -13,80 +13,61 @@ import pytest
 from dragoman.conversation import Conversation, Message
 from dragoman.errors import StoreConflictError
 from dragoman.stores import MessageAdded, Snapshot, conversation_id
-from tests.processes import started
 from tests.stores.backends import SHARED
-from tests.stores.cases import NOON, after, chain, in_child, pages
+from tests.stores.cases import NOON, after, chain, first, in_child, pages
 from tests.stores.crash import kill_many
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-PROCESSES, ROUNDS = 8, 6
-
-CHILD = """
-import sys
-from pathlib import Path
-from dragoman.conversation import Message
-from dragoman.errors import StoreConflictError
-from dragoman.stores.journal import MessageAdded
-from tests.stores.backends import SHARED
-from tests.stores.cases import after, first
-from tests.stores.test_processes import TOGETHER
-
-backend, place, rounds, name = sys.argv[1:]
-with SHARED[backend].open(Path(place)) as store:
-    print("ready", flush=True)
-    sys.stdin.readline()
-    store.save(TOGETHER)  # which one of them makes the store for
-    own = first(f"process {name}")
-    store.save(own)
-    print("saved", own.id, flush=True)
-    won = recorded = 0
-    while won < int(rounds):
-        own = after(own, "more")
-        store.save(own)
-        print("saved", own.id, flush=True)
-        newest = store.latest(TOGETHER.id)
-        try:
-            at = store.record(newest.id, [MessageAdded(Message.user(name))], after=0)
-            store.save(newest.next(newest.conversation.plus(Message.user(name))), after=at)
-        except StoreConflictError:
-            print("conflict", flush=True)
-        else:
-            won += 1
-            print("won", flush=True)
-"""
-
+PROCESSES, ROUNDS = 8, 4
 TOGETHER = Snapshot.first(Conversation(), provider="p", model="m", id=conversation_id("together"), created_at=NOON)
+FORKS = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
+def compete(backend: str, place: Path, start: Barrier, name: str) -> list[str]:
+    """Save to a conversation of one's own, and to one that all of them share, until so many rounds are won."""
+    with SHARED[backend].open(place) as store:
+        start.wait(60)
+        store.save(TOGETHER)  # which one of them makes the store for
+        own = [first(f"process {name}")]
+        store.save(own[0])
+        won = 0
+        while won < ROUNDS:
+            own.append(after(own[-1], "more"))
+            store.save(own[-1])
+            newest = store.latest(TOGETHER.id)
+            with suppress(StoreConflictError):
+                at = store.record(newest.id, [MessageAdded(Message.user(name))], after=0)
+                store.save(newest.next(newest.conversation.plus(Message.user(name))), after=at)
+                won += 1
+    return [each.id for each in own]
+
+
+@FORKS
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", SHARED)
 def test_eight_processes_save_to_one_store(backend: str, tmp_path: Path) -> None:
-    with SHARED[backend].around(tmp_path), SHARED[backend].open(tmp_path) as store:
-        command = [sys.executable, "-c", CHILD, backend, str(tmp_path), str(ROUNDS)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        with ExitStack() as running:
-            children = [running.enter_context(started([*command, str(n)], cwd=ROOT, **pipes)) for n in range(PROCESSES)]
-            for child in children:
-                assert child.stdout.readline() == "ready\n"
-            for child in children:
-                child.stdin.write("go\n")
-                child.stdin.flush()
-            outputs = [child.communicate(timeout=240)[0].splitlines() for child in children]
-        assert [child.returncode for child in children] == [0] * PROCESSES
-        for lines in outputs:
-            own = [line.split()[1] for line in lines if line.startswith("saved")]
-            for count, id in enumerate(own, 1):
-                assert len(store.load(id).messages) == count
-            assert store.latest(own[0]).id == own[-1]
-        # Each round that was won is one message, and none was overwritten.
-        newest = store.latest(TOGETHER.id)
-        said = [message.text for message in newest.messages]
-        assert sorted(said) == sorted([str(n) for n in range(PROCESSES) for _ in range(ROUNDS)])
-        assert len(pages(lambda cursor: store.history(TOGETHER.id, cursor=cursor))) == 1 + PROCESSES * ROUNDS
-        assert len(pages(lambda cursor: store.list(limit=3, cursor=cursor))) == 1 + PROCESSES
+    with SHARED[backend].around(tmp_path):
+        forking = get_context("fork")
+        made, start = forking.Queue(), forking.Barrier(PROCESSES)
+        work = [lambda n=n: made.put(compete(backend, tmp_path, start, str(n))) for n in range(PROCESSES)]
+        children = [forking.Process(target=each) for each in work]
+        for child in children:
+            child.start()
+        everybody = [made.get(timeout=240) for _ in children]
+        for child in children:
+            child.join(60)
+        assert [child.exitcode for child in children] == [0] * PROCESSES
+        with SHARED[backend].open(tmp_path) as store:
+            for own in everybody:
+                assert [len(store.load(id).messages) for id in own] == list(range(1, len(own) + 1))
+                assert store.latest(own[0]).id == own[-1]
+            # Each round that was won is one message, and none was overwritten.
+            said = [message.text for message in store.latest(TOGETHER.id).messages]
+            assert sorted(said) == sorted([str(n) for n in range(PROCESSES) for _ in range(ROUNDS)])
+            assert len(pages(lambda cursor: store.history(TOGETHER.id, cursor=cursor))) == 1 + PROCESSES * ROUNDS
+            assert len(pages(lambda cursor: store.list(limit=3, cursor=cursor))) == 1 + PROCESSES
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@FORKS
 @pytest.mark.parametrize("backend", SHARED)
 def test_both_halves_of_a_fork_can_use_the_store(backend: str, tmp_path: Path) -> None:
     with SHARED[backend].around(tmp_path), SHARED[backend].open(tmp_path) as store:
@@ -108,7 +89,7 @@ def test_both_halves_of_a_fork_can_use_the_store(backend: str, tmp_path: Path) -
         assert len(store.history(one.id).items) == 4
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@FORKS
 @pytest.mark.parametrize("backend", SHARED)
 def test_a_fork_while_threads_are_saving(backend: str, tmp_path: Path) -> None:
     with SHARED[backend].around(tmp_path), SHARED[backend].open(tmp_path) as store:

@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from msgspec import Raw
 
 from dragoman.conversation import Conversation, Message, ToolSpec
@@ -118,6 +118,7 @@ specs = st.builds(
 )
 
 
+@settings(max_examples=30)
 @given(conversations, texts, st.lists(specs, max_size=2))
 def test_a_round_trip_changes_nothing(said: Conversation, text: str, tools: list[ToolSpec]) -> None:
     snapshot = Snapshot.first(said, provider=text, model=text, tools=tools, title=text)

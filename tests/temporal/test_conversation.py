@@ -6,7 +6,8 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ from dragoman.simulator import Reply, Request, Simulator, Status
 from dragoman.temporal import Agent, DragomanPlugin, TemporalConversation
 from dragoman.temporal.payloads import ConversationStart
 from dragoman.tools import ToolConfig, ToolErrorHandling, approve, tool
+from tests.loops import on_loop
 from tests.temporal.server import TemporalServer
 from tests.temporal.world import agents, tools_of, traces_in, until, working
 
@@ -56,22 +58,12 @@ def new_queue() -> str:
     return f"q-{uuid4().hex[:8]}"
 
 
-def talk_to(
-    server: TemporalServer,
-    given: dict[str, Agent],
-    story: Callable[[TemporalConversation, Client], Coroutine[Any, Any, Any]],
-    **start: Any,
-) -> Any:
-    """Run a story about one conversation with the first agent, on a worker of its own."""
-
-    async def tell() -> Any:
-        queue = new_queue()
-        async with working(server.address, given, queue=queue) as client:
-            agent = next(iter(given))
-            talk = await TemporalConversation.start(client, **{"agent": agent, "task_queue": queue, **start})
-            return await asyncio.wait_for(story(talk, client), 60)
-
-    return asyncio.run(tell())
+@asynccontextmanager
+async def talking(server: TemporalServer, given: dict[str, Agent], **start: Any) -> AsyncIterator[TemporalConversation]:
+    """A conversation with the first agent, on a worker of its own."""
+    queue = new_queue()
+    async with asyncio.timeout(60), working(server.address, given, queue=queue) as client:
+        yield await TemporalConversation.start(client, **{"agent": next(iter(given)), "task_queue": queue, **start})
 
 
 def scripted(*said: Message | str | Exception, tools: Any = (), **options: Any) -> dict[str, Agent]:
@@ -81,8 +73,9 @@ def scripted(*said: Message | str | Exception, tools: Any = (), **options: Any) 
 # --- turns ------------------------------------------------------------------------------------------------------------
 
 
-def test_turns_with_tools(server: TemporalServer, base_url: str, traces: Path) -> None:
-    async def story(talk: TemporalConversation, _: Client) -> None:
+@on_loop
+async def test_turns_with_tools(server: TemporalServer, base_url: str, traces: Path) -> None:
+    async with talking(server, agents(base_url, traces)) as talk:
         first = await talk.say("work w1")
         assert (first.text, first.ending, first.pending) == ("Finished w1: charged w1-b, nothing there", "done", ())
         assert (first.spent.steps, first.spent.tool_calls) == (3, 3)
@@ -95,27 +88,25 @@ def test_turns_with_tools(server: TemporalServer, base_url: str, traces: Path) -
         ]
         assert conversation.system is None  # it is the agent's, on the worker
         assert await talk.close() == conversation
-
-    talk_to(server, agents(base_url, traces), story)
     assert traces_in(traces) == {"begin w1-a": 1, "end w1-a": 1, "begin w1-b": 1, "end w1-b": 1}
 
 
-def test_a_conversation_goes_on_and_options_are_its_own(server: TemporalServer) -> None:
+@on_loop
+async def test_a_conversation_goes_on_and_options_are_its_own(server: TemporalServer) -> None:
     engine = AsyncScriptedEngine(["Hello again."])
     before = Conversation("Be kind.").plus(Message.user("Hi"), Message.assistant("Hello."))
 
-    async def story(talk: TemporalConversation, _: Client) -> None:
-        assert (await talk.say("Hi")).text == "Hello again."
-
     given = {"a": Agent(engine, system="Be brief.", options=ModelOptions(temperature=0.5, max_tokens=9))}
-    talk_to(server, given, story, conversation=before, options=ModelOptions(max_tokens=7))
+    async with talking(server, given, conversation=before, options=ModelOptions(max_tokens=7)) as talk:
+        assert (await talk.say("Hi")).text == "Hello again."
     (call,) = engine.calls
     assert call.conversation == before.plus(Message.user("Hi"))
     assert call.options is not None
     assert (call.options.temperature, call.options.max_tokens) == (0.5, 7)
 
 
-def test_a_forced_tool_choice_holds_for_the_first_step(server: TemporalServer) -> None:
+@on_loop
+async def test_a_forced_tool_choice_holds_for_the_first_step(server: TemporalServer) -> None:
     @tool
     def double(x: int) -> int:
         """Double."""
@@ -123,16 +114,15 @@ def test_a_forced_tool_choice_holds_for_the_first_step(server: TemporalServer) -
 
     engine = AsyncScriptedEngine([Message.assistant(ToolCall("1", "double", '{"x": 2}')), "4", "5"])
 
-    async def story(talk: TemporalConversation, _: Client) -> None:
+    async with talking(server, {"a": Agent(engine, [double], tool_config=ToolConfig(tool_choice="required"))}) as talk:
         assert (await talk.say("two")).text == "4"
         assert (await talk.say("more")).text == "5"
-
-    talk_to(server, {"a": Agent(engine, [double], tool_config=ToolConfig(tool_choice="required"))}, story)
     assert [each.options and each.options.tool_choice for each in engine.calls] == ["required", "auto", "required"]
     assert [len(each.tools) for each in engine.calls] == [1, 1, 1]
 
 
-def test_limits_end_a_turn_and_the_conversation_stays_usable(server: TemporalServer) -> None:
+@on_loop
+async def test_limits_end_a_turn_and_the_conversation_stays_usable(server: TemporalServer) -> None:
     @tool
     def again() -> str:
         """Again."""
@@ -140,16 +130,15 @@ def test_limits_end_a_turn_and_the_conversation_stays_usable(server: TemporalSer
 
     calls = [Message.assistant(ToolCall(str(index), "again", "{}")) for index in range(3)]
 
-    async def story(talk: TemporalConversation, _: Client) -> None:
+    async with talking(server, scripted(*calls, "Fine.", tools=[again]), limits=Limits(steps=3)) as talk:
         with pytest.raises(StepLimitError, match="max iterations"):
             await talk.say("go")
         assert (await talk.conversation()).problems == ()
         assert (await talk.say("and now?")).text == "Fine."
 
-    talk_to(server, scripted(*calls, "Fine.", tools=[again]), story, limits=Limits(steps=3))
 
-
-def test_limits_are_lifted_where_a_conversation_starts(server: TemporalServer) -> None:
+@on_loop
+async def test_limits_are_lifted_where_a_conversation_starts(server: TemporalServer) -> None:
     @tool
     def again() -> str:
         """Again."""
@@ -157,11 +146,9 @@ def test_limits_are_lifted_where_a_conversation_starts(server: TemporalServer) -
 
     calls = [Message.assistant(ToolCall(str(index), "again", "{}")) for index in range(3)]
 
-    async def story(talk: TemporalConversation, _: Client) -> None:
-        assert (await talk.say("go")).text == "Fine."
-
     agent = scripted(*calls, "Fine.", tools=[again], limits=Limits(steps=2, seconds=0.001))
-    talk_to(server, agent, story, limits=Limits(steps=inf, seconds=inf))
+    async with talking(server, agent, limits=Limits(steps=inf, seconds=inf)) as talk:
+        assert (await talk.say("go")).text == "Fine."
 
 
 def test_a_converter_of_the_clients_own_is_not_replaced_in_silence(server: TemporalServer) -> None:
@@ -176,31 +163,31 @@ def test_a_converter_of_the_clients_own_is_not_replaced_in_silence(server: Tempo
         asyncio.run(connect())
 
 
-def test_a_turn_has_only_so_many_seconds(server: TemporalServer, base_url: str, traces: Path) -> None:
-    async def story(talk: TemporalConversation, _: Client) -> float:
-        began = time.monotonic()
+@on_loop
+async def test_a_turn_has_only_so_many_seconds(server: TemporalServer, base_url: str, traces: Path) -> None:
+    async with talking(server, agents(base_url, traces), limits=Limits(seconds=1)) as talk:
         with pytest.raises(LimitReachedError, match="1 seconds"):
             await talk.say("slow s")
-        return time.monotonic() - began
-
-    assert talk_to(server, agents(base_url, traces), story, limits=Limits(seconds=1)) < 15
     assert traces_in(traces)["cancelled slow"] == 1
 
 
-def test_a_policy_may_stop_the_turn_and_another_shortens_the_history(server: TemporalServer) -> None:
+@on_loop
+async def test_a_policy_may_stop_the_turn_and_another_shortens_the_history(server: TemporalServer) -> None:
     @tool
     def fail() -> str:
         """Fail."""
         raise ValueError("no")
 
-    async def story(talk: TemporalConversation, _: Client) -> None:
+    aborts = ToolConfig(tool_error_handling=ToolErrorHandling.ABORT)
+    async with talking(
+        server, scripted(Message.assistant(ToolCall("1", "fail", "{}")), tools=[fail], tool_config=aborts)
+    ) as talk:
         with pytest.raises(ToolAbortedError, match="no"):
             await talk.say("go")
 
-    aborts = ToolConfig(tool_error_handling=ToolErrorHandling.ABORT)
-    talk_to(server, scripted(Message.assistant(ToolCall("1", "fail", "{}")), tools=[fail], tool_config=aborts), story)
-
-    async def long_story(talk: TemporalConversation, _: Client) -> None:
+    engine = AsyncScriptedEngine(["1st", "2nd", "3rd", "in short", "4th"])
+    engine.profile = type(engine.profile)(provider="other", dialect="other", context_window=800)
+    async with talking(server, {"a": Agent(engine, context=[Summarise(above=0.5, keep=1)])}) as talk:
         seen: list[str] = []
         for text in ("one", "two", "three", "four"):
             await talk.say(text + " " + "x" * 400)
@@ -210,18 +197,15 @@ def test_a_policy_may_stop_the_turn_and_another_shortens_the_history(server: Tem
                 break
         assert seen[0].startswith("[Summary")
         assert len((await talk.conversation()).messages) == 3
-
-    engine = AsyncScriptedEngine(["1st", "2nd", "3rd", "in short", "4th"])
-    engine.profile = type(engine.profile)(provider="other", dialect="other", context_window=800)
-    talk_to(server, {"a": Agent(engine, context=[Summarise(above=0.5, keep=1)])}, long_story)
     assert [len(call.tools) for call in engine.calls if "Summarise" in call.conversation.messages[-1].text] == [0]
 
 
 # --- people -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_person_approves_or_denies(server: TemporalServer, base_url: str, traces: Path) -> None:
-    async def story(talk: TemporalConversation, _: Client) -> None:
+@on_loop
+async def test_a_person_approves_or_denies(server: TemporalServer, base_url: str, traces: Path) -> None:
+    async with talking(server, agents(base_url, traces)) as talk:
         waits = await talk.say("pay p1")
         assert (waits.ending, [each.call.name for each in waits.pending]) == ("await_approval", ["pay"])
         assert await talk.pending() == waits.pending
@@ -235,13 +219,12 @@ def test_a_person_approves_or_denies(server: TemporalServer, base_url: str, trac
         assert done.spent.steps == 2  # of the whole turn
         denied = await talk.deny(*(await talk.say("pay p2")).pending, reason="too much")
         assert "was denied: too much" in denied.text
-
-    talk_to(server, agents(base_url, traces), story)
     assert traces_in(traces) == {"end paid": 1}
 
 
-def test_one_turn_at_a_time_and_adding_to_it(server: TemporalServer, base_url: str, traces: Path) -> None:
-    async def story(talk: TemporalConversation, _: Client) -> None:
+@on_loop
+async def test_one_turn_at_a_time_and_adding_to_it(server: TemporalServer, base_url: str, traces: Path) -> None:
+    async with talking(server, agents(base_url, traces)) as talk:
         turn = asyncio.create_task(talk.say("slow s"))
         await until(lambda: traces_in(traces))
         with pytest.raises(ConcurrentUseError, match="in the middle of a turn"):
@@ -259,18 +242,18 @@ def test_one_turn_at_a_time_and_adding_to_it(server: TemporalServer, base_url: s
         await until(lambda: traces_in(traces)["cancelled slow"])
         assert (await talk.say("hello")).text == "You said: hello"
 
-    talk_to(server, agents(base_url, traces), story)
 
-
-def test_a_turn_is_stopped_while_the_model_thinks_or_before_it_has_begun(server: TemporalServer, traces: Path) -> None:
+@on_loop
+async def test_a_turn_is_stopped_while_the_model_thinks_or_before_it_has_begun(
+    server: TemporalServer, traces: Path
+) -> None:
     async def think(request: Request) -> str:
         if request.last_user_text == "think":
             await asyncio.sleep(20)
         return "thought"
 
     with Simulator(think) as simulator:
-
-        async def story(talk: TemporalConversation, _: Client) -> None:
+        async with talking(server, agents(simulator.base_url("openai"), traces)) as talk:
             turn = asyncio.create_task(talk.say("think"))
             await until(lambda: simulator.requests)
             await talk.cancel()
@@ -280,13 +263,12 @@ def test_a_turn_is_stopped_while_the_model_thinks_or_before_it_has_begun(server:
             assert outcome.ending in ("cancelled", "done")  # whichever came first
             assert (await talk.say("hello")).text == "thought"
 
-        talk_to(server, agents(simulator.base_url("openai"), traces), story)
 
-
-def test_what_is_done_when_a_turn_is_stopped_is_kept(server: TemporalServer, traces: Path) -> None:
+@on_loop
+async def test_what_is_done_when_a_turn_is_stopped_is_kept(server: TemporalServer, traces: Path) -> None:
     calls = [ToolCall("1", "slow", "{}"), ToolCall("2", "charge", '{"key": "k"}')]
 
-    async def story(talk: TemporalConversation, _: Client) -> None:
+    async with talking(server, scripted(Message.assistant(*calls), tools=tools_of(traces))) as talk:
         turn = asyncio.create_task(talk.say("go"))
         await until(lambda: traces_in(traces)["end k"] and traces_in(traces)["begin slow 2"])
         await asyncio.sleep(0.5)
@@ -296,40 +278,38 @@ def test_what_is_done_when_a_turn_is_stopped_is_kept(server: TemporalServer, tra
         assert [(each.error_type, each.text[:7]) for each in results][1] == (None, "charged")
         assert results[0].error_type == "cancelled"
 
-    talk_to(server, scripted(Message.assistant(*calls), tools=tools_of(traces)), story)
 
-
-def test_all_tools_of_a_turn_have_only_so_many_seconds(server: TemporalServer, traces: Path) -> None:
-    async def story(talk: TemporalConversation, _: Client) -> None:
+@on_loop
+async def test_all_tools_of_a_turn_have_only_so_many_seconds(server: TemporalServer, traces: Path) -> None:
+    script = [Message.assistant(ToolCall("1", "slow", "{}")), "Too slow."]
+    async with talking(
+        server, scripted(*script, tools=tools_of(traces), tool_config=ToolConfig(run_timeout=0.5))
+    ) as talk:
         assert (await talk.say("go")).text == "Too slow."
         assert (await talk.conversation()).messages[2].tool_results[0].error_type == "timeout"
 
-    script = [Message.assistant(ToolCall("1", "slow", "{}")), "Too slow."]
-    talk_to(server, scripted(*script, tools=tools_of(traces), tool_config=ToolConfig(run_timeout=0.5)), story)
-
 
 @pytest.mark.parametrize("longest", [None, 1])  # 1: it continues as new after every turn
-def test_the_same_key_says_it_once(server: TemporalServer, longest: int | None) -> None:
-    async def story(talk: TemporalConversation, _: Client) -> None:
+@on_loop
+async def test_the_same_key_says_it_once(server: TemporalServer, longest: int | None) -> None:
+    async with talking(server, scripted("once", "twice"), longest_history=longest) as talk:
         assert [(await talk.say("hi", key="k1")).text for _ in range(3)] == ["once"] * 3
         assert (await talk.say("hi", key="k2")).text == "twice"
         assert len((await talk.conversation()).messages) == 4
 
-    talk_to(server, scripted("once", "twice"), story, longest_history=longest)
 
-
-def test_calls_without_results_in_a_conversation_that_was_given(server: TemporalServer) -> None:
+@on_loop
+async def test_calls_without_results_in_a_conversation_that_was_given(server: TemporalServer) -> None:
     before = Conversation().plus(Message.user("Go."), Message.assistant(ToolCall("1", "pay", "{}")))
 
-    async def story(talk: TemporalConversation, _: Client) -> None:
+    async with talking(server, scripted("Fine."), conversation=before) as talk:
         with pytest.raises(ConfigurationError, match="wait for a person"):
             await talk.say("hi")
         assert (await talk.deny(*await talk.pending(), reason="it was paid")).text == "Fine."
 
-    talk_to(server, scripted("Fine."), story, conversation=before)
 
-
-def test_a_conversation_that_grows_too_large_is_an_error_and_not_stuck(server: TemporalServer) -> None:
+@on_loop
+async def test_a_conversation_that_grows_too_large_is_an_error_and_not_stuck(server: TemporalServer) -> None:
     @tool
     def much() -> str:
         """Much."""
@@ -337,7 +317,7 @@ def test_a_conversation_that_grows_too_large_is_an_error_and_not_stuck(server: T
 
     calls = [Message.assistant(ToolCall(str(index), "much", "{}")) for index in range(3)]
 
-    async def story(talk: TemporalConversation, _: Client) -> None:
+    async with talking(server, scripted(*calls, tools=[much]), longest_history=1) as talk:
         for _ in range(2):
             with pytest.raises(ConfigurationError, match="two megabytes"):
                 await talk.say("go")
@@ -348,13 +328,12 @@ def test_a_conversation_that_grows_too_large_is_an_error_and_not_stuck(server: T
         # All of it can still be had, a part at a time.
         assert sum([len(each.tool_results[0].text) async for each in talk.watch() if each.role == "tool"]) == 2_700_000
 
-    talk_to(server, scripted(*calls, tools=[much]), story, longest_history=1)
 
-
-def test_cancelling_the_workflow_ends_the_turn_and_the_conversation(
+@on_loop
+async def test_cancelling_the_workflow_ends_the_turn_and_the_conversation(
     server: TemporalServer, base_url: str, traces: Path
 ) -> None:
-    async def story(talk: TemporalConversation, _: Client) -> None:
+    async with talking(server, agents(base_url, traces)) as talk:
         turn = asyncio.create_task(talk.say("slow s"))
         await until(lambda: traces_in(traces))
         await talk.handle.cancel()
@@ -362,11 +341,16 @@ def test_cancelling_the_workflow_ends_the_turn_and_the_conversation(
         with pytest.raises(ConversationError, match="or it has ended"):
             await talk.say("hello")
 
-    talk_to(server, agents(base_url, traces), story)
 
+@on_loop
+async def test_watching_from_the_beginning_and_late(server: TemporalServer, base_url: str, traces: Path) -> None:
+    async def _until_text(talk: TemporalConversation, position: int, text: str):
+        async for message in talk.watch(position, every=0.05):
+            yield message
+            if message.text.startswith(text):
+                return
 
-def test_watching_from_the_beginning_and_late(server: TemporalServer, base_url: str, traces: Path) -> None:
-    async def story(talk: TemporalConversation, _: Client) -> None:
+    async with talking(server, agents(base_url, traces)) as talk:
         turn = asyncio.create_task(talk.say("work w"))
         seen = [message.role async for message in _until_text(talk, 0, "Finished")]
         await turn
@@ -374,22 +358,15 @@ def test_watching_from_the_beginning_and_late(server: TemporalServer, base_url: 
         await talk.close()
         assert [message.role async for message in talk.watch(4)] == ["tool", "assistant"]
 
-    async def _until_text(talk: TemporalConversation, position: int, text: str):
-        async for message in talk.watch(position, every=0.05):
-            yield message
-            if message.text.startswith(text):
-                return
-
-    talk_to(server, agents(base_url, traces), story)
-
 
 # --- long conversations -----------------------------------------------------------------------------------------------
 
 
-def test_it_continues_as_new_between_turns_with_everything_it_holds(
+@on_loop
+async def test_it_continues_as_new_between_turns_with_everything_it_holds(
     server: TemporalServer, base_url: str, traces: Path
 ) -> None:
-    async def story(talk: TemporalConversation, _: Client) -> None:
+    async with talking(server, agents(base_url, traces), longest_history=15) as talk:
         runs: set[str] = set()
         for number in range(6):
             assert (await talk.say(f"number {number}")).text == f"You said: number {number}"
@@ -406,27 +383,23 @@ def test_it_continues_as_new_between_turns_with_everything_it_holds(
         assert len([each for each in conversation.messages if each.role == "user"]) == 8
         assert conversation.problems == ()
 
-    talk_to(server, agents(base_url, traces), story, longest_history=15)
-
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------
 
 
-def test_a_provider_that_is_overloaded_is_asked_again_by_temporal(server: TemporalServer, traces: Path) -> None:
+@on_loop
+async def test_a_provider_that_is_overloaded_is_asked_again_by_temporal(server: TemporalServer, traces: Path) -> None:
     with Simulator([Reply("", faults=[Status(529)]), Reply("", faults=[Status(503)]), "At last."]) as simulator:
-
-        async def story(talk: TemporalConversation, _: Client) -> None:
+        async with talking(server, agents(simulator.base_url("openai"), traces)) as talk:
             assert (await talk.say("hi")).text == "At last."
-
-        talk_to(server, agents(simulator.base_url("openai"), traces), story)
         assert len(simulator.requests) == 3
 
 
-def test_a_provider_that_fails_for_good_is_told_to_the_caller(server: TemporalServer, traces: Path) -> None:
+@on_loop
+async def test_a_provider_that_fails_for_good_is_told_to_the_caller(server: TemporalServer, traces: Path) -> None:
     script = [Reply("", faults=[Status(401)]), *[Reply("", faults=[Status(529)]) for _ in range(3)], "fine"]
     with Simulator(script) as simulator:
-
-        async def story(talk: TemporalConversation, _: Client) -> None:
+        async with talking(server, agents(simulator.base_url("openai"), traces)) as talk:
             with pytest.raises(AuthenticationError) as refused:
                 await talk.say("hi")
             assert refused.value.status == 401
@@ -435,36 +408,32 @@ def test_a_provider_that_fails_for_good_is_told_to_the_caller(server: TemporalSe
                 await talk.say("hi")
             assert (await talk.say("hi")).text == "fine"
 
-        talk_to(server, agents(simulator.base_url("openai"), traces), story)
 
-
-def test_what_nobody_foresaw_is_told_and_not_tried_again(server: TemporalServer) -> None:
+@on_loop
+async def test_what_nobody_foresaw_is_told_and_not_tried_again(server: TemporalServer) -> None:
     class Broken(AsyncScriptedEngine):
         def call(self, *given: Any, **more: Any) -> Any:
             raise KeyError("oops")
 
-    async def story(talk: TemporalConversation, _: Client) -> None:
+    async with talking(server, {"broken": Agent(Broken([]))}) as talk:
         with pytest.raises(ConversationError, match="KeyError on the worker: 'oops'"):
             await talk.say("hi")
 
-    talk_to(server, {"broken": Agent(Broken([]))}, story)
 
-
-def test_an_agent_or_a_key_that_the_worker_does_not_have(server: TemporalServer) -> None:
-    async def story(talk: TemporalConversation, client: Client) -> None:
+@on_loop
+async def test_an_agent_or_a_key_that_the_worker_does_not_have(server: TemporalServer) -> None:
+    assert "OPENAI_API_KEY" not in os.environ
+    given = {"clerk": Agent("openai:gpt-4o")}
+    async with talking(server, given, agent="clerc") as talk:
         with pytest.raises(ConfigurationError, match=r"no agent 'clerc'.*Did you mean clerk"):
             await talk.say("hi")
-        other = await TemporalConversation.start(
-            client, agent="clerk", task_queue=(await talk.handle.describe()).task_queue
-        )
+    async with talking(server, given) as talk:
         with pytest.raises(MissingKeyError, match="OPENAI_API_KEY"):
-            await other.say("hi")
-
-    assert "OPENAI_API_KEY" not in os.environ
-    talk_to(server, {"clerk": Agent("openai:gpt-4o")}, story, agent="clerc")
+            await talk.say("hi")
 
 
-def test_a_tool_that_another_worker_had_and_one_that_nobody_has(server: TemporalServer) -> None:
+@on_loop
+async def test_a_tool_that_another_worker_had_and_one_that_nobody_has(server: TemporalServer) -> None:
     @tool
     def here() -> str:
         """Here."""
@@ -472,11 +441,9 @@ def test_a_tool_that_another_worker_had_and_one_that_nobody_has(server: Temporal
 
     given = scripted(Message.assistant(ToolCall("1", "gone", "{}")), "No such tool.", tools=[here])
 
-    async def unknown(talk: TemporalConversation, _: Client) -> None:
+    async with talking(server, given) as talk:
         assert (await talk.say("go")).text == "No such tool."
         assert (await talk.conversation()).messages[2].tool_results[0].error_type == "not_found"
-
-    talk_to(server, given, unknown)
     # The first worker told the workflow of a tool that this one does not have.
     given = scripted(Message.assistant(ToolCall("1", "gone", "{}")), tools=[here])
     agent = given["scripted"]
@@ -484,36 +451,36 @@ def test_a_tool_that_another_worker_had_and_one_that_nobody_has(server: Temporal
     told = type(facts)(tools={"gone": False})
     given["scripted"].__class__ = type("Newer", (Agent,), {"facts": property(lambda _: told)})
 
-    async def gone(talk: TemporalConversation, _: Client) -> None:
+    async with talking(server, given) as talk:
         with pytest.raises(ToolNotFoundError, match="had when the turn began") as refused:
             await talk.say("go")
         assert refused.value.tool_name == "gone"
         assert (await talk.conversation()).problems == ()
 
-    talk_to(server, given, gone)
+
+@on_loop
+async def test_a_conversation_of_a_newer_version_waits_for_a_worker_that_can_read_it(server: TemporalServer) -> None:
+    queue = new_queue()
+    async with working(server.address, scripted("hi"), queue=queue) as client:
+        newer = ConversationStart(agent="scripted").conversation
+        newer = type(newer)(bytes(newer).replace(b'"version":1', b'"version":99'))
+        talk = TemporalConversation(client, uuid4().hex)
+        start = ConversationStart(agent="scripted", conversation=newer)
+        await client.start_workflow("dragoman.conversation", start, id=talk.id, task_queue=queue)
+        with pytest.raises(UnsupportedVersionError) as refused:
+            await talk.say("hi")
+        assert refused.value.found == 99
+        with pytest.raises(UnsupportedVersionError):
+            await talk.conversation()
+        assert (await talk.handle.describe()).close_time is None
 
 
-def test_a_conversation_of_a_newer_version_waits_for_a_worker_that_can_read_it(server: TemporalServer) -> None:
-    async def tell() -> None:
-        queue = new_queue()
-        async with working(server.address, scripted("hi"), queue=queue) as client:
-            newer = ConversationStart(agent="scripted").conversation
-            newer = type(newer)(bytes(newer).replace(b'"version":1', b'"version":99'))
-            talk = TemporalConversation(client, uuid4().hex)
-            start = ConversationStart(agent="scripted", conversation=newer)
-            await client.start_workflow("dragoman.conversation", start, id=talk.id, task_queue=queue)
-            with pytest.raises(UnsupportedVersionError) as refused:
-                await talk.say("hi")
-            assert refused.value.found == 99
-            with pytest.raises(UnsupportedVersionError):
-                await talk.conversation()
-            assert (await talk.handle.describe()).close_time is None
-
-    asyncio.run(tell())
-
-
-def test_conversations_that_are_gone_taken_or_too_large(server: TemporalServer, base_url: str, traces: Path) -> None:
-    async def story(talk: TemporalConversation, client: Client) -> None:
+@on_loop
+async def test_conversations_that_are_gone_taken_or_too_large(
+    server: TemporalServer, base_url: str, traces: Path
+) -> None:
+    client = await Client.connect(server.address, plugins=[DragomanPlugin()])
+    async with talking(server, agents(base_url, traces)) as talk:
         with pytest.raises(ConversationError, match="no conversation 'nobody'"):
             await TemporalConversation(client, "nobody").say("hi")
         with pytest.raises(StoreConflictError, match="already"):
@@ -527,10 +494,9 @@ def test_conversations_that_are_gone_taken_or_too_large(server: TemporalServer, 
         with pytest.raises(ConfigurationError, match="two megabytes"):
             await TemporalConversation.start(client, agent="clerk", conversation=large)
 
-    talk_to(server, agents(base_url, traces), story)
 
-
-def test_who_waits_can_be_cancelled_and_the_turn_goes_on(server: TemporalServer, traces: Path) -> None:
+@on_loop
+async def test_who_waits_can_be_cancelled_and_the_turn_goes_on(server: TemporalServer, traces: Path) -> None:
     over = threading.Event()
 
     async def think(_: Request) -> str:
@@ -538,8 +504,7 @@ def test_who_waits_can_be_cancelled_and_the_turn_goes_on(server: TemporalServer,
         return "thought"
 
     with Simulator(think) as simulator:
-
-        async def story(talk: TemporalConversation, _: Client) -> None:
+        async with talking(server, agents(simulator.base_url("openai"), traces)) as talk:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(1):
                     await talk.say("think", key="k")
@@ -552,23 +517,19 @@ def test_who_waits_can_be_cancelled_and_the_turn_goes_on(server: TemporalServer,
             over.set()
             assert (await talk.say("think", key="k")).text == "thought"
 
-        talk_to(server, agents(simulator.base_url("openai"), traces), story)
+
+REFUSALS: list[tuple[RPCStatusCode, type[DragomanError]]] = [
+    (RPCStatusCode.CANCELLED, StoreUnavailableError),
+    (RPCStatusCode.UNAVAILABLE, StoreUnavailableError),
+    (RPCStatusCode.DEADLINE_EXCEEDED, StoreUnavailableError),
+    (RPCStatusCode.RESOURCE_EXHAUSTED, StoreUnavailableError),
+    (RPCStatusCode.PERMISSION_DENIED, ConfigurationError),
+    (RPCStatusCode.NOT_FOUND, ConversationError),
+]
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        (RPCStatusCode.CANCELLED, StoreUnavailableError),
-        (RPCStatusCode.UNAVAILABLE, StoreUnavailableError),
-        (RPCStatusCode.DEADLINE_EXCEEDED, StoreUnavailableError),
-        (RPCStatusCode.RESOURCE_EXHAUSTED, StoreUnavailableError),
-        (RPCStatusCode.PERMISSION_DENIED, ConfigurationError),
-        (RPCStatusCode.NOT_FOUND, ConversationError),
-    ],
-)
-def test_what_the_server_says_instead_of_an_answer(
-    server: TemporalServer, status: RPCStatusCode, expected: type[DragomanError]
-) -> None:
+@on_loop
+async def test_what_the_server_says_instead_of_an_answer(server: TemporalServer) -> None:
     class Refusing(Interceptor):
         def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
             return Refused(next)
@@ -580,15 +541,14 @@ def test_what_the_server_says_instead_of_an_answer(
         async def start_workflow_update(self, input: StartWorkflowUpdateInput) -> Any:
             raise WorkflowUpdateRPCTimeoutOrCancelledError from RPCError("not now", status, b"")
 
-    async def tell() -> None:
-        client = await Client.connect(server.address, plugins=[DragomanPlugin()], interceptors=[Refusing()])
-        talk = TemporalConversation(client, "any")
+    client = await Client.connect(server.address, plugins=[DragomanPlugin()], interceptors=[Refusing()])
+    talk = TemporalConversation(client, "any")
+    for each, expected in REFUSALS:
+        status = each
         with pytest.raises(expected):
             await talk.conversation()
         with pytest.raises(StoreUnavailableError, match="not now"):
             await talk.say("hi")
-
-    asyncio.run(tell())
 
 
 def test_what_must_not_stand_in_the_history_or_run_in_a_workflow() -> None:
@@ -605,40 +565,39 @@ def test_what_must_not_stand_in_the_history_or_run_in_a_workflow() -> None:
         Agent("openai:gpt-4o", context=[lambda conversation, _: conversation])
 
 
-def test_a_result_that_the_server_would_refuse(server: TemporalServer) -> None:
+@on_loop
+async def test_a_result_that_the_server_would_refuse(server: TemporalServer) -> None:
     @tool
     def much() -> str:
         """Much."""
         return "ä" * 999_000
 
-    async def story(talk: TemporalConversation, _: Client) -> None:
+    async with talking(
+        server, scripted(Message.assistant(ToolCall("1", "much", "{}")), "too much", tools=[much])
+    ) as talk:
         assert (await talk.say("go")).text == "too much"
         result = (await talk.conversation()).messages[2].tool_results[0]
         assert "too large to be passed on" in result.text
-
-    talk_to(server, scripted(Message.assistant(ToolCall("1", "much", "{}")), "too much", tools=[much]), story)
 
 
 # --- workers that go away ---------------------------------------------------------------------------------------------
 
 
-def test_a_call_whose_worker_was_stopped_waits_for_a_person(
+@on_loop
+async def test_a_call_whose_worker_was_stopped_waits_for_a_person(
     server: TemporalServer, base_url: str, traces: Path
 ) -> None:
-    async def tell() -> None:
-        queue = new_queue()
-        client = await Client.connect(server.address, plugins=[DragomanPlugin()])
-        async with working(server.address, agents(base_url, traces), queue=queue):
-            talk = await TemporalConversation.start(client, agent="clerk", task_queue=queue)
-            turn = asyncio.create_task(talk.say("slow s"))
-            await until(lambda: traces_in(traces))
-        async with working(server.address, agents(base_url, traces), queue=queue):
-            outcome = await asyncio.wait_for(turn, 60)
-            assert [each.reason for each in outcome.pending] == [UNCERTAIN]
-            assert "was denied: enough" in (await talk.deny(*outcome.pending, reason="enough")).text
-        assert traces_in(traces)["begin slow 2"] == 1
-
-    asyncio.run(tell())
+    queue = new_queue()
+    client = await Client.connect(server.address, plugins=[DragomanPlugin()])
+    async with working(server.address, agents(base_url, traces), queue=queue):
+        talk = await TemporalConversation.start(client, agent="clerk", task_queue=queue)
+        turn = asyncio.create_task(talk.say("slow s"))
+        await until(lambda: traces_in(traces))
+    async with working(server.address, agents(base_url, traces), queue=queue):
+        outcome = await asyncio.wait_for(turn, 60)
+        assert [each.reason for each in outcome.pending] == [UNCERTAIN]
+        assert "was denied: enough" in (await talk.deny(*outcome.pending, reason="enough")).text
+    assert traces_in(traces)["begin slow 2"] == 1
 
 
 def test_an_approval_after_all_workers_were_replaced(server: TemporalServer, base_url: str, traces: Path) -> None:

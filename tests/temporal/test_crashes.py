@@ -14,8 +14,8 @@ from tests.temporal.server import PROGRAM, TemporalServer
 @pytest.mark.slow
 def test_workers_are_killed_at_random_moments(server: TemporalServer, base_url: str, tmp_path: Path) -> None:
     """All of it: python -m tests.temporal.kills 200."""
-    found = asyncio.run(kill_workers(server.address, base_url, tmp_path, 8, seed=1))
-    assert (found.wrong, found.kills) == ([], 8)
+    found = asyncio.run(kill_workers(server.address, base_url, tmp_path, 4, seed=1))
+    assert (found.wrong, found.kills) == ([], 4)
     assert found.conversations
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from temporalio.client import Client
-
 from dragoman import RunContext
 from dragoman.conversation import Message, ToolCall
 from dragoman.engines import AsyncScriptedEngine
-from dragoman.temporal import Agent, TemporalConversation
+from dragoman.temporal import Agent
 from dragoman.tools import FIND_TOOLS, AnyTool, tool
 from tests.chat.killed_moment import LOOKING, MANY, TOOLS
+from tests.loops import on_loop
 from tests.temporal.server import TemporalServer
-from tests.temporal.test_conversation import talk_to
+from tests.temporal.test_conversation import talking
 
 
 @tool
@@ -32,11 +31,8 @@ def results(run: RunContext[Any]) -> int:
     return sum(len(message.tool_results) for message in run.conversation.messages)
 
 
-async def _ask(talk: TemporalConversation, _client: Client) -> str:
-    return (await talk.say("How much?")).text
-
-
-def test_functions_are_asked_on_the_worker(server: TemporalServer) -> None:
+@on_loop
+async def test_functions_are_asked_on_the_worker(server: TemporalServer) -> None:
     def of_the_moment(run: RunContext[str]) -> list[AnyTool]:
         return [read_account] if results(run) == 1 else [log_in]
 
@@ -50,7 +46,8 @@ def test_functions_are_asked_on_the_worker(server: TemporalServer) -> None:
     ]
     model = AsyncScriptedEngine(script)
     agent = Agent(model, of_the_moment, system=["Be brief.", now], deps="Ada")
-    assert talk_to(server, {"teller": agent}, _ask) == "You have 17 euros."
+    async with talking(server, {"teller": agent}) as talk:
+        assert (await talk.say("How much?")).text == "You have 17 euros."
     assert [call.conversation.system for call in model.calls] == [
         f"Be brief.\n\nAda has {count} results." for count in range(3)
     ]
@@ -59,8 +56,10 @@ def test_functions_are_asked_on_the_worker(server: TemporalServer) -> None:
     assert told == ["hello Ada", "17 euros"]
 
 
-def test_many_tools_are_searched_on_the_worker(server: TemporalServer) -> None:
+@on_loop
+async def test_many_tools_are_searched_on_the_worker(server: TemporalServer) -> None:
     model = AsyncScriptedEngine([LOOKING, Message.assistant(ToolCall("c2", "send_mail", "{}")), "Sent."])
-    assert talk_to(server, {"clerk": Agent(model, TOOLS, tool_config=MANY)}, _ask) == "Sent."
+    async with talking(server, {"clerk": Agent(model, TOOLS, tool_config=MANY)}) as talk:
+        assert (await talk.say("How much?")).text == "Sent."
     found = [FIND_TOOLS, "send_mail"]
     assert [[spec.name for spec in call.tools] for call in model.calls] == [[FIND_TOOLS], found, found]

@@ -26,7 +26,10 @@ from tests.toolkit.calling import Call, bad, both_colours, good
 EXACTLY = Rule(action="allow", tool="Bash", arguments='{"command": "ls"}')
 WIDER = Rule(action="allow", tool="Bash", command="ls")
 ASKED = PermissionRequest(
-    call=ToolCall("1", "Bash", '{"command": "ls"}'), reason="not read-only", rules=(EXACTLY, WIDER)
+    call=ToolCall("1", "Bash", '{"command": "ls"}'),
+    reason="not read-only",
+    rules=(EXACTLY, WIDER),
+    about="Runs commands.",
 )
 
 
@@ -39,7 +42,7 @@ def console(*answers: str) -> tuple[ConsoleResponder, io.StringIO]:
             raise EOFError
         return left.pop(0)
 
-    return ConsoleResponder(out=out, ask=ask), out
+    return ConsoleResponder(show=lambda text: out.write(f"{text}\n"), ask=ask), out
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,7 @@ def console(*answers: str) -> tuple[ConsoleResponder, io.StringIO]:
         (["n"], PermissionAnswer(allowed=False, reason="the user refused")),
         (["never"], PermissionAnswer(allowed=False, reason="the user refused", remember=EXACTLY)),
         (["what?", "", "no"], PermissionAnswer(allowed=False, reason="the user refused")),
-        (["?", "?", "?", "y"], None),
+        (["n too dear"], PermissionAnswer(allowed=False, reason="too dear")),
         ([], None),
         ([""], None),
     ],
@@ -61,8 +64,11 @@ def console(*answers: str) -> tuple[ConsoleResponder, io.StringIO]:
 def test_questions_on_the_console(answers: list[str], answer: PermissionAnswer | None) -> None:
     responder, out = console(*answers)
     assert responder.ask_permission(ASKED) == answer
-    assert out.getvalue().startswith('Bash wants to run (not read-only):\n  {"command": "ls"}\nAllow? ')
-    assert "[1] from now on allow Bash to run ls with any words after it but no options: " in out.getvalue()
+    seen = out.getvalue()
+    assert seen.startswith('Bash wants to run (not read-only):\n  Runs commands.\n  {\n    "command": "ls"\n  }\n')
+    assert "\n  [1] from now on: allow Bash to run ls with any words after it but no options\n" in seen
+    assert "\n[y]es, [n]o, [a]lways exactly this, [1]? " in seen
+    assert ("Until the end of this session: allow Bash" in seen) is (answers in (["a"], ["1"]))
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,10 @@ TEXT = b"The quick brown fox. " * 500
 PACKED = gzip.compress(TEXT)
 ENCODED = [
     ("gzip", PACKED, ""),
+    ("GZIP ", PACKED, ""),
+    ("x-gzip", gzip.compress(TEXT[:100]) + gzip.compress(TEXT[100:]), ""),
     ("deflate", zlib.compress(TEXT), ""),
+    ("deflate", zlib.compress(TEXT)[:-3], "cut_off"),
     *(("gzip", PACKED[:-missing], "cut_off") for missing in (1, 4, 8, 12)),
     ("gzip", b"this is not gzip at all", "bad_encoding"),
     ("gzip", PACKED[:-8] + b"damaged!", "bad_encoding"),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import zlib
 
 import h11
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dragoman.transport import HttpRequest, MalformedReplyError, ReplyReader, request_head, unpacker
+from dragoman.transport import HttpRequest, MalformedReplyError, ReplyReader, request_head
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
@@ -205,43 +203,3 @@ def test_random_bytes_raise_nothing_else(data: bytes, size: int) -> None:
     as_ours(data, size)
     as_ours(CHUNKED + b"" + data, size)
     as_ours(OK + b"" + data + b"\r\n\r\n", size)
-
-
-# --- unpacking -------------------------------------------------------------------------------------------------------
-
-TEXT = b"The quick brown fox jumps over the lazy dog. " * 50
-PACKED = {
-    "GZIP ": gzip.compress(TEXT),
-    "x-gzip": gzip.compress(TEXT[:100]) + gzip.compress(TEXT[100:]),
-    "deflate": zlib.compress(TEXT),
-}
-
-
-def unpack(encoding: str, data: bytes, size: int) -> bytes:
-    unpacking = unpacker(encoding)
-    assert unpacking is not None
-    body = b"".join(unpacking.feed(data[start : start + size]) for start in range(0, len(data), size))
-    unpacking.finish()
-    return body
-
-
-@pytest.mark.parametrize("encoding", list(PACKED))
-def test_packed_bodies_are_unpacked_and_an_early_end_is_noticed_wherever_it_comes(encoding: str) -> None:
-    packed = PACKED[encoding]
-    for size in (1, 7, 10_000):
-        assert unpack(encoding, packed, size) == TEXT
-    assert unpack(encoding, b"", 1) == b""  # no body at all
-    first_member = len(gzip.compress(TEXT[:100])) if encoding == "x-gzip" else 0
-    for end in {*range(1, len(packed))} - {first_member}:
-        with pytest.raises((EOFError, ValueError)):
-            unpack(encoding, packed[:end], 10_000)
-
-
-def test_there_may_be_nothing_to_unpack() -> None:
-    assert not any(map(unpacker, ["", "identity", "br", "gzip, unknown", "gzip, gzip"]))
-
-
-@given(st.binary(min_size=1, max_size=200), st.sampled_from(["gzip", "deflate"]))
-def test_any_packed_bytes(data: bytes, encoding: str) -> None:
-    with contextlib.suppress(ValueError, EOFError):
-        unpack(encoding, data, 10)

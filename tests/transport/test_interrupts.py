@@ -11,10 +11,13 @@ import pytest
 from dragoman import ChatClient, Engine, engine
 from dragoman.transport import PoolLimits, SocketTransport
 from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
+from tests.rounds import PROFILE
 from tests.transport.replies import DIALECTS, Say
 from tests.transport.server import Exchange, Server
 
 MODEL = DIALECTS["openai_chat"]
+STEP = 1 if PROFILE == "thorough" else 5
+"""Every moment, or one of so many."""
 ROOMS = ("transport", "engines", "_stop", "_stepping", "_descriptors")
 
 
@@ -65,7 +68,7 @@ def test_a_program_goes_on_after_an_interrupt() -> None:
     def every_moment() -> None:
         at = 0
         while _interrupt_at(at, server):
-            at += 1
+            at += STEP
         assert at > 500
 
     gc.freeze()  # what other tests have left would be looked through each time

@@ -1,12 +1,11 @@
-// The real HttpAgent of @ag-ui/client, talking to our app. Prints what it saw as JSON.
+// The real HttpAgent of @ag-ui/client, talking to our app. Prints what it saw in each scenario as JSON.
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
-const [home, url, scenario] = process.argv.slice(2);
+const [home, url, ...names] = process.argv.slice(2);
 const load = async (name) => import(pathToFileURL(createRequire(home + "/x.js").resolve(name)).href);
 const { HttpAgent } = await load("@ag-ui/client");
 
-const agent = new HttpAgent({ url, threadId: "thread-" + scenario });
-const events = [];
+let agent, events;
 const subscriber = { onEvent: ({ event }) => void events.push(event) };
 const say = (text) => agent.addMessage({ id: "u" + Math.random(), role: "user", content: text });
 const run = async (parameters = {}) => {
@@ -29,6 +28,12 @@ const scenarios = {
     await run({ resume: pay({ approved: true }) });
   },
 };
-await scenarios[scenario]();
-console.log(JSON.stringify({ events, messages: agent.messages }));
+const results = {};
+for (const scenario of names) {
+  agent = new HttpAgent({ url, threadId: "thread-" + scenario });
+  events = [];
+  await scenarios[scenario]();
+  results[scenario] = { events, messages: agent.messages };
+}
+console.log(JSON.stringify(results));
 process.exit(0);

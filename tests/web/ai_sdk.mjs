@@ -1,12 +1,12 @@
-// The real Chat of @ai-sdk/react (what useChat holds), talking to our app. Prints what it saw as JSON.
+// The real Chat of @ai-sdk/react (what useChat holds), talking to our app. Prints what it saw in each scenario as JSON.
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
-const [home, api, scenario] = process.argv.slice(2);
+const [home, api, ...names] = process.argv.slice(2);
 const load = async (name) => import(pathToFileURL(createRequire(home + "/x.js").resolve(name)).href);
 const { Chat } = await load("@ai-sdk/react");
 const { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } = await load("ai");
 
-const seen = [];
+let scenario, seen;
 const make = (options = {}) =>
   new Chat({
     id: "talk-" + scenario,
@@ -76,6 +76,10 @@ const scenarios = {
     return { status: chat.status, messages: parts(chat) };
   },
 };
-const result = await scenarios[scenario]();
-console.log(JSON.stringify({ ...result, seen }));
+const results = {};
+for (scenario of names) {
+  seen = [];
+  results[scenario] = { ...(await scenarios[scenario]()), seen };
+}
+console.log(JSON.stringify(results));
 process.exit(0);

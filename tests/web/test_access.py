@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import http.client
-import json
 from pathlib import Path
 
 import pytest
 
 from dragoman.errors import ConfigurationError
 from dragoman.web import Access
+from tests.web import asking
+from tests.web.asking import Answer
 from tests.web.pages import Site, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 STATIC = ROOT / "src" / "dragoman" / "web" / "static"
 
 
-def ask(site: Site, method: str, path: str, body: object = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", site.server.port, timeout=60)
-    try:
-        data = body if isinstance(body, str | None) else json.dumps(body)
-        connection.request(method, path, data, {name.replace("_", "-"): value for name, value in headers.items()})
-        response = connection.getresponse()
-        return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
-    finally:
-        connection.close()
+def ask(site: Site, method: str, path: str, body: object = None, **headers: str) -> Answer:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return asking.ask(site.server.port, method, path, body, named)
 
 
 def come_in(site: Site) -> dict[str, str]:
@@ -56,26 +50,26 @@ def test_the_token_is_taken_once_for_a_cookie() -> None:
         assert ask(site, "GET", "/api/about", cookie=cookie[:-1])[0] == 401
 
 
-@pytest.mark.parametrize(
-    "foreign",
-    [
-        {"host": "evil.example"},
-        {"host": "evil.example:80", "origin": "http://evil.example"},
-        {"origin": "https://evil.example"},
-        {"origin": "null"},
-        {"origin": "http://127.0.0.1:1"},
-        {"origin": ""},
-        {"sec_fetch_site": "cross-site", "origin": ""},
-    ],
-)
-def test_another_page_cannot_reach_it(foreign: dict[str, str]) -> None:
+FOREIGN = [
+    {"host": "evil.example"},
+    {"host": "evil.example:80", "origin": "http://evil.example"},
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"origin": "http://127.0.0.1:1"},
+    {"origin": ""},
+    {"sec_fetch_site": "cross-site", "origin": ""},
+]
+
+
+def test_another_page_cannot_reach_it() -> None:
     with serving() as site:
         known = come_in(site)
-        assert ask(site, "POST", "/api/conversations", {"text": "hello"}, **known)[0] == 202
-        headers = {name: value for name, value in {**known, **foreign}.items() if value}
-        assert ask(site, "POST", "/api/conversations", {"text": "hello"}, **headers)[0] == 403
-        if "host" in foreign or "sec_fetch_site" in foreign:
-            assert ask(site, "GET", "/api/conversations", **headers)[0] == 403
+        assert ask(site, "POST", "/api/conversations", {"text": "hello"}, **known).status == 202
+        for foreign in FOREIGN:
+            headers = {name: value for name, value in {**known, **foreign}.items() if value}
+            assert ask(site, "POST", "/api/conversations", {"text": "hello"}, **headers).status == 403, foreign
+            if "host" in foreign or "sec_fetch_site" in foreign:
+                assert ask(site, "GET", "/api/conversations", **headers).status == 403, foreign
 
 
 def test_a_link_from_elsewhere_leads_to_the_page_only() -> None:

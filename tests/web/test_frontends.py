@@ -19,6 +19,7 @@ from dragoman.simulator import Drip, Reply, Request, Simulator, Status
 from dragoman.stores import conversation_id
 from dragoman.web import FrontEnd, WebServer
 from tests.mcp.node import NotInstalledError, install, node
+from tests.web.asking import ask
 
 HERE = Path(__file__).parent
 PACKAGES = "ai@7.0.170 @ai-sdk/react@4.0.167 react@19.3.1 @ag-ui/client@1.0.0 rxjs@7.8.2"
@@ -72,9 +73,9 @@ def home(outside_environ: dict[str, str]) -> Path:
         pytest.skip(f"the clients cannot be had: {error}")
 
 
-def talk(home: Path, program: str, url: str, scenario: str) -> Any:
+def talk(home: Path, program: str, url: str, *scenarios: str) -> Any:
     done = subprocess.run(
-        [node(), HERE / f"{program}.mjs", home, url, scenario],
+        [node(), HERE / f"{program}.mjs", home, url, *scenarios],
         capture_output=True,
         text=True,
         check=False,
@@ -85,14 +86,25 @@ def talk(home: Path, program: str, url: str, scenario: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.fixture(scope="module")
+def talks(home: Path) -> Iterator[tuple[Any, Any, Simulator, MemoryStore]]:
+    """What both clients saw in their scenarios, one after the other; what the model was asked; what is kept."""
+    with serving() as (server, simulator, store):
+        use_chat = talk(home, "ai_sdk", f"{server.url}/chat", "plain", "approvals", "edit", "resume")
+        agent = talk(home, "ag_ui", f"{server.url}/agent", "plain", "approvals")
+        assert paid == [7, 7], "once for each client"
+        yield use_chat, agent, simulator, store
+
+
 # --- the AI SDK -------------------------------------------------------------------------------------------------------
 
 
-def test_use_chat_sees_text_and_tools_and_sends_files(home: Path) -> None:
-    with serving() as (server, simulator, _):
-        seen = talk(home, "ai_sdk", f"{server.url}/chat", "plain")
-        sent = json.loads(simulator.requests[-1].raw)["messages"][-1]["content"]
-        assert [part["type"] for part in sent] == ["image_url", "text"]
+def test_use_chat_sees_text_and_tools_and_sends_files(talks: Any) -> None:
+    use_chat, _, simulator, _ = talks
+    [request] = [each for each in simulator.requests if each.last_user_text == "And this?"]
+    sent = json.loads(request.raw)["messages"][-1]["content"]
+    assert [part["type"] for part in sent] == ["image_url", "text"]
+    seen = use_chat["plain"]
     assert seen["seen"] == []
     [_, (_, first), (_, said), (role, second)] = seen["messages"]
     kinds = [part["type"] for part in first]
@@ -105,19 +117,36 @@ def test_use_chat_sees_text_and_tools_and_sends_files(home: Path) -> None:
     assert seen["metadata"]["usage"]["input"] > 0
 
 
-def test_use_chat_approves_and_denies(home: Path) -> None:
-    with serving() as (server, _, store):
-        seen = talk(home, "ai_sdk", f"{server.url}/chat", "approvals")
-        kept = store.latest(conversation_id("talk-approvals")).conversation
-    assert (seen["seen"], seen["asked"], paid) == ([], 1, [7])
+def test_use_chat_approves_and_denies(talks: Any) -> None:
+    seen, store = talks[0]["approvals"], talks[3]
+    kept = store.latest(conversation_id("talk-approvals")).conversation
+    assert (seen["seen"], seen["asked"]) == ([], 1)
     assert [role for role, _ in seen["messages"]] == ["user", "assistant", "user", "assistant"]
     states = [part["state"] for _, parts in seen["messages"] for part in parts if part["type"] == "tool-pay"]
     assert states == ["output-available", "output-denied"]
     assert [result.text for message in kept.messages for result in message.tool_results][1].find("too dear") >= 0
 
 
-def with_clerk(request: Request) -> Reply:
-    """The front model asks a clerk, who pays."""
+def test_use_chat_edits_and_asks_again(talks: Any) -> None:
+    use_chat, _, simulator, store = talks
+    asked = [each.last_user_text for each in simulator.requests if each.user_texts[0] == "One"]
+    assert asked == ["One", "Two", "Two, edited", "Two, edited"]
+    seen, kept = use_chat["edit"], store.latest(conversation_id("talk-edit")).conversation
+    assert seen["seen"] == []
+    assert kept.text == "You said: One | Two, edited" == seen["messages"][-1][1][-1]["text"]
+    assert len(kept.messages) == len(seen["messages"]) == 4
+
+
+def test_use_chat_comes_back_to_a_stream_under_way(talks: Any) -> None:
+    seen = talks[0]["resume"]
+    assert [role for role, _ in seen["messages"]] == ["user", "assistant"]
+    assert seen["messages"][1][1][-1]["text"] == "word " * 200
+
+
+def with_clerk(request: Request) -> Reply | Status:
+    """The front model asks a clerk, who pays; to a greeting it has no key."""
+    if request.last_user_text == "Hello":
+        return Status(401)
     if "clerk" not in request.tools:
         return script(request)
     if request.tool_results:
@@ -126,54 +155,27 @@ def with_clerk(request: Request) -> Reply:
     return Reply(ToolCall(f"k{request.turns}", "clerk", json.dumps({"prompt": text})))
 
 
-def test_use_chat_answers_about_a_call_of_an_agent(home: Path) -> None:
+def test_use_chat_answers_about_a_call_of_an_agent_and_hears_of_an_error(home: Path) -> None:
     clerk = agent_tool("clerk", "Pays.", tools=[pay])
     with serving(with_clerk, [clerk]) as (server, _, store):
-        seen = talk(home, "ai_sdk", f"{server.url}/chat", "approvals")
+        both = talk(home, "ai_sdk", f"{server.url}/chat", "approvals", "fail")
         kept = store.latest(conversation_id("talk-approvals")).conversation
+    seen = both["approvals"]
     assert (seen["seen"], seen["asked"], paid) == ([], 1, [7])
     parts = [part for _, parts in seen["messages"] for part in parts if part["type"] == "tool-pay"]
     assert [part["state"] for part in parts] == ["output-available", "output-denied"]
     assert parts[0]["output"] == {"paid": 7}
     assert [result.name for message in kept.messages for result in message.tool_results] == ["clerk", "clerk"]
     assert kept.text.startswith("Front: ")
-
-
-def test_use_chat_edits_and_asks_again(home: Path) -> None:
-    with serving() as (server, simulator, store):
-        seen = talk(home, "ai_sdk", f"{server.url}/chat", "edit")
-        assert [request.last_user_text for request in simulator.requests] == [
-            "One",
-            "Two",
-            "Two, edited",
-            "Two, edited",
-        ]
-        kept = store.latest(conversation_id("talk-edit")).conversation
-    assert seen["seen"] == []
-    assert kept.text == "You said: One | Two, edited" == seen["messages"][-1][1][-1]["text"]
-    assert len(kept.messages) == len(seen["messages"]) == 4
-
-
-def test_use_chat_comes_back_to_a_stream_under_way(home: Path) -> None:
-    with serving() as (server, _, _):
-        seen = talk(home, "ai_sdk", f"{server.url}/chat", "resume")
-    assert [role for role, _ in seen["messages"]] == ["user", "assistant"]
-    assert seen["messages"][1][1][-1]["text"] == "word " * 200
-
-
-def test_use_chat_hears_of_an_error(home: Path) -> None:
-    with serving([Status(401)]) as (server, _, _):
-        seen = talk(home, "ai_sdk", f"{server.url}/chat", "fail")
-    assert seen["status"] == "error"
-    assert "401" in seen["seen"][0] or "key" in seen["seen"][0]
+    assert both["fail"]["status"] == "error"
+    assert "401" in both["fail"]["seen"][0] or "key" in both["fail"]["seen"][0]
 
 
 # --- AG-UI ------------------------------------------------------------------------------------------------------------
 
 
-def test_ag_ui_sees_text_and_tools(home: Path) -> None:
-    with serving() as (server, _, _):
-        seen = talk(home, "ag_ui", f"{server.url}/agent", "plain")
+def test_ag_ui_sees_text_and_tools(talks: Any) -> None:
+    seen = talks[1]["plain"]
     kinds = [event["type"] for event in seen["events"]]
     assert kinds[0] == "RUN_STARTED"
     assert seen["events"][-1]["outcome"] == {"type": "success"}
@@ -183,10 +185,8 @@ def test_ag_ui_sees_text_and_tools(home: Path) -> None:
     assert seen["messages"][-1]["content"] == "Done: rain in Lyon"
 
 
-def test_ag_ui_answers_an_interrupt(home: Path) -> None:
-    with serving() as (server, _, _):
-        seen = talk(home, "ag_ui", f"{server.url}/agent", "approvals")
-    assert paid == [7]
+def test_ag_ui_answers_an_interrupt(talks: Any) -> None:
+    seen = talks[1]["approvals"]
     assert [message["role"] for message in seen["messages"]] == ["user", "assistant", "assistant", "tool", "assistant"]
     assert seen["messages"][-1]["content"] == 'Done: {"paid":7}'
 
@@ -194,25 +194,14 @@ def test_ag_ui_answers_an_interrupt(home: Path) -> None:
 # --- without a client -------------------------------------------------------------------------------------------------
 
 
-def post(server: WebServer, path: str, body: object, **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-    try:
-        data = body if isinstance(body, str) else json.dumps(body)
-        connection.request("POST", path, data, {"content-type": "application/json", **headers})
-        response = connection.getresponse()
-        return response.status, response.read().decode()
-    finally:
-        connection.close()
+def post(server: WebServer, path: str, body: object) -> tuple[int, str]:
+    answer = ask(server.port, "POST", path, body, {"content-type": "application/json"})
+    return answer.status, answer.text
 
 
 def get(server: WebServer, path: str, **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-    try:
-        connection.request("GET", path, headers=headers)
-        response = connection.getresponse()
-        return response.status, response.read().decode()
-    finally:
-        connection.close()
+    answer = ask(server.port, "GET", path, None, headers)
+    return answer.status, answer.text
 
 
 def ui(role: str, *parts: dict[str, object]) -> dict[str, object]:
@@ -274,25 +263,25 @@ def test_ag_ui_cannot_forge_a_result_nor_an_approval() -> None:
         assert len(store.latest(conversation_id("t")).conversation.pending_tool_calls) == 1
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        ("{", 400),
-        ("[]", 400),
-        ({"id": "a"}, 400),
-        ({"id": "", "messages": [ui("user", {"type": "text", "text": "x"})]}, 400),
-        ({"id": "a", "messages": [ui("user")]}, 400),
-        ({"id": "a", "messages": [ui("user", {"type": "file", "url": "file:///etc/passwd"})]}, 400),
-        ({"id": "a", "messages": [ui("user", {"type": "file", "url": "https://files.example/x"})]}, 400),
-        ({"id": "a", "messages": [ui("user", {"type": "text", "text": "x"})], "messageId": "m"}, 400),
-        ({"id": "a", "messages": [ui("user", {"type": "text", "text": "x" * 20_000})]}, 413),
-    ],
-)
-def test_what_cannot_be_read_is_refused(body: object, status: int) -> None:
+UNREADABLE: list[tuple[object, int]] = [
+    ("{", 400),
+    ("[]", 400),
+    ({"id": "a"}, 400),
+    ({"id": "", "messages": [ui("user", {"type": "text", "text": "x"})]}, 400),
+    ({"id": "a", "messages": [ui("user")]}, 400),
+    ({"id": "a", "messages": [ui("user", {"type": "file", "url": "file:///etc/passwd"})]}, 400),
+    ({"id": "a", "messages": [ui("user", {"type": "file", "url": "https://files.example/x"})]}, 400),
+    ({"id": "a", "messages": [ui("user", {"type": "text", "text": "x"})], "messageId": "m"}, 400),
+    ({"id": "a", "messages": [ui("user", {"type": "text", "text": "x" * 20_000})]}, 413),
+]
+
+
+def test_what_cannot_be_read_is_refused() -> None:
     with serving(max_body_bytes=10_000) as (server, simulator, _):
-        said = post(server, "/chat", body)
-        assert said[0] == status, said
-        assert json.loads(said[1])["error"]
+        for body, status in UNREADABLE:
+            said = post(server, "/chat", body)
+            assert said[0] == status, said
+            assert json.loads(said[1])["error"]
         assert not simulator.requests
 
 

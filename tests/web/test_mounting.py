@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +9,7 @@ import pytest
 
 from dragoman import AsyncScriptedEngine, MemoryStore
 from dragoman.web import FrontEnd, WebServer
+from tests.web.asking import ask
 
 
 def front_end() -> FrontEnd:
@@ -61,14 +60,10 @@ urlpatterns: list[object] = []
 @pytest.mark.parametrize("make", [in_starlette, in_fastapi, in_litestar, in_django])
 @pytest.mark.filterwarnings("ignore")  # of the frameworks, about themselves
 def test_it_is_mounted_in_three_lines(make: Callable[[], Any]) -> None:
+    message = {"role": "user", "parts": [{"type": "text", "text": "Hi"}]}
     with WebServer(make()) as server:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-        message = {"role": "user", "parts": [{"type": "text", "text": "Hi"}]}
-        connection.request("POST", "/api/chat", json.dumps({"id": "a", "messages": [message]}))
-        response = connection.getresponse()
-        said = response.read().decode()
-        connection.close()
-    assert response.status == 200
-    assert response.getheader("x-vercel-ai-ui-message-stream") == "v1"
-    assert '"delta":"Hello!"' in said
-    assert said.endswith("data: [DONE]\n\n")
+        answer = ask(server.port, "POST", "/api/chat", {"id": "a", "messages": [message]})
+    assert answer.status == 200
+    assert answer.headers["x-vercel-ai-ui-message-stream"] == "v1"
+    assert '"delta":"Hello!"' in answer.text
+    assert answer.text.endswith("data: [DONE]\n\n")

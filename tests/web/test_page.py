@@ -14,6 +14,7 @@ from dragoman import Conversation, Message, Text, Thinking, ToolCall, ToolResult
 from dragoman.simulator import Reply
 from dragoman.stores import Snapshot
 from dragoman.web.turns import Talks
+from tests.rounds import rounds
 from tests.web.pages import SLOW, opened, paid, say, serving, wait_for_answer
 
 pytestmark = pytest.mark.slow
@@ -221,12 +222,13 @@ def test_the_timeline_is_there_for_turns_of_an_earlier_server(browser: Browser) 
         assert all("took" in each for each in told)
 
 
-def test_five_thousand_messages(browser: Browser, record_property: Callable[[str, object], None]) -> None:
+def test_thousands_of_messages(browser: Browser, record_property: Callable[[str, object], None]) -> None:
+    count = rounds(5_000)
     said = [
         Message.user(f"question {number}")
         if number % 2 == 0
         else Message.assistant(f"Answer **{number}**.\n\n- a\n- b")
-        for number in range(5_000)
+        for number in range(count)
     ]
     with serving() as site:
         site.store.save(
@@ -234,7 +236,7 @@ def test_five_thousand_messages(browser: Browser, record_property: Callable[[str
         )
         with opened(browser, site) as tab:
             tab.locator(".sidebar li a").click()
-            expect(tab.locator(".message").last).to_contain_text("Answer 4999")
+            expect(tab.locator(".message").last).to_contain_text(f"Answer {count - 1}")
             most = 0
             for _ in range(200):
                 tab.locator(".talk").evaluate("(area) => { area.scrollTop = 0; }")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, Unpack
 
-import msgspec
 from msgspec.structs import replace
 
 from dragoman._stepping import step
@@ -27,8 +27,9 @@ from dragoman.engines import (
     async_engine,
     engine,
     read_files,
+    understanding,
 )
-from dragoman.errors import BatchError, ConfigurationError, ProtocolError, ProviderError
+from dragoman.errors import BatchError, ConfigurationError, ProviderError
 from dragoman.providers import ModelOptions, Prices, prices_of
 from dragoman.transport import Transport
 
@@ -50,12 +51,12 @@ class _Core:
     def __init__(self, engine: AnyHttpEngine, directory: str | Path | None) -> None:
         self.engine: AnyHttpEngine = engine
         self.directory: BatchDirectory | None = None if directory is None else BatchDirectory(directory)
+        """Where batches are kept, if anywhere."""
         self._service: Service = service_for(engine.connection.provider)
         self._blocking: bool = isinstance(engine, HttpEngine)
 
-    def _misunderstood(self, error: Exception) -> ProtocolError:
-        message = f"What {self.engine.name} says of its batches cannot be understood: {error}."
-        return ProtocolError(message, provider=self.engine.connection.provider.name, model=self.engine.connection.model)
+    def _understanding(self) -> AbstractContextManager[None]:
+        return understanding(self.engine, "What is said of batches")
 
     def _own(self, batch: Batch) -> None:
         """A batch is asked after where it was handed in: elsewhere nobody knows it."""
@@ -69,8 +70,13 @@ class _Core:
     # --- what can be done ---
 
     async def submit(
-        self, conversations: Iterable[Conversation | str], tools: Sequence[ToolSpec], options: ModelOptions | None
+        self,
+        conversations: Iterable[Conversation | str],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        options: ModelOptions | None = None,
     ) -> Batch:
+        """Hand conversations in; a text stands for one with this question. Nothing is sent if one is not valid."""
         asked = tuple(read_files(_conversation_of(each)) for each in conversations)
         options = self.engine.options if options is None else options
         requests = [self.engine.prepare(each, tools, options).encoded.request for each in asked]
@@ -82,10 +88,8 @@ class _Core:
         if self.directory is not None:
             self.directory.check()
         keyed = [(key_of(position), each) for position, each in enumerate(requests)]
-        try:
+        with self._understanding():
             id = await self._service.submit(self.engine, keyed)
-        except msgspec.MsgspecError as error:
-            raise self._misunderstood(error) from None
         batch = Batch(
             id=id,
             model=self.engine.name,
@@ -110,11 +114,11 @@ class _Core:
             raise BatchError(message, batch=batch.id, state="running", hint=hint) from error
 
     async def status(self, batch: Batch) -> BatchStatus:
+        """How far it is."""
         self._own(batch)
         try:
-            found = await self._service.status(self.engine, batch.id)
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise self._misunderstood(error) from None
+            with self._understanding():
+                found = await self._service.status(self.engine, batch.id)
         except ProviderError as error:
             if error.status != 404:
                 raise
@@ -126,10 +130,12 @@ class _Core:
     async def wait(
         self,
         batch: Batch,
-        progress: BatchProgress | None,
-        timeout: float | None,  # noqa: ASYNC109 -- the same in both colours
-        first_wait: float,
+        *,
+        progress: BatchProgress | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the same in both colours
+        first_wait: float = _FIRST_WAIT,
     ) -> BatchStatus:
+        """Ask again and again, less and less often, until it is over or the time is up."""
         end = None if timeout is None else time.monotonic() + timeout
         seconds = first_wait
         while True:
@@ -145,6 +151,7 @@ class _Core:
             seconds = min(_LONGEST_WAIT, seconds * 1.5)
 
     async def results(self, batch: Batch) -> list[BatchResult]:
+        """What became of each conversation, in their order. Raises BatchError for a batch that is not over."""
         status = await self.status(batch)
         if not status.over:
             message = f"The batch {batch.id} is not over: {status.finished:,} of {status.total:,} are answered."
@@ -153,10 +160,8 @@ class _Core:
             why = f": {status.message.rstrip('.')}" if status.message else ""
             message = f"The batch {batch.id} was refused as a whole{why}."
             raise BatchError(message, batch=batch.id, state=status.state, hint="Correct that, and hand it in again.")
-        try:
+        with self._understanding():
             lines = {position_of(line.key): line for line in await self._service.lines(self.engine, batch.id, status)}
-        except msgspec.MsgspecError as error:
-            raise self._misunderstood(error) from None
         return [
             self._read(batch, position, lines.get(position) or unanswered("", status.state))
             for position in range(len(batch))
@@ -177,6 +182,7 @@ class _Core:
         return BatchResult(position=position, conversation=asked.plus(_charged(fold.message(), self.engine.prices)))
 
     async def cancel(self, batch: Batch) -> BatchStatus:
+        """End it. What is answered by then stays; wait until it is over before you fetch that."""
         self._own(batch)
         await self._service.cancel(self.engine, batch.id)
         return await self.status(batch)
@@ -236,7 +242,7 @@ class Batches:
         options: ModelOptions | None = None,
     ) -> Batch:
         """Hand conversations in; a text stands for one with this question. Nothing is sent if one is not valid."""
-        return step(self._core.submit(conversations, tools, options))
+        return step(self._core.submit(conversations, tools=tools, options=options))
 
     def status(self, batch: Batch) -> BatchStatus:
         """How far it is."""
@@ -251,7 +257,7 @@ class Batches:
         first_wait: float = _FIRST_WAIT,
     ) -> BatchStatus:
         """Ask again and again, less and less often, until it is over or the time is up."""
-        return step(self._core.wait(batch, progress, timeout, first_wait))
+        return step(self._core.wait(batch, progress=progress, timeout=timeout, first_wait=first_wait))
 
     def results(self, batch: Batch) -> list[BatchResult]:
         """What became of each conversation, in their order. Raises BatchError for a batch that is not over."""
@@ -273,7 +279,7 @@ class Batches:
         self.close()
 
 
-class AsyncBatches:
+class AsyncBatches(_Core):
     """`Batches` for a program on an event loop."""
 
     def __init__(
@@ -286,45 +292,7 @@ class AsyncBatches:
     ) -> None:
         made = async_engine(model, transport=transport, **options) if isinstance(model, str) else model
         self._close: Callable[[], Any] | None = made.aclose if isinstance(model, str) else None
-        self._core: _Core = _Core(as_service(made, AsyncHttpEngine, "batches"), directory)
-
-    @property
-    def directory(self) -> BatchDirectory | None:
-        """Where batches are kept, if anywhere."""
-        return self._core.directory
-
-    async def submit(
-        self,
-        conversations: Iterable[Conversation | str],
-        *,
-        tools: Sequence[ToolSpec] = (),
-        options: ModelOptions | None = None,
-    ) -> Batch:
-        """Hand conversations in; a text stands for one with this question. Nothing is sent if one is not valid."""
-        return await self._core.submit(conversations, tools, options)
-
-    async def status(self, batch: Batch) -> BatchStatus:
-        """How far it is."""
-        return await self._core.status(batch)
-
-    async def wait(
-        self,
-        batch: Batch,
-        *,
-        progress: BatchProgress | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 -- the same in both colours
-        first_wait: float = _FIRST_WAIT,
-    ) -> BatchStatus:
-        """Ask again and again, less and less often, until it is over or the time is up."""
-        return await self._core.wait(batch, progress, timeout, first_wait)
-
-    async def results(self, batch: Batch) -> list[BatchResult]:
-        """What became of each conversation, in their order. Raises BatchError for a batch that is not over."""
-        return await self._core.results(batch)
-
-    async def cancel(self, batch: Batch) -> BatchStatus:
-        """End it. What is answered by then stays; wait until it is over before you fetch that."""
-        return await self._core.cancel(batch)
+        super().__init__(as_service(made, AsyncHttpEngine, "batches"), directory)
 
     async def aclose(self) -> None:
         """Close the connections. Batches go on at the provider."""

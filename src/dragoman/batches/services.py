@@ -10,10 +10,10 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from dragoman.engines import AnyHttpEngine
 from dragoman.errors import ConfigurationError, ProviderError
@@ -56,8 +56,13 @@ def unanswered(key: str, how: str) -> Line:
     return Line(key, code=f"{_UNANSWERED}{how}", message=f"the batch {words.get(how, 'ended without a result for it')}")
 
 
+def _refused(key: str, code: object, message: object) -> Line:
+    """What there is of a request that the provider has refused."""
+    return Line(key, code=str(code or ""), message=str(message or "no reason was given"))
+
+
 class Service(ABC):
-    """A provider's batches."""
+    """A provider's batches. What it says in another form than it should raises errors of msgspec, KeyError and such."""
 
     most: ClassVar[int]
     """The most requests of a batch."""
@@ -88,10 +93,18 @@ async def _get(engine: AnyHttpEngine, path: str, *, results: bool = False) -> by
     return await exchange.body()
 
 
-async def _hand_in(engine: AnyHttpEngine, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+async def _hand_in(engine: AnyHttpEngine, path: str, body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
     """Create a batch: not twice, since that would cost money, where nobody knows whether the first try arrived."""
     wire = WireRequest(path=path, body=body, headers=headers)
-    return await engine.exchange(wire, repeatable=False).body()
+    return _read(await engine.exchange(wire, repeatable=False).body())
+
+
+_read: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def _object(said: dict[str, Any], name: str) -> dict[str, Any]:
+    """A member that is an object, and may be missing."""
+    return said.get(name) or {}
 
 
 def _json_lines(body: bytes) -> list[bytes]:
@@ -99,46 +112,6 @@ def _json_lines(body: bytes) -> list[bytes]:
 
 
 # --- OpenAI: a file of requests goes in, files of results come out ----------------------------------------------------
-
-
-class _Counts(Struct, frozen=True):
-    total: int = 0
-    completed: int = 0
-    failed: int = 0
-
-
-class _Complaint(Struct, frozen=True):
-    code: str | None = None
-    message: str | None = None
-
-
-class _Complaints(Struct, frozen=True):
-    data: list[_Complaint] | None = None
-
-
-class _Named(Struct, frozen=True):
-    id: str
-
-
-class _OpenAIBatch(Struct, frozen=True):
-    id: str
-    status: str
-    request_counts: _Counts | None = None
-    errors: _Complaints | None = None
-    output_file_id: str | None = None
-    error_file_id: str | None = None
-
-
-class _OpenAIResponse(Struct, frozen=True):
-    status_code: int = 200
-    body: Raw = Raw(b"")
-
-
-class _OpenAILine(Struct, frozen=True):
-    custom_id: str
-    response: _OpenAIResponse | None = None
-    error: _Complaint | None = None
-
 
 _OPENAI_STATES: Final[dict[str, BatchState]] = {
     "cancelling": "cancelling",
@@ -164,38 +137,34 @@ class OpenAIBatches(Service):
         ]
         kind, form = form_with_file({"purpose": "batch"}, "batch.jsonl", "application/jsonl", b"".join(lines))
         headers = requests[0][1].headers
-        uploaded = await engine.exchange(
-            WireRequest(path="/files", body=form, headers={**headers, "content-type": kind})
-        ).body()
-        file = msgspec.json.decode(uploaded, type=_Named).id
+        upload = WireRequest(path="/files", body=form, headers={**headers, "content-type": kind})
+        file = _read(await engine.exchange(upload).body())["id"]
         wanted = {"input_file_id": file, "endpoint": endpoint, "completion_window": "24h"}
-        made = await _hand_in(engine, "/batches", msgspec.json.encode(wanted), headers)
-        return msgspec.json.decode(made, type=_Named).id
+        return (await _hand_in(engine, "/batches", msgspec.json.encode(wanted), headers))["id"]
 
     async def status(self, engine: AnyHttpEngine, id: str) -> BatchStatus:
-        found = msgspec.json.decode(await _get(engine, f"/batches/{id}"), type=_OpenAIBatch)
-        counts = found.request_counts or _Counts()
-        complaints = (found.errors.data if found.errors is not None else None) or []
+        found = _read(await _get(engine, f"/batches/{id}"))
+        counts = _object(found, "request_counts")
+        complaints: list[dict[str, Any]] = _object(found, "errors").get("data") or []
         return BatchStatus(
-            state=_OPENAI_STATES.get(found.status, "running"),
-            total=counts.total,
-            succeeded=counts.completed,
-            failed=counts.failed,
-            message="; ".join(each.message or each.code or "" for each in complaints),
-            outputs=tuple(filter(None, (found.output_file_id, found.error_file_id))),
+            state=_OPENAI_STATES.get(found["status"], "running"),
+            total=int(counts.get("total", 0)),
+            succeeded=int(counts.get("completed", 0)),
+            failed=int(counts.get("failed", 0)),
+            message="; ".join(each.get("message") or each.get("code") or "" for each in complaints),
+            outputs=tuple(filter(None, (found.get("output_file_id"), found.get("error_file_id")))),
         )
 
     async def lines(self, engine: AnyHttpEngine, id: str, status: BatchStatus) -> Iterator[Line]:
         bodies = [await _get(engine, f"/files/{file}/content", results=True) for file in status.outputs]
-        return (self._read(line) for body in bodies for line in _json_lines(body))
+        return (self._line(_read(line)) for body in bodies for line in _json_lines(body))
 
     @staticmethod
-    def _read(line: bytes) -> Line:
-        read = msgspec.json.decode(line, type=_OpenAILine)
-        if read.response is not None:
-            return Line(read.custom_id, bytes(read.response.body), read.response.status_code)
-        error = read.error or _Complaint()
-        return Line(read.custom_id, code=error.code or "", message=error.message or "no reason was given")
+    def _line(read: dict[str, Any]) -> Line:
+        if (response := read.get("response")) is not None:
+            return Line(read["custom_id"], msgspec.json.encode(response.get("body")), response.get("status_code", 200))
+        error = _object(read, "error")
+        return _refused(read["custom_id"], error.get("code"), error.get("message"))
 
     async def cancel(self, engine: AnyHttpEngine, id: str) -> None:
         await engine.exchange(WireRequest(path=f"/batches/{id}/cancel")).body()
@@ -204,40 +173,6 @@ class OpenAIBatches(Service):
 # --- Anthropic --------------------------------------------------------------------------------------------------------
 
 _CLAUDE: Final = {"anthropic-version": "2023-06-01"}
-
-
-class _ClaudeCounts(Struct, frozen=True):
-    processing: int = 0
-    succeeded: int = 0
-    errored: int = 0
-    canceled: int = 0
-    expired: int = 0
-
-
-class _ClaudeBatch(Struct, frozen=True):
-    id: str
-    processing_status: str
-    request_counts: _ClaudeCounts = _ClaudeCounts()
-
-
-class _ClaudeError(Struct, frozen=True):
-    type: str = ""
-    message: str = ""
-
-
-class _ClaudeErrored(Struct, frozen=True):
-    error: _ClaudeError = _ClaudeError()
-
-
-class _ClaudeOutcome(Struct, frozen=True):
-    type: str
-    message: Raw = Raw(b"")
-    error: _ClaudeErrored = _ClaudeErrored()
-
-
-class _ClaudeLine(Struct, frozen=True):
-    custom_id: str
-    result: _ClaudeOutcome
 
 
 class AnthropicBatches(Service):
@@ -253,95 +188,40 @@ class AnthropicBatches(Service):
         betas = sorted({name.strip() for names in asked for name in names} - {""})
         headers = {**requests[0][1].headers, **({"anthropic-beta": ",".join(betas)} if betas else {})}
         body = b'{"requests":[' + b",".join(written) + b"]}"
-        made = await _hand_in(engine, "/v1/messages/batches", body, headers)
-        return msgspec.json.decode(made, type=_Named).id
+        return (await _hand_in(engine, "/v1/messages/batches", body, headers))["id"]
 
     async def status(self, engine: AnyHttpEngine, id: str) -> BatchStatus:
-        body = await _get(engine, f"/v1/messages/batches/{id}")
-        found = msgspec.json.decode(body, type=_ClaudeBatch)
-        counts, state = found.request_counts, self._state(found)
-        failed = counts.errored + counts.canceled + counts.expired
-        total = counts.processing + counts.succeeded + failed
-        return BatchStatus(state=state, total=total, succeeded=counts.succeeded, failed=failed)
-
-    @staticmethod
-    def _state(found: _ClaudeBatch) -> BatchState:
-        if found.processing_status != "ended":
-            return "cancelling" if found.processing_status == "canceling" else "running"
-        if found.request_counts.canceled:
-            return "cancelled"
-        return "expired" if found.request_counts.expired else "done"
+        found = _read(await _get(engine, f"/v1/messages/batches/{id}"))
+        counts = {name: int(count) for name, count in _object(found, "request_counts").items()}
+        failed = sum(counts.get(name, 0) for name in ("errored", "canceled", "expired"))
+        state: BatchState = "cancelled" if counts.get("canceled") else "expired" if counts.get("expired") else "done"
+        if found["processing_status"] != "ended":
+            state = "cancelling" if found["processing_status"] == "canceling" else "running"
+        succeeded = counts.get("succeeded", 0)
+        total = counts.get("processing", 0) + succeeded + failed
+        return BatchStatus(state=state, total=total, succeeded=succeeded, failed=failed)
 
     async def lines(self, engine: AnyHttpEngine, id: str, status: BatchStatus) -> Iterator[Line]:
         body = await _get(engine, f"/v1/messages/batches/{id}/results", results=True)
-        return map(self._read, _json_lines(body))
+        return (self._line(_read(line)) for line in _json_lines(body))
 
     @staticmethod
-    def _read(line: bytes) -> Line:
-        read = msgspec.json.decode(line, type=_ClaudeLine)
-        match read.result.type:
+    def _line(read: dict[str, Any]) -> Line:
+        key, result = read["custom_id"], read["result"]
+        match result["type"]:
             case "succeeded":
-                return Line(read.custom_id, bytes(read.result.message))
+                return Line(key, msgspec.json.encode(result["message"]))
             case "errored":
-                error = read.result.error.error
-                return Line(read.custom_id, code=error.type, message=error.message or "no reason was given")
+                error = _object(_object(result, "error"), "error")
+                return _refused(key, error.get("type"), error.get("message"))
             case other:
-                return unanswered(read.custom_id, "cancelled" if other == "canceled" else other)
+                return unanswered(key, "cancelled" if other == "canceled" else other)
 
     async def cancel(self, engine: AnyHttpEngine, id: str) -> None:
         await engine.exchange(WireRequest(path=f"/v1/messages/batches/{id}/cancel", headers=_CLAUDE)).body()
 
 
 # --- Gemini: requests and results stand in the batch itself -----------------------------------------------------------
-
-
-class _GeminiStats(Struct, frozen=True, rename="camel"):
-    # 64-bit numbers are texts in Google's JSON.
-    request_count: int | str = 0
-    successful_request_count: int | str = 0
-    failed_request_count: int | str = 0
-
-
-class _GeminiComplaint(Struct, frozen=True):
-    code: int | str | None = None
-    message: str = ""
-    status: str = ""
-
-
-class _GeminiAnswer(Struct, frozen=True):
-    metadata: dict[str, str] | None = None
-    response: Raw = Raw(b"")
-    error: _GeminiComplaint = _GeminiComplaint()
-
-
-class _GeminiAnswers(Struct, frozen=True, rename="camel"):
-    inlined_responses: list[_GeminiAnswer] = []
-
-
-class _GeminiOutput(Struct, frozen=True, rename="camel"):
-    inlined_responses: _GeminiAnswers = _GeminiAnswers()
-
-
-class _GeminiMetadata(Struct, frozen=True, rename="camel"):
-    state: str = ""
-    batch_stats: _GeminiStats = _GeminiStats()
-    output: _GeminiOutput | None = None
-
-
-class _GeminiBatch(Struct, frozen=True):
-    name: str
-    metadata: _GeminiMetadata = _GeminiMetadata()
-    done: bool = False
-    response: _GeminiOutput | None = None
-    error: _GeminiComplaint | None = None
-
-    @property
-    def state(self) -> BatchState:
-        known = _GEMINI_STATES.get(self.metadata.state.rpartition("STATE_")[2])
-        if known is not None or not self.done:
-            return known or "running"
-        return "done" if self.error is None else "failed"
-
 
 _GEMINI_STATES: Final[dict[str, BatchState]] = {
     "SUCCEEDED": "done",
@@ -367,37 +247,40 @@ class GeminiBatches(Service):
         inner = b'{"requests":{"requests":[' + b",".join(written) + b"]}}"
         body = b'{"batch":{"displayName":' + name + b',"inputConfig":' + inner + b"}}"
         path = f"/v1beta/models/{engine.connection.model.removeprefix('models/')}:batchGenerateContent"
-        answer = await _hand_in(engine, path, body, requests[0][1].headers)
-        made = msgspec.json.decode(answer, type=_GeminiBatch)
-        return made.name.removeprefix("batches/")
+        return (await _hand_in(engine, path, body, requests[0][1].headers))["name"].removeprefix("batches/")
 
-    async def _find(self, engine: AnyHttpEngine, id: str) -> _GeminiBatch:
-        return msgspec.json.decode(await _get(engine, f"/v1beta/batches/{id}", results=True), type=_GeminiBatch)
+    async def _find(self, engine: AnyHttpEngine, id: str) -> dict[str, Any]:
+        return _read(await _get(engine, f"/v1beta/batches/{id}", results=True))
 
     async def status(self, engine: AnyHttpEngine, id: str) -> BatchStatus:
         found = await self._find(engine, id)
-        stats = found.metadata.batch_stats
+        metadata = _object(found, "metadata")
+        stats, error = _object(metadata, "batchStats"), found.get("error")
+        state = _GEMINI_STATES.get(metadata.get("state", "").rpartition("STATE_")[2])
+        if state is None:
+            state = "running" if not found.get("done") else "done" if error is None else "failed"
         return BatchStatus(
-            state=found.state,
-            total=int(stats.request_count),
-            succeeded=int(stats.successful_request_count),
-            failed=int(stats.failed_request_count),
-            message="" if found.error is None else found.error.message,
+            state=state,
+            total=int(stats.get("requestCount", 0)),  # 64-bit numbers are texts in Google's JSON
+            succeeded=int(stats.get("successfulRequestCount", 0)),
+            failed=int(stats.get("failedRequestCount", 0)),
+            message="" if error is None else error.get("message", ""),
         )
 
     async def lines(self, engine: AnyHttpEngine, id: str, status: BatchStatus) -> Iterator[Line]:
         found = await self._find(engine, id)
-        output = found.response or found.metadata.output or _GeminiOutput()
+        output = _object(found, "response") or _object(_object(found, "metadata"), "output")
+        answers: list[dict[str, Any]] = _object(output, "inlinedResponses").get("inlinedResponses") or []
         # In the order of the requests; the keys do not always come back.
-        return (self._read(position, each) for position, each in enumerate(output.inlined_responses.inlined_responses))
+        return (self._line(position, each) for position, each in enumerate(answers))
 
     @staticmethod
-    def _read(position: int, answer: _GeminiAnswer) -> Line:
-        key = (answer.metadata or {}).get("key") or key_of(position)
-        if answer.response:
-            return Line(key, bytes(answer.response))
-        said = answer.error
-        return Line(key, code=said.status or str(said.code or ""), message=said.message or "no reason was given")
+    def _line(position: int, answer: dict[str, Any]) -> Line:
+        key = _object(answer, "metadata").get("key") or key_of(position)
+        if "response" in answer:
+            return Line(key, msgspec.json.encode(answer["response"]))
+        error = _object(answer, "error")
+        return _refused(key, error.get("status") or error.get("code"), error.get("message"))
 
     async def cancel(self, engine: AnyHttpEngine, id: str) -> None:
         await engine.exchange(WireRequest(path=f"/v1beta/batches/{id}:cancel")).body()

@@ -15,7 +15,8 @@ from dragoman.errors import ConfigurationError
 if TYPE_CHECKING:
     from .terminal import Terminal
 
-Run: TypeAlias = "Callable[[Any, Terminal], int]"
+Run: TypeAlias = "Callable[[Any, Terminal], int | None]"
+"""A command at work. It gives its exit code, or nothing where all went well."""
 Approve: TypeAlias = Literal["ask", "auto", "deny"]
 APPROVE: Final[tuple[Approve, ...]] = ("ask", "auto", "deny")
 
@@ -50,15 +51,6 @@ def expand_path(text: str) -> Path:
 def clean(text: str) -> str:
     """The text without halves of letters, which come from arguments that are not UTF-8 and cannot be sent."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def read_lines(files: Sequence[str], terminal: Terminal, *, whole: bool = False) -> list[str]:
-    """The lines of these files that say something, or each file as one text; `-`, or no file, is standard input."""
-    texts: list[str] = []
-    for name in files or ["-"]:
-        text = terminal.read_input() if name == "-" else expand_path(name).read_text("utf-8", "replace")
-        texts += [clean(each) for each in ([text] if whole else text.splitlines()) if each.strip()]
-    return texts
 
 
 class Parser(argparse.ArgumentParser):

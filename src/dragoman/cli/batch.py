@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Final
 
 import msgspec
 
@@ -14,10 +15,12 @@ from dragoman.conversation import Conversation, Message
 from dragoman.directories import data_directory
 from dragoman.engines import HttpEngine, as_service, engine
 
-from .arguments import Parser, Run, UsageError, add_json, read_lines
+from .arguments import Parser, Run, UsageError, add_json, clean, expand_path
 from .failures import FAILED, OK
-from .output import print_list, show_progress
+from .output import print_list
 from .terminal import Terminal
+
+_BAR: Final = 24
 
 
 def declare_batch(parser: Parser) -> None:
@@ -64,7 +67,10 @@ def _find(arguments: argparse.Namespace) -> Generator[tuple[Batches, Batch]]:
 
 
 def _submit(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    questions = read_lines(arguments.files, terminal)
+    questions: list[str] = []
+    for name in arguments.files or ["-"]:
+        text = terminal.read_input() if name == "-" else expand_path(name).read_text("utf-8", "replace")
+        questions += [clean(line) for line in text.splitlines() if line.strip()]
     if not questions:
         raise UsageError("There are no questions.", hint="Name files with one question a line, or pipe them in.")
     with _open(arguments.model, arguments.base_url) as batches:
@@ -79,13 +85,12 @@ def _submit(arguments: argparse.Namespace, terminal: Terminal) -> int:
         return _print_results(batches, batch, terminal)
 
 
-def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _list(arguments: argparse.Namespace, terminal: Terminal) -> None:
     def show(batch: Batch) -> dict[str, object]:
         return {"id": batch.id, "model": batch.model, "questions": len(batch), "handed in": f"{batch.created:%F %R}"}
 
     found = [show(batch) for batch in _directory().list()]
     print_list(terminal, found, dict, as_json=arguments.json, otherwise="There are no batches.")
-    return OK
 
 
 def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -121,18 +126,16 @@ def _print_results(batches: Batches, batch: Batch, terminal: Terminal) -> int:
     return FAILED if failures else OK
 
 
-def _cancel(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _cancel(arguments: argparse.Namespace, terminal: Terminal) -> None:
     with _find(arguments) as (batches, batch):
         terminal.line(_describe(batches.cancel(batch)))
-    return OK
 
 
-def _forget(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _forget(arguments: argparse.Namespace, terminal: Terminal) -> None:
     directory = _directory()
     directory.load(arguments.id)
     directory.delete(arguments.id)
     terminal.say("It is forgotten.")
-    return OK
 
 
 def _describe(status: BatchStatus) -> str:
@@ -142,4 +145,6 @@ def _describe(status: BatchStatus) -> str:
 
 
 def _show(terminal: Terminal, status: BatchStatus) -> None:
-    show_progress(terminal, status.finished, status.total, _describe(status))
+    """A bar on the line that is wiped away, and how far it is."""
+    full = _BAR * status.finished // max(status.total, 1)
+    terminal.show_status(f"[{'#' * full}{'.' * (_BAR - full)}] {_describe(status)}")

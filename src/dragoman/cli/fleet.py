@@ -1,25 +1,30 @@
-"""`dragoman fleet`: turns that workers carry out, handed in, waited for, answered, cancelled and watched."""
+"""`dragoman fleet`: turns that workers carry out, handed in, waited for, answered, cancelled and watched; and
+`dragoman worker`, which carries them out until it is told to stop."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import Struct
 
 import dragoman.fleet
 from dragoman.chat import load_config
-from dragoman.fleet import Outcome, Turn, TurnEnded, prometheus_text
+from dragoman.fleet import Agent, Outcome, Turn, TurnEnded, prometheus_text
 from dragoman.stores import MessageAdded, PostgresOptions, ToolCallBegun
 
-from .arguments import Parser, UsageError, add_json, clean
+from .arguments import Parser, UsageError, add_json, clean, suggest
 from .failures import FAILED, LIMIT, NEEDS_APPROVAL, OK, describe
 from .output import format_result, print_json, print_list
 from .terminal import Terminal, shorten, to_line
+from .tools import load_module
 
 if TYPE_CHECKING:
-    from dragoman.fleet import Fleet  # which needs an extra; the help does not
+    from dragoman.fleet import Fleet, Worker  # which need an extra; the help does not
 
 _CODES: Final = {"done": OK, "await_approval": NEEDS_APPROVAL, "limit_reached": LIMIT, "cancelled": FAILED}
 
@@ -57,7 +62,9 @@ def declare_fleet(parser: Parser) -> None:
     submit.add_argument("--cid", metavar="ID", help="in this conversation; by default in a new one")
     wait = _add(parser, "wait", _wait, "Wait for a turn, and show what came of it.", "wait 01a1e92a-… --timeout 60")
     approve = _add(parser, "approve", _approve, "Let calls that wait be carried out.", "approve 01a1e92a-… --wait")
-    deny = _add(parser, "deny", _deny, "Refuse calls that wait.", 'deny 01a1e92a-… --reason "too dear"')
+    deny = _add(
+        parser, "deny", partial(_approve, deny=True), "Refuse calls that wait.", 'deny 01a1e92a-… --reason "too dear"'
+    )
     resume = _add(
         parser, "resume", _resume, "Go on with a conversation, after a limit or an error.", "resume 01a1e92a-…"
     )
@@ -79,9 +86,9 @@ def declare_fleet(parser: Parser) -> None:
 
 
 def _add(
-    parser: Parser, name: str, run: Callable[[Fleet, Any, Terminal], int], about: str, example: str = ""
+    parser: Parser, name: str, run: Callable[[Fleet, Any, Terminal], int | None], about: str, example: str = ""
 ) -> Parser:
-    def command(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    def command(arguments: argparse.Namespace, terminal: Terminal) -> int | None:
         url, options = find_database(arguments)
         with dragoman.fleet.Fleet(url, **options) as fleet:
             return run(fleet, arguments, terminal)
@@ -91,11 +98,11 @@ def _add(
     return added
 
 
-def _status(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _status(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> None:
     rows = fleet.status()
     if arguments.format == "prometheus":
         terminal.answer(prometheus_text(rows))
-        return OK
+        return
     print_list(
         terminal,
         rows,
@@ -110,13 +117,11 @@ def _status(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> 
         as_json=arguments.format == "json",
         otherwise="No worker has offered an agent yet. Start one: dragoman worker MODULE:ATTRIBUTE",
     )
-    return OK
 
 
-def _install(fleet: Fleet, _arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _install(fleet: Fleet, _arguments: argparse.Namespace, terminal: Terminal) -> None:
     fleet.install()
     terminal.say("The tables are there.")
-    return OK
 
 
 def _submit(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -126,13 +131,9 @@ def _submit(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> 
     return _hand_in(fleet, fleet.submit(said, agent=arguments.agent, conversation=arguments.cid), arguments, terminal)
 
 
-def _approve(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> int:
-    turn = fleet.approve(arguments.turn, *arguments.calls, reason=clean(arguments.reason))
-    return _hand_in(fleet, turn, arguments, terminal)
-
-
-def _deny(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> int:
-    turn = fleet.deny(arguments.turn, *arguments.calls, reason=clean(arguments.reason))
+def _approve(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal, *, deny: bool = False) -> int:
+    answer = fleet.deny if deny else fleet.approve
+    turn = answer(arguments.turn, *arguments.calls, reason=clean(arguments.reason))
     return _hand_in(fleet, turn, arguments, terminal)
 
 
@@ -175,11 +176,10 @@ def _note_ending(outcome: Outcome, terminal: Terminal) -> None:
         terminal.say(f"dragoman: the turn ended as {outcome.ending}.", "yellow")
 
 
-def _cancel(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _cancel(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> None:
     state = fleet.cancel(arguments.turn)
     told = {"cancelled": "The turn is cancelled.", "running": "Its worker is told to stop."}
     terminal.say(told.get(state, f"The turn had ended before, as {state}."))
-    return OK
 
 
 def _watch(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -204,3 +204,54 @@ def _watch(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> i
             case done:
                 terminal.note(format_result(done.result, terminal.width))
     return code
+
+
+# --- a worker ---------------------------------------------------------------------------------------------------------
+
+_EXAMPLE: Final = (
+    "Write `agents = {'support': Agent('openai:gpt-5')}` into a module, and name it: dragoman worker shop:agents"
+)
+
+
+def declare_worker(parser: Parser) -> None:
+    """The options of a worker."""
+    about = "Carry out turns of conversations for a fleet; stop with Ctrl-C or SIGTERM, twice to stop at once."
+    examples = ("dragoman worker shop:agents", "dragoman worker shop:worker")
+    parser.describe(_work, about, *examples)
+    parser.add_argument("place", metavar="MODULE:ATTRIBUTE", help="a Worker, or agents by name")
+    parser.add_argument("--concurrency", type=int, metavar="N", help="turns at once, where agents are named (20)")
+    add_database(parser)
+
+
+def _work(arguments: argparse.Namespace, _terminal: Terminal) -> None:
+    found = _load(arguments.place)
+    if isinstance(found, dragoman.fleet.Worker):
+        if arguments.postgres or arguments.schema or arguments.concurrency is not None:
+            message = f"{arguments.place} is a Worker, which has its own database and concurrency."
+            raise UsageError(message, hint="Say them there, or name a mapping of agents.")
+        worker = found
+    else:
+        url, options = find_database(arguments)
+        worker = dragoman.fleet.Worker(
+            url, found, concurrency=20 if arguments.concurrency is None else arguments.concurrency, **options
+        )
+    logging.getLogger("dragoman.fleet").setLevel(logging.INFO)  # which turns are taken, and what became of them
+    worker.serve()
+
+
+def _load(place: str) -> Worker | Mapping[str, Agent]:
+    """What the user's module has under this name."""
+    name, colon, attribute = place.partition(":")
+    if not colon or not name or not attribute:
+        raise UsageError(f"{place!r} is not MODULE:ATTRIBUTE.", hint=_EXAMPLE)
+    module = load_module(name, Path.cwd())
+    found: object = getattr(module, attribute, None)
+    if found is None:
+        raise UsageError(f"{name} has no {attribute!r}.", hint=suggest(attribute, vars(module), _EXAMPLE))
+    if isinstance(found, dragoman.fleet.Worker):
+        return found
+    if isinstance(found, Mapping) and found:
+        agents = cast("Mapping[str, object]", found)
+        if all(isinstance(each, Agent) for each in agents.values()):
+            return cast("Mapping[str, Agent]", agents)
+    raise UsageError(f"{place} is neither a Worker nor a mapping of names to Agents.", hint=_EXAMPLE)

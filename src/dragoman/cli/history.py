@@ -130,22 +130,21 @@ def declare_history(parser: Parser) -> None:
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
 
 
-def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _list(arguments: argparse.Namespace, terminal: Terminal) -> None:
     with open_store() as store:
-        return _print(islice(list_conversations(store), max(0, arguments.number)), arguments, terminal)
+        _print(islice(list_conversations(store), max(0, arguments.number)), arguments, terminal)
 
 
-def _search(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _search(arguments: argparse.Namespace, terminal: Terminal) -> None:
     if not arguments.words:
         raise UsageError("What is to be searched for?", hint="dragoman history search WORDS")
     with open_store() as store:
         found = store.search(" ".join(arguments.words), limit=min(1000, max(1, arguments.number))).items
-        return _print([each for each in found if not is_inner(each.root)], arguments, terminal)
+        _print([each for each in found if not is_inner(each.root)], arguments, terminal)
 
 
-def _print(found: Iterable[SnapshotSummary], arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _print(found: Iterable[SnapshotSummary], arguments: argparse.Namespace, terminal: Terminal) -> None:
     print_list(terminal, list(found), _summarise, as_json=arguments.json, otherwise="There are no conversations.")
-    return 0
 
 
 def _summarise(each: SnapshotSummary) -> dict[str, object]:
@@ -165,14 +164,13 @@ def _load(store: ConversationStore, part: str | None) -> Snapshot:
     return structs.replace(recovered.snapshot, conversation=recovered.conversation)
 
 
-def _export(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _export(arguments: argparse.Namespace, terminal: Terminal) -> None:
     with open_store() as store:
         snapshot = _load(store, arguments.id)
     if arguments.output is None:
         terminal.answer(format_document(snapshot, arguments.format or "markdown"))
     else:
         terminal.say(f"Written to {write_document(snapshot, arguments.output, arguments.format)}.")
-    return 0
 
 
 def _delete(arguments: argparse.Namespace, terminal: Terminal) -> int:

@@ -42,7 +42,7 @@ def declare_mcp(parser: Parser) -> None:
     call.add_argument("arguments", nargs="?", default="{}", help="a JSON object ({})")
 
 
-def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _serve(arguments: argparse.Namespace, terminal: Terminal) -> None:
     settings = read_settings(load_config())
     checker = PermissionChecker(settings.policy, workspace=settings.directory, door="mcp")
     permission = _decide(checker, arguments.approve)
@@ -54,7 +54,6 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
         else:
             terminal.say(f"Serving {len(tools)} tools at http://127.0.0.1:{arguments.http}/mcp (stop with Ctrl-C).")
             serve_http(server, port=arguments.http)
-    return 0
 
 
 def _decide(checker: PermissionChecker, approve: str) -> PermissionCheck:

@@ -53,11 +53,10 @@ def declare_models(parser: Parser) -> None:
     add_json(listing)
 
 
-def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _list(arguments: argparse.Namespace, terminal: Terminal) -> None:
     config, word = load_config().config, arguments.word.lower()
     found = [row for row in _describe_models(config, terminal, arguments.offline) if word in str(row["model"]).lower()]
     print_list(terminal, found, _show, as_json=arguments.json)
-    return 0
 
 
 def _show(row: Mapping[str, object]) -> dict[str, object]:
@@ -206,11 +205,10 @@ def declare_local(parser: Parser) -> None:
     parser.add_command("stop", _stop_local, "Unload the models that are loaded.", "dragoman local stop")
 
 
-def _list_local(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _list_local(arguments: argparse.Namespace, terminal: Terminal) -> None:
     found = models()
     print_list(terminal, found, _show_local, as_json=arguments.json)
     terminal.note(f"Models are kept in {found[0].path.parent} (DRAGOMAN_MODEL_DIR moves them).")
-    return 0
 
 
 def _show_local(model: StoredModel) -> dict[str, object]:
@@ -227,34 +225,30 @@ def _format_size(size: int) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
-def _pull_local(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _pull_local(arguments: argparse.Namespace, terminal: Terminal) -> None:
     name = model_named(arguments.model.removeprefix("local:")).name
     model = next(model for model in models() if model.name == name)
     if not model.present:
         terminal.note(f"dragoman: local:{name} is fetched now ({_format_size(model.download)}).")
     terminal.line(str(pull(name, bar_if_terminal(terminal.stderr))))
-    return 0
 
 
-def _remove_local(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _remove_local(arguments: argparse.Namespace, terminal: Terminal) -> None:
     freed = remove(arguments.model.removeprefix("local:"))
     terminal.say(f"{freed / 1e6:,.0f} MB are free again." if freed else "It was not here.")
-    return 0
 
 
-def _status_local(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _status_local(arguments: argparse.Namespace, terminal: Terminal) -> None:
     loaded = [{"model": _name_of(each), "pid": each.pid, "context": each.context} for each in running_models()]
     print_list(terminal, loaded, dict, as_json=arguments.json, otherwise="No model is loaded. The next call loads one.")
-    return 0
 
 
-def _stop_local(_arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _stop_local(_arguments: argparse.Namespace, terminal: Terminal) -> None:
     ended = stop_models()
     for each in ended:
         terminal.line(f"{_name_of(each)} is unloaded.")
     if not ended:
         terminal.say("No model was loaded.")
-    return 0
 
 
 def _name_of(server: ModelServer) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -124,15 +124,6 @@ class TextView(View):
         if self._last != "\n":
             self._terminal.answer("\n")
             self._last = "\n"
-
-
-_BAR: Final = 24
-
-
-def show_progress(terminal: Terminal, done: int, total: int, text: str) -> None:
-    """A bar on the line that is wiped away, and what it says."""
-    full = _BAR * done // max(total, 1)
-    terminal.show_status(f"[{'#' * full}{'.' * (_BAR - full)}] {text}")
 
 
 def format_use(used: ServerToolUse, width: int) -> str:

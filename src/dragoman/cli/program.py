@@ -28,7 +28,6 @@ COMMANDS: Final = {
     "chat": "talk with a model, interactively",
     "web": "talk with a model in the browser",
     "batch": "hand questions in together, answered within a day at half the price",
-    "embed": "turn texts into vectors",
     "models": "list models and what they can do",
     "tools": "list tools, show a schema, check them against a model",
     "keys": "store, list and remove API keys",
@@ -47,6 +46,7 @@ COMMANDS: Final = {
 _MODULES: Final = {
     **dict.fromkeys(("keys", "config", "doctor", "completion"), "setup"),
     "local": "models",
+    "worker": "fleet",
     "skills": "tools",
 }
 """Where commands are that have no module of their own name."""
@@ -112,7 +112,7 @@ def _run(arguments: list[str], terminal: Terminal) -> int:
         parser, words = make_root_parser(), arguments[first == "ask" :]
     namespace = parser.read(words)
     with _warnings_as_lines(terminal):
-        return 0 if parser.run is None else parser.run(namespace, terminal)
+        return (parser.run and parser.run(namespace, terminal)) or 0
 
 
 def make_root_parser() -> Parser:
@@ -187,6 +187,7 @@ def _unwind_on_sigterm() -> Generator[None]:
 def _warnings_as_lines(terminal: Terminal) -> Generator[None]:
     """Show the library's own warnings, each once; those of others are for programmers. What is logged is shown, too."""
     import logging  # not for `--help`
+    import traceback
 
     shown: set[str] = set()
 
@@ -198,9 +199,12 @@ def _warnings_as_lines(terminal: Terminal) -> Generator[None]:
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            terminal.note(f"dragoman: {to_line(record.getMessage())}", "yellow")
+            style = "yellow" if record.levelno >= logging.WARNING else "dim"
+            terminal.note(f"dragoman: {to_line(record.getMessage())}", style)
+            if record.exc_info is not None:
+                terminal.note("".join(traceback.format_exception(record.exc_info[1])), style)
 
-    before, logging.lastResort = logging.lastResort, cast("Any", Lines(logging.WARNING))
+    before, logging.lastResort = logging.lastResort, cast("Any", Lines())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -6,20 +6,19 @@ so that a program that is killed at the question asks it again when it is contin
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.chat import ChatClient, ChatOptions, LoadedConfig, Prompt, new
 from dragoman.conversation import Conversation, ToolCall, source_lines
-from dragoman.errors import ConfigurationError, StepLimitError, StoreError, ToolError
+from dragoman.errors import ConfigurationError, StepLimitError, StoreError
 from dragoman.stores import ConversationStore
-from dragoman.toolkit import PermissionChecker, skills_prompt
+from dragoman.toolkit import ConsoleResponder, PermissionChecker, PermissionRequest, skills_prompt
 from dragoman.tools import (
     Allow,
     AnyTool,
@@ -40,7 +39,7 @@ from .history import find_conversation, open_store
 from .instructions import read_instructions
 from .output import TextView, View
 from .settings import Settings, clean_models, fetch_models, load_with, read_settings, settle_model
-from .terminal import Terminal, escape_controls, to_line
+from .terminal import Terminal, to_line
 from .tools import ToolChoice
 
 
@@ -268,36 +267,30 @@ class Approver(Struct):
         return deny(call, reason=_NOT_AGAIN if begun else _NOBODY)
 
     def _ask(self, pending: PendingApproval, tool: AnyTool | None, *, begun: bool) -> Approval:
-        call, say = pending.call, self._terminal.say
-        why = f" ({to_line(pending.reason)})" if pending.reason else ""
-        name = to_line(call.name if pending.within is None else f"{pending.within.name} > {call.name}")
-        say(f"{name} {'wants to run again' if begun else 'wants to run'}{why}:", "bold")
-        if tool is not None and tool.description:
-            say(f"  {to_line(tool.description.partition(chr(10))[0])}", "dim")
-        say("  " + format_arguments(call).replace("\n", "\n  "))
-        exactly, *wider = self._checker.suggest(call, tool)
-        numbered = {str(number): rule for number, rule in enumerate(wider, start=1)}
-        for number, rule in numbered.items():
-            say(f"  [{number}] from now on: {to_line(rule.text)}", "dim")
-        rules = {"a": exactly, "always": exactly, **numbered}
-        choices = "".join(f", [{number}]" for number in numbered)
-        while True:
-            said = self._terminal.ask(f"[y]es, [n]o, [a]lways exactly this{choices}? ")
-            if said is None:  # Ctrl-D
-                say("")
-                return deny(call, reason=_REFUSED)
-            word, _, reason = said.strip().partition(" ")
-            match word.lower():
-                case "y" | "yes":
-                    return approve(call)
-                case "n" | "no":
-                    return deny(call, reason=reason.strip() or (_NOT_AGAIN if begun else _REFUSED))
-                case choice if choice in rules:
-                    self._checker.remember(rules[choice])
-                    say(f"Until the end of this session: {to_line(rules[choice].text)}", "dim")
-                    return approve(call)
-                case _:
-                    say(f"Answer y, n, a{choices and ' or a number'}; behind n you may say why, for the model to read.")
+        call = pending.call
+        name = call.name if pending.within is None else f"{pending.within.name} > {call.name}"
+        request = PermissionRequest(
+            call=call,
+            reason=pending.reason,
+            rules=self._checker.suggest(call, tool),
+            about="" if tool is None else tool.description.partition("\n")[0],
+            title=f"{name} {'wants to run again' if begun else 'wants to run'}",
+        )
+        answer = ConsoleResponder(show=self._terminal.say, ask=self._read_answer).ask_permission(request)
+        if answer is None:
+            self._terminal.say("")
+            return deny(call, reason=_REFUSED)
+        if answer.remember is not None:
+            self._checker.remember(structs.replace(answer.remember, action="allow" if answer.allowed else "deny"))
+        if answer.allowed:
+            return approve(call)
+        return deny(call, reason=_NOT_AGAIN if begun and answer.reason == _REFUSED else answer.reason)
+
+    def _read_answer(self, question: str) -> str:
+        said = self._terminal.ask(question)
+        if said is None:
+            raise EOFError
+        return said
 
 
 def _asks(call: ToolCall, tool: AnyTool, decision: object) -> bool:
@@ -305,12 +298,3 @@ def _asks(call: ToolCall, tool: AnyTool, decision: object) -> bool:
     needed = tool.options.requires_approval
     given = isinstance(decision, Deny) or (isinstance(decision, Allow) and decision.approved)
     return not given and bool(needed(call) if callable(needed) else needed)
-
-
-def format_arguments(call: ToolCall) -> str:
-    """All of the arguments, however long: nobody can agree to what was not shown."""
-    try:
-        text = json.dumps(call.parsed, indent=2, ensure_ascii=False)
-    except ToolError:
-        text = call.arguments
-    return escape_controls(text)

@@ -63,7 +63,7 @@ def declare_keys(parser: Parser) -> None:
     remove.add_argument("provider", help="whose stored key is forgotten")
 
 
-def _set_key(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _set_key(arguments: argparse.Namespace, terminal: Terminal) -> None:
     if arguments.rest:
         message = "A key does not belong on the command line, where others can see it."
         raise UsageError(message, hint=f"Run `dragoman keys set {arguments.provider}` and paste it, or pipe it in.")
@@ -86,10 +86,9 @@ def _set_key(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.note(f"dragoman: {error.message} The key goes into a file that only you can read.", "yellow")
         stored = store_key(provider, key, store="file")
     terminal.say(f"The key {stored.masked} for {stored.provider} is in the {stored.store} ({stored.place}).")
-    return 0
 
 
-def _list_keys(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _list_keys(arguments: argparse.Namespace, terminal: Terminal) -> None:
     found = [
         {"provider": key.provider, "key": key.masked, "place": f"{key.store} ({key.place})"} for key in list_keys()
     ]
@@ -101,15 +100,13 @@ def _list_keys(arguments: argparse.Namespace, terminal: Terminal) -> int:
     ]
     otherwise = "There are no keys. Store one with: dragoman keys set openai"
     print_list(terminal, found, dict, as_json=arguments.json, otherwise=otherwise)
-    return 0
 
 
-def _remove_key(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _remove_key(arguments: argparse.Namespace, terminal: Terminal) -> None:
     if not delete_key(arguments.provider):
         message = f"No key is stored for {arguments.provider}."
         raise UsageError(message, hint="See dragoman keys list; what a variable says is not stored.")
     terminal.say(f"The stored key for {arguments.provider} is forgotten.")
-    return 0
 
 
 # --- config -----------------------------------------------------------------------------------------------------------
@@ -125,24 +122,22 @@ def declare_config(parser: Parser) -> None:
     parser.add_command("path", _show_paths, "Say where files are.", "dragoman config path")
 
 
-def _show_config(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _show_config(arguments: argparse.Namespace, terminal: Terminal) -> None:
     explained = load_config(profile=arguments.profile).explain()
     rows = Explanation(row for row in explained if not (arguments.only_set and row.origin == "default"))
     if arguments.json:
         print_json(terminal, rows)
     else:
         terminal.line(str(rows) if rows else "Nothing is set; the defaults hold.")
-    return 0
 
 
-def _show_paths(_arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _show_paths(_arguments: argparse.Namespace, terminal: Terminal) -> None:
     named = os.environ.get("DRAGOMAN_CONFIG", "").strip()
     path = expand_path(named) if named else user_file()
     also = [("also read", file) for file in load_config().files if file != path]
     own = [("cache", cache_directory()), ("state", state_directory())]
     for name, place in [("configuration", path), *also, ("keys", keys_file()), ("conversations", store_path()), *own]:
         terminal.line(f"{name:<13}  {place}")
-    return 0
 
 
 # --- doctor -----------------------------------------------------------------------------------------------------------
@@ -283,7 +278,7 @@ def declare_completion(parser: Parser) -> None:
     parser.add_argument("shell", choices=SHELLS, help="whose script is printed")
 
 
-def _print_completion(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _print_completion(arguments: argparse.Namespace, terminal: Terminal) -> None:
     if find_spec("shtab") is None:
         raise UsageError("Completion needs shtab, which is not installed.", hint="pip install 'dragoman[cli]'")
     import shtab
@@ -293,4 +288,3 @@ def _print_completion(arguments: argparse.Namespace, terminal: Terminal) -> int:
         load_command(name, root.add_group(name, about))
     add_asking(root)  # last, since the first word completes to a command
     terminal.answer(shtab.complete(root, arguments.shell) + "\n")
-    return 0

@@ -15,22 +15,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, redi
 from io import TextIOWrapper
 from typing import Final, TextIO
 
-_KEPT: Final = "\n\t\u200d"
-"""Not printable, and harmless: the last one joins emoji."""
+from dragoman._printable import escape_controls, to_line
 
 _STYLES: Final = {"dim": "2", "bold": "1", "red": "31", "yellow": "33"}
-
-
-def escape_controls(text: str) -> str:
-    """The text without what a terminal takes for a command, or what turns around the order of its letters."""
-    if text.isprintable():
-        return text
-    kept = [each for each in text if each != "\r"]
-    return "".join([each if each.isprintable() or each in _KEPT else f"\\u{ord(each):04x}" for each in kept])
-
-
-def to_line(text: str) -> str:
-    return " ".join(escape_controls(text).split())
 
 
 def shorten(text: str, width: int) -> str:

@@ -23,7 +23,7 @@ from msgspec import Struct, structs
 from dragoman.chat import load_config
 from dragoman.errors import DragomanError
 from dragoman.providers import check
-from dragoman.toolkit import CallbackResponder, SkillSummary, toolkit, validate_skill
+from dragoman.toolkit import CallbackResponder, DirectorySkillStore, SkillSummary, toolkit
 from dragoman.tools import AnyTool, Tool, ToolRegistry, ToolSet
 
 from .arguments import Parser, UsageError, add_json, expand_path, suggest
@@ -67,10 +67,10 @@ class ToolChoice(Struct):
                 self._opened[name] = self._stack.enter_context(self._settings.open_servers(name)).tools
             return self._opened[name]
         if name.endswith(".py"):
-            return _list_tools(self._load(name), name)
+            return _list_tools(load_module(name, self._settings.directory), name)
         place, colon, function = name.rpartition(":")
         if colon:
-            return _find_function(self._load(place), function, name)
+            return _find_function(load_module(place, self._settings.directory), function, name)
         hint = suggest(name, [*ready.values(), *servers, ALL])
         raise UsageError(f"There is no tool {name!r}.", hint=f"{hint} See dragoman tools list.".lstrip())
 
@@ -91,21 +91,22 @@ class ToolChoice(Struct):
             self._ready[each.name] = structs.replace(each, options=options)
         return ToolRegistry([self._ready[name] for name in names])
 
-    def _load(self, place: str) -> ModuleType:
-        """A file, or a module, also one that lies in the working directory."""
-        try:
-            if place.endswith(".py"):
-                return _run_file(self._settings.directory / expand_path(place))
-            if str(self._settings.directory) not in sys.path:
-                sys.path.insert(0, str(self._settings.directory))
-            return importlib.import_module(place)
-        except DragomanError:
-            raise
-        except Exception as error:
-            if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
-                raise UsageError(f"There is no module {error.name!r}.", hint="Check the name behind -T.") from None
-            message = f"{place} cannot be loaded: {type(error).__name__}: {error}."
-            raise UsageError(message, hint="Run it with Python first; --debug shows where it fails.") from error
+
+def load_module(place: str, directory: Path) -> ModuleType:
+    """A .py file, or a module, also one in this directory."""
+    try:
+        if place.endswith(".py"):
+            return _run_file(directory / expand_path(place))
+        if str(directory) not in sys.path:
+            sys.path.insert(0, str(directory))
+        return importlib.import_module(place)
+    except DragomanError:
+        raise
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+            raise UsageError(f"There is no module {error.name!r}.", hint="Check its name.") from None
+        message = f"{place} cannot be loaded: {type(error).__name__}: {error}."
+        raise UsageError(message, hint="Run it with Python first; --debug shows where it fails.") from error
 
 
 def _run_file(path: Path) -> ModuleType:
@@ -161,7 +162,7 @@ def declare_tools(parser: Parser) -> None:
         each.add_argument("tools", nargs="*", metavar="TOOL", help="as behind -T; by default all ready tools")
 
 
-def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _list(arguments: argparse.Namespace, terminal: Terminal) -> None:
     settings = read_settings(load_config())
     with _built(arguments.tools or [ALL], settings, terminal) as found:
         rows = [
@@ -175,16 +176,14 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     print_list(terminal, rows, dict, as_json=arguments.json)
     if not arguments.json and not arguments.tools and settings.servers:
         terminal.line(f"MCP servers of the configuration: {', '.join(settings.servers)} (see dragoman mcp list)")
-    return 0
 
 
-def _show_schema(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _show_schema(arguments: argparse.Namespace, terminal: Terminal) -> None:
     with _built([arguments.tool], read_settings(load_config()), terminal) as found:
         schemas = [
             {"name": each.name, "description": each.description, "parameters": each.spec.schema} for each in found
         ]
         print_json(terminal, schemas[0] if len(schemas) == 1 else schemas)
-    return 0
 
 
 def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -206,16 +205,17 @@ def declare_skills(parser: Parser) -> None:
     add_json(parser.add_command("list", _list_skills, "List the skills that can be loaded.", "dragoman skills list"))
     example = "dragoman skills validate ~/.agents/skills/pdf"
     validate = parser.add_command("validate", _validate_skills, "Say what is wrong with skills.", example)
-    validate.add_argument("paths", nargs="+", metavar="DIRECTORY", help="a skill's directory, or its SKILL.md")
+    validate.add_argument(
+        "paths", nargs="+", metavar="DIRECTORY", help="a skill's directory or SKILL.md, or a directory of skills"
+    )
 
 
-def _list_skills(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _list_skills(arguments: argparse.Namespace, terminal: Terminal) -> None:
     store = read_settings(load_config()).skills
     otherwise = f"There are no skills. Looked into: {', '.join(store.directories)}"
     print_list(terminal, store.list(), _show_skill, as_json=arguments.json, otherwise=otherwise)
     for problem in store.problems:
         terminal.say(f"dragoman: {problem}", "yellow")
-    return 0
 
 
 def _show_skill(skill: SkillSummary) -> dict[str, object]:
@@ -225,7 +225,9 @@ def _show_skill(skill: SkillSummary) -> dict[str, object]:
 def _validate_skills(arguments: argparse.Namespace, terminal: Terminal) -> int:
     wrong = 0
     for path in arguments.paths:
-        problems = validate_skill(expand_path(path))
+        place = expand_path(path)
+        store = DirectorySkillStore([place.parent if place.name.lower() == "skill.md" else place])
+        problems = store.problems or (() if store.list() else ("there is no SKILL.md",))
         wrong += bool(problems)
-        terminal.line("\n  ".join([f"{path}: {'not good' if problems else 'good'}", *map(str, problems)]))
+        terminal.line("\n  ".join([f"{path}: {'not good' if problems else 'good'}", *problems]))
     return 1 if wrong else 0

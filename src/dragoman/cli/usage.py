@@ -63,7 +63,7 @@ def declare_usage(parser: Parser) -> None:
     add_json(parser)
 
 
-def _usage(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _usage(arguments: argparse.Namespace, terminal: Terminal) -> None:
     since = _read_day(arguments.since)
     with open_store() as store:
         replies, left_out = _list_replies(store, terminal)
@@ -81,7 +81,7 @@ def _usage(arguments: argparse.Namespace, terminal: Terminal) -> int:
         named = [_describe(row, arguments.by) for row in rows]
         said = {"by": arguments.by, "rows": named, "total": _describe(total), "left_out": left_out, "prices": prices}
         print_json(terminal, said)
-        return 0
+        return
     largest = max([_length(row, total) for row in rows], default=0.0)
     print_list(
         terminal,
@@ -94,7 +94,6 @@ def _usage(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if rows and total.cost is None:
         terminal.note(f"Known is the cost of {len(known)} of {len(found)} replies: {format_cost(sum(known))}.")
     terminal.note(f"Prices: {table.source}, {table.date}; batches, other service tiers and fees for tools left out.")
-    return 0
 
 
 def _read_day(text: str | None) -> datetime | None:

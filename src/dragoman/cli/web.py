@@ -51,7 +51,7 @@ def declare_web(parser: Parser) -> None:
     add("--allow-host", dest="hosts", default=[], action="append", metavar="NAME", help=names)
 
 
-def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _serve(arguments: argparse.Namespace, terminal: Terminal) -> None:
     if find_spec("uvicorn") is None or find_spec("starlette") is None:
         message = "The page needs Starlette and uvicorn, which are not installed."
         raise UsageError(message, hint="pip install 'dragoman[web]'")
@@ -73,7 +73,6 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.say(f"dragoman web is at {address}")
         terminal.note(f"Ctrl-C ends it; what was said is {'not ' if arguments.no_log else ''}kept.")
         server.serve(None if arguments.no_open else lambda: _open_browser(address))
-    return 0
 
 
 def _open_browser(address: str) -> None:

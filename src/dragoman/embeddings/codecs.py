@@ -1,4 +1,4 @@
-"""How each kind of service is asked for vectors, and how it answers. Data in, data out.
+"""How each kind of service is asked for vectors, and where they stand in its answer. Data in, data out.
 
 Owns: a codec for OpenAI, which compatible servers and Voyage share, for Gemini, for Cohere; for the models of Bedrock
 (Titan, Nova, Cohere) and for the two ways of Vertex AI.
@@ -7,8 +7,8 @@ Must not know: network, threads, how many texts there are in all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
 from urllib.parse import quote
 
 import msgspec
@@ -31,11 +31,12 @@ class Answered(Struct, frozen=True):
 
 
 class EmbeddingCodec(Struct, frozen=True):
-    """How one kind of service is spoken to. `decode` raises msgspec's errors for what is not a reply of that kind."""
+    """How one kind of service is spoken to."""
 
     encode: Callable[[Asked, Sequence[str]], WireRequest]
     """In place of a text tokens may stand, where the profile says that the service takes them."""
     decode: Callable[[bytes], Answered]
+    """Raises ValueError, TypeError or an error of msgspec for what is not a reply of that kind."""
 
 
 def _task_of(asked: Asked, usual: Task | None = None) -> str:
@@ -57,6 +58,29 @@ def _said(members: Mapping[str, object]) -> dict[str, object]:
 
 def _write(path: str, members: Mapping[str, object]) -> WireRequest:
     return WireRequest(path=path, body=msgspec.json.encode(_said(members)))
+
+
+def _reader(rows: str, tokens: str) -> Callable[[bytes], Answered]:
+    """A decoder for replies that have their vectors, and the numbers of tokens, at these paths of names."""
+
+    def decode(body: bytes) -> Answered:
+        reply = msgspec.json.decode(body)
+        counts = list(_at(tokens.split("."), reply))
+        return Answered(list(_at(rows.split("."), reply)), int(sum(counts)) if counts else None)
+
+    return decode
+
+
+def _at(path: Sequence[str], value: object) -> Iterator[Any]:
+    """What stands at a path; in a list of objects or of vectors, for each of them."""
+    if isinstance(value, list) and value and isinstance(value[0], dict | list):
+        for each in cast("list[object]", value):
+            yield from _at(path, each)
+    elif path and isinstance(value, dict):
+        if (found := cast("dict[str, object]", value).get(path[0])) is not None:
+            yield from _at(path[1:], found)
+    elif not path or isinstance(value, list):  # Cohere v3 on Bedrock names no type of vectors
+        yield value
 
 
 # --- OpenAI, servers that are compatible with it, and Voyage ----------------------------------------------------------
@@ -91,7 +115,7 @@ def _encode_openai(asked: Asked, texts: Sequence[str]) -> WireRequest:
     return _write("/embeddings", members)
 
 
-_decode_openai_reply = msgspec.json.Decoder(_OpenAIReply).decode
+_decode_openai_reply = msgspec.json.Decoder(_OpenAIReply).decode  # which reads base64 without a detour
 
 
 def _decode_openai(body: bytes) -> Answered:
@@ -103,20 +127,7 @@ def _decode_openai(body: bytes) -> Answered:
     return Answered([each.embedding for each in data], tokens)
 
 
-# --- Gemini -----------------------------------------------------------------------------------------------------------
-
-
-class _Values(Struct):
-    values: list[float]
-
-
-class _GeminiUsed(Struct, rename="camel"):
-    prompt_token_count: int | None = None
-
-
-class _GeminiReply(Struct, rename="camel"):
-    embeddings: list[_Values] = []
-    usage_metadata: _GeminiUsed | None = None
+# --- Gemini and Cohere ------------------------------------------------------------------------------------------------
 
 
 def _encode_gemini(asked: Asked, texts: Sequence[str]) -> WireRequest:
@@ -125,35 +136,6 @@ def _encode_gemini(asked: Asked, texts: Sequence[str]) -> WireRequest:
     shared = _said({"model": model, "taskType": kind, "outputDimensionality": asked.dimensions})
     requests = [{"content": {"parts": [{"text": prefix + text}]}, **shared} for text in texts]
     return _write(f"/v1beta/{model}:batchEmbedContents", {"requests": requests})
-
-
-_decode_gemini_reply = msgspec.json.Decoder(_GeminiReply).decode
-
-
-def _decode_gemini(body: bytes) -> Answered:
-    reply = _decode_gemini_reply(body)
-    used = reply.usage_metadata
-    return Answered([each.values for each in reply.embeddings], None if used is None else used.prompt_token_count)
-
-
-# --- Cohere -----------------------------------------------------------------------------------------------------------
-
-
-class _Billed(Struct):
-    input_tokens: float | None = None
-
-
-class _Meta(Struct):
-    billed_units: _Billed | None = None
-
-
-class _ByType(Struct, rename={"floats": "float"}):
-    floats: list[list[float]]
-
-
-class _CohereReply(Struct):
-    embeddings: _ByType | list[list[float]]
-    meta: _Meta | None = None
 
 
 def _encode_cohere(asked: Asked, texts: Sequence[str]) -> WireRequest:
@@ -170,32 +152,7 @@ def _cohere_members(asked: Asked, texts: Sequence[str]) -> dict[str, object]:
     }
 
 
-_decode_cohere_reply = msgspec.json.Decoder(_CohereReply).decode
-
-
-def _decode_cohere(body: bytes) -> Answered:
-    reply = _decode_cohere_reply(body)
-    billed = reply.meta.billed_units if reply.meta is not None else None
-    tokens = billed.input_tokens if billed is not None else None
-    found = reply.embeddings
-    rows = found if isinstance(found, list) else found.floats  # v3 on Bedrock has but one type
-    return Answered(rows, None if tokens is None else int(tokens))
-
-
 # --- Bedrock: each maker in its own form; Titan and Nova take one text at a time --------------------------------------
-
-
-class _TitanReply(Struct, rename="camel"):
-    embedding: list[float]
-    input_text_token_count: int | None = None
-
-
-class _NovaRow(Struct):
-    embedding: list[float]
-
-
-class _NovaReply(Struct):
-    embeddings: list[_NovaRow]
 
 
 def _invoke(asked: Asked, members: dict[str, object]) -> WireRequest:
@@ -204,14 +161,6 @@ def _invoke(asked: Asked, members: dict[str, object]) -> WireRequest:
 
 def _encode_titan(asked: Asked, texts: Sequence[str]) -> WireRequest:
     return _invoke(asked, {"inputText": texts[0], "dimensions": asked.dimensions})
-
-
-_decode_titan_reply = msgspec.json.Decoder(_TitanReply).decode
-
-
-def _decode_titan(body: bytes) -> Answered:
-    reply = _decode_titan_reply(body)
-    return Answered([reply.embedding], reply.input_text_token_count)
 
 
 def _encode_nova(asked: Asked, texts: Sequence[str]) -> WireRequest:
@@ -225,39 +174,11 @@ def _encode_nova(asked: Asked, texts: Sequence[str]) -> WireRequest:
     return _invoke(asked, {"taskType": "SINGLE_EMBEDDING", "singleEmbeddingParams": wanted})
 
 
-_decode_nova_reply = msgspec.json.Decoder(_NovaReply).decode
-
-
-def _decode_nova(body: bytes) -> Answered:
-    return Answered([each.embedding for each in _decode_nova_reply(body).embeddings], None)
-
-
 def _encode_bedrock_cohere(asked: Asked, texts: Sequence[str]) -> WireRequest:
     return _invoke(asked, _cohere_members(asked, texts))
 
 
 # --- Vertex AI: predictions of the older models, content of the newer ones --------------------------------------------
-
-
-class _Statistics(Struct, frozen=True):
-    token_count: float | None = None
-
-
-class _PredictedValues(_Values):
-    statistics: _Statistics = _Statistics()
-
-
-class _Prediction(Struct):
-    embeddings: _PredictedValues
-
-
-class _Predictions(Struct):
-    predictions: list[_Prediction]
-
-
-class _ContentReply(Struct, rename="camel"):
-    embedding: _Values
-    usage_metadata: _GeminiUsed | None = None
 
 
 def _vertex_path(asked: Asked, method: str) -> str:
@@ -271,15 +192,6 @@ def _encode_vertex(asked: Asked, texts: Sequence[str]) -> WireRequest:
     return _write(_vertex_path(asked, "predict"), members)
 
 
-_decode_predictions = msgspec.json.Decoder(_Predictions).decode
-
-
-def _decode_vertex(body: bytes) -> Answered:
-    found = [each.embeddings for each in _decode_predictions(body).predictions]
-    counts = [each.statistics.token_count for each in found]
-    return Answered([each.values for each in found], None if None in counts else int(sum(filter(None, counts))))
-
-
 def _encode_vertex_content(asked: Asked, texts: Sequence[str]) -> WireRequest:
     prefix, kind = _prefix_and_kind(asked)
     how = _said({"taskType": kind, "outputDimensionality": asked.dimensions, "autoTruncate": asked.truncate})
@@ -287,22 +199,19 @@ def _encode_vertex_content(asked: Asked, texts: Sequence[str]) -> WireRequest:
     return _write(_vertex_path(asked, "embedContent"), {"content": content, "embedContentConfig": how})
 
 
-_decode_content_reply = msgspec.json.Decoder(_ContentReply).decode
-
-
-def _decode_vertex_content(body: bytes) -> Answered:
-    reply = _decode_content_reply(body)
-    used = reply.usage_metadata
-    return Answered([reply.embedding.values], None if used is None else used.prompt_token_count)
-
+_read_cohere: Final = _reader("embeddings.float", "meta.billed_units.input_tokens")
 
 CODECS: Final[dict[str, EmbeddingCodec]] = {
     "openai": EmbeddingCodec(_encode_openai, _decode_openai),
-    "gemini": EmbeddingCodec(_encode_gemini, _decode_gemini),
-    "cohere": EmbeddingCodec(_encode_cohere, _decode_cohere),
-    "titan": EmbeddingCodec(_encode_titan, _decode_titan),
-    "nova": EmbeddingCodec(_encode_nova, _decode_nova),
-    "bedrock_cohere": EmbeddingCodec(_encode_bedrock_cohere, _decode_cohere),
-    "vertex": EmbeddingCodec(_encode_vertex, _decode_vertex),
-    "vertex_content": EmbeddingCodec(_encode_vertex_content, _decode_vertex_content),
+    "gemini": EmbeddingCodec(_encode_gemini, _reader("embeddings.values", "usageMetadata.promptTokenCount")),
+    "cohere": EmbeddingCodec(_encode_cohere, _read_cohere),
+    "titan": EmbeddingCodec(_encode_titan, _reader("embedding", "inputTextTokenCount")),
+    "nova": EmbeddingCodec(_encode_nova, _reader("embeddings.embedding", "-")),
+    "bedrock_cohere": EmbeddingCodec(_encode_bedrock_cohere, _read_cohere),
+    "vertex": EmbeddingCodec(
+        _encode_vertex, _reader("predictions.embeddings.values", "predictions.embeddings.statistics.token_count")
+    ),
+    "vertex_content": EmbeddingCodec(
+        _encode_vertex_content, _reader("embedding.values", "usageMetadata.promptTokenCount")
+    ),
 }

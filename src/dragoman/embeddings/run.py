@@ -6,8 +6,8 @@ Must not know: how a provider is asked (codecs.py), how a request is sent and tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from functools import partial
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from dragoman._checks import check_names, suggest
 from dragoman._stepping import step
+from dragoman._stop import Stop, current_stop, stopping
 from dragoman.engines import (
     AnyHttpEngine,
     AsyncHttpEngine,
@@ -27,17 +28,17 @@ from dragoman.engines import (
     as_service,
     async_engine,
     engine,
-    together,
+    understanding,
 )
 from dragoman.errors import (
     ConfigurationError,
     ContextTooLongError,
     InvalidRequestError,
-    ProtocolError,
     ProviderError,
     StoppedError,
 )
 from dragoman.providers import Prices, WireRequest
+from dragoman.tools import AsyncRunner, Job, Runner, WorkerThreads
 from dragoman.transport import RetryPolicy, Timeouts, Transport
 
 from .codecs import CODECS, Answered, EmbeddingCodec
@@ -92,6 +93,7 @@ def embed(
     progress      called with how many texts are done, and how many there are
     resume        what an earlier call had reached when it failed (`error.embeddings`): only the rest is asked for
     """
+    texts = [texts] if isinstance(texts, str) else texts
     wanted = _Wanted(texts, dimensions, task, truncate, batch_size, concurrency, resume)
     if not isinstance(model, str):
         return step(_embed(as_service(model, HttpEngine, "embeddings"), wanted, progress))
@@ -115,6 +117,7 @@ async def aembed(
     **options: Unpack[EmbedOptions],
 ) -> Embeddings:
     """`embed` for a program on an event loop."""
+    texts = [texts] if isinstance(texts, str) else texts
     wanted = _Wanted(texts, dimensions, task, truncate, batch_size, concurrency, resume)
     if not isinstance(model, str):
         return await _embed(as_service(model, AsyncHttpEngine, "embeddings"), wanted, progress)
@@ -131,38 +134,31 @@ def _check_options(options: EmbedOptions) -> None:
 # --- what is wanted ---------------------------------------------------------------------------------------------------
 
 
-class _Wanted:
+class _Wanted(Struct, frozen=True):
     """What was said, checked before anything is sent."""
 
-    def __init__(  # noqa: PLR0917 -- the keywords of both functions, in their order
-        self,
-        texts: str | Sequence[str],
-        dimensions: int | None,
-        task: Task | None,
-        truncate: bool,
-        batch_size: int | None,
-        concurrency: int,
-        resume: Embeddings | None,
-    ) -> None:
-        self.texts: Sequence[str] = [texts] if isinstance(texts, str) else texts
+    texts: Sequence[str]
+    dimensions: int | None
+    task: Task | None
+    truncate: bool
+    batch_size: int | None
+    concurrency: int
+    resume: Embeddings | None
+
+    def __post_init__(self) -> None:
         for position, text in enumerate(self.texts):
             if problem := _problem_of(text):
                 hint = "Give a list of texts, none of them empty."
                 raise ConfigurationError(f"Text {position} {problem}.", hint=hint)
-        if task is not None and task not in TASKS:
-            raise ConfigurationError(f"There is no task {task!r}.", hint=suggest(str(task), TASKS))
-        for name, number in (("dimensions", dimensions), ("batch_size", batch_size), ("concurrency", concurrency)):
-            if number is not None and (not isinstance(number, int) or number < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if self.task is not None and self.task not in TASKS:
+            raise ConfigurationError(f"There is no task {self.task!r}.", hint=suggest(str(self.task), TASKS))
+        for name in ("dimensions", "batch_size", "concurrency"):
+            number: object = getattr(self, name)
+            if number is not None and (not isinstance(number, int) or number < 1):
                 raise ConfigurationError(f"{name} is a number from 1 on, not {number!r}.", hint=f"Leave {name} out.")
-        if resume is not None and resume.count != len(self.texts):
-            message = f"What is to be resumed has {resume.count} texts; these are {len(self.texts)}."
+        if self.resume is not None and self.resume.count != len(self.texts):
+            message = f"What is to be resumed has {self.resume.count} texts; these are {len(self.texts)}."
             raise ConfigurationError(message, hint="Resume with the same texts in the same order.")
-        self.dimensions: int | None = dimensions
-        self.task: Task | None = task
-        self.truncate: bool = truncate
-        self.batch_size: int = batch_size or _USUAL_BATCH
-        self.concurrency: int = concurrency
-        self.resume: Embeddings | None = resume
 
 
 def _check_resumed(wanted: _Wanted, model: str) -> None:
@@ -280,16 +276,8 @@ class _Job:
         window = self.engine.context_window or len(tokens)
         return [*tokens[: window - 1], tokens[-1]] if len(tokens) > window else tokens
 
-    @contextmanager
-    def _understanding(self) -> Generator[None]:
-        try:
-            yield
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise ProtocolError(
-                f"The reply of {self.engine.name} cannot be understood: {error}.",
-                provider=self.engine.connection.provider.name,
-                model=self.asked.model,
-            ) from None
+    def _understanding(self) -> AbstractContextManager[None]:
+        return understanding(self.engine, "The reply")
 
 
 class _Tokens(Struct):
@@ -299,12 +287,12 @@ class _Tokens(Struct):
 async def _embed(engine: AnyHttpEngine, wanted: _Wanted, progress: Progress | None) -> Embeddings:
     job = _Job(engine, wanted)
     profile, missing = job.asked.profile, job.sheet.missing
-    parts = _divide(wanted.texts, missing, min(wanted.batch_size, profile.texts), profile.tokens)
+    parts = _divide(wanted.texts, missing, min(wanted.batch_size or _USUAL_BATCH, profile.texts), profile.tokens)
     total = len(wanted.texts)
     done = total - len(missing)
     work = (partial(job.embed_part, part) for part in parts)
     try:
-        async with aclosing(together(work, wanted.concurrency, blocking=isinstance(engine, HttpEngine))) as parts_done:
+        async with aclosing(_together(work, wanted.concurrency, blocking=isinstance(engine, HttpEngine))) as parts_done:
             async for count in parts_done:
                 done += count
                 if progress is not None:
@@ -313,3 +301,50 @@ async def _embed(engine: AnyHttpEngine, wanted: _Wanted, progress: Progress | No
         error.embeddings = job.finish()
         raise
     return job.finish()
+
+
+_Work: TypeAlias = Callable[[], Coroutine[Any, Any, int]]
+
+
+async def _together(work: Iterable[_Work], most: int, *, blocking: bool) -> AsyncGenerator[int, None]:
+    """Do all of it, so many at once, and give each result as soon as it is there.
+
+    In a plain program each runs in a worker thread, on an event loop as a task. After the first that fails no further
+    one is begun; those under way are finished and their results given, then its error is raised. Whoever closes this
+    generator, or is stopped while it waits, ends what is under way at once.
+    """
+    threads = WorkerThreads()
+    runner = Runner(threads) if blocking else AsyncRunner(threads)
+    outer, stop = current_stop(), Stop()
+    under_way: list[Job] = []
+    waiting, failure = iter(work), None
+    try:
+        with nullcontext() if outer is None else outer.waking(runner.wake):
+            while True:
+                while failure is None and len(under_way) < most and (begin := next(waiting, None)) is not None:
+                    run = partial(_run, begin) if blocking else begin
+                    with stopping(stop):  # each has a copy of the context
+                        under_way.append(runner.start(run, is_async=not blocking, is_limited=True))
+                if not under_way:
+                    break
+                await runner.wait(None if outer is None else outer.deadline)
+                if outer is not None:
+                    outer.check()
+                over = {job: job.ended for job in under_way if job.ended is not None}  # others may end meanwhile
+                under_way = [job for job in under_way if job not in over]
+                for value, error, _ in over.values():
+                    if error is None:
+                        yield value
+                    failure = failure or error
+        if failure is not None:
+            raise failure
+    finally:
+        stop.cancel()
+        for job in under_way:
+            runner.give_up(job)
+        threads.close()
+        await runner.close()
+
+
+def _run(work: _Work) -> int:
+    return step(work())

@@ -7,7 +7,7 @@ fallback.py     several models, of which the next one answers where one fails   
 limiter.py      rate limits before they happen
 credential.py   keys as values: typed ones, and ones that are made and renewed
 keys.py         which key may go to which host        clouds/   Azure, Vertex AI and Amazon: addresses and identities
-scripted.py     a test double
+scripted.py     a test double        service.py   reading what a provider says of anything but answers
 claude_cli/     the `claude` program       local/    a model on this machine
 """
 

@@ -70,9 +70,9 @@ from .local.storage import (
     pull as pull,
     remove as remove,
 )
-from .parallel import Work as Work, together as together
 from .scripted import (
     AsyncScriptedEngine as AsyncScriptedEngine,
     ScriptedCall as ScriptedCall,
     ScriptedEngine as ScriptedEngine,
 )
+from .service import understanding as understanding

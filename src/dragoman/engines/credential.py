@@ -11,22 +11,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
-from functools import partial
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, cast
+from typing import Final, NoReturn, Self, TypeAlias, cast
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from dragoman._stop import current_stop
+from dragoman._stop import pause
 from dragoman.errors import AuthenticationError, ConfigurationError, DragomanError, StoppedError
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 _EARLY: Final = 300.0
 """Seconds before its end that a key is renewed; one that lives for less than 25 minutes, in its last fifth."""
+_GLANCE: Final = 0.01
+"""Seconds after which is looked again whether the key that somebody else makes is there."""
 _NEXT_TRY: Final = 30.0
 """Seconds until a renewal that failed is tried again, while the key that is there still holds."""
 
@@ -123,6 +119,13 @@ KeySource: TypeAlias = Callable[[], str | Secret | MadeKey] | Callable[[], Await
 """A function that makes a key. A plain one may block: on an event loop it is called in a worker thread."""
 
 
+class _Renewal(Struct):
+    """A key that is being made."""
+
+    over: bool = False
+    error: Exception | None = None
+
+
 class Credential:
     """A key that a function makes, one time for all who wait. Safe to share between threads, tasks and engines."""
 
@@ -137,7 +140,7 @@ class Credential:
         self._clock: Callable[[], float] = clock
         self._made: MadeKey | None = None
         self._renew_at: float | None = None
-        self._renewal: dict[str, Future[None]] = {}
+        self._renewal: dict[str, _Renewal] = {}
         """The one that is under way, if one is. Not a lock, which Ctrl-C could leave taken."""
 
     def __repr__(self) -> str:
@@ -158,26 +161,24 @@ class Credential:
         Whoever finds a renewal under way goes on with the old key while that holds, and otherwise waits.
         """
         while (found := self._kept()) is None:
-            from concurrent.futures import Future  # few programs need it
-
-            mine: Future[None] = Future()
-            mine.set_running_or_notify_cancel()  # so that a task that waits for it cannot cancel it
+            mine = _Renewal()
             try:
                 renewal = self._renewal.setdefault("", mine)
                 if renewal is mine:
                     return await self._renew(blocking=blocking)
                 if (old := self._unexpired()) is not None:
                     return old
-                await _wait_for(renewal, blocking=blocking)
+                while not renewal.over:
+                    await pause(_GLANCE, blocking=blocking)
+                if renewal.error is not None:
+                    raise renewal.error
             except Exception as error:
-                if self._renewal.get("") is mine and not isinstance(error, StoppedError):
-                    mine.set_exception(error)
+                mine.error = None if isinstance(error, StoppedError) else error
                 raise
             finally:
                 if self._renewal.get("") is mine:
                     del self._renewal[""]
-                if not mine.done():
-                    mine.set_result(None)  # made, or given up: then one of those who wait makes it
+                mine.over = True  # made, or given up: then one of those who wait makes it
         return found
 
     def discard(self, made: MadeKey) -> None:
@@ -257,21 +258,3 @@ def _read(given: object) -> MadeKey:
     shown = type(given).__name__ if given else "nothing"
     message = f"The function that makes the key gave {shown}."
     raise ConfigurationError(message, hint="It gives a text, a Secret, or Token(value, expires_at).")
-
-
-async def _wait_for(renewal: Future[None], *, blocking: bool) -> None:
-    """Wait until it is over; raises its error. In a plain program no longer than the current Stop allows."""
-    if not blocking:
-        import asyncio  # which plain programs do not load
-
-        await asyncio.wrap_future(renewal)
-        return
-    stop, over = current_stop(), SimpleQueue[Any]()
-    renewal.add_done_callback(over.put)
-    if stop is None:
-        over.get()
-    else:
-        with stop.waking(partial(over.put, None)), suppress(Empty):
-            over.get(timeout=stop.left())
-        stop.check()
-    renewal.result()

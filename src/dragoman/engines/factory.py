@@ -121,53 +121,41 @@ def engine(model: Models[Engine], *, transport: Transport | None = None, **optio
 
     Of several models the first one answers, and where it fails the next: `engine(["anthropic:…", "openai:…"])`.
     """
-    if not isinstance(model, str):
-        engines, made = _engines(model, transport, options, Engine)
-        if len(engines) == 1:
-            return engines[0]
-        return dragoman.engines.FallbackEngine(engines, options.get("fallback"), owned=made)
-    factory, bare, options = _factory_of(model, options)
-    if factory is not None:
-        return factory.engine(bare, **options)
-    found = connection(model, **options)
-    if transport is None:
-        transport = dragoman.transport.SocketTransport()  # of the two, the one that is used is loaded
-    return HttpEngine(found, transport)
+    return _make(Engine, model, transport, options)
 
 
 def async_engine(
     model: Models[AsyncEngine], *, transport: Transport | None = None, **options: Unpack[EngineOptions]
 ) -> AsyncEngine:
     """`engine` for a program on an event loop."""
+    return _make(AsyncEngine, model, transport, options)
+
+
+def _make(kind: type[E], model: Models[E], transport: Transport | None, options: EngineOptions) -> E:
+    check_names(options, EngineOptions.__annotations__, "An engine", _ELSEWHERE)
+    is_plain: bool = kind is Engine
     if not isinstance(model, str):
-        engines, made = _engines(model, transport, options, AsyncEngine)
-        if len(engines) == 1:
-            return engines[0]
-        return dragoman.engines.AsyncFallbackEngine(engines, options.get("fallback"), owned=made)
-    factory, bare, options = _factory_of(model, options)
-    if factory is not None:
-        return factory.async_engine(bare, **options)
-    found = connection(model, **options)
-    if transport is None:
-        transport = dragoman.transport.AsyncioTransport()
-    return AsyncHttpEngine(found, transport)
-
-
-_OF_ONE_PROVIDER: Final = ("key", "base_url", "headers")
-_PLACES: Final = ("region", "project")
+        engines, made = _engines(kind, model, transport, options)
+        chain: Any = dragoman.engines.FallbackEngine if is_plain else dragoman.engines.AsyncFallbackEngine
+        return engines[0] if len(engines) == 1 else chain(engines, options.get("fallback"), owned=made)
+    own = _options_for(model, options, [model])
+    parts = divided(model)
+    if parts is not None and (factory := _factory_named(parts[0])) is not None:
+        if parts[0].lower() in PROGRAMS:
+            _refuse_places(parts[0], own)
+        return cast("E", (factory.engine if is_plain else factory.async_engine)(parts[1], **own))
+    found = connection(model, **own)
+    if is_plain:  # of the two transports, the one that is used is loaded
+        return cast("E", HttpEngine(found, transport or dragoman.transport.SocketTransport()))
+    return cast("E", AsyncHttpEngine(found, transport or dragoman.transport.AsyncioTransport()))
 
 
 def _engines(
-    models: Sequence[str | E], transport: Transport | None, options: EngineOptions, kind: type[E]
+    kind: type[E], models: Sequence[str | E], transport: Transport | None, options: EngineOptions
 ) -> tuple[list[E], list[E]]:
-    """The engines of a list, and those of them that were made here; options hold for all that are.
-
-    Of keys by provider each gets its own, and a region and a project go to those that have one.
-    """
-    check_names(options, EngineOptions.__annotations__, "An engine", _ELSEWHERE)
-    models = (
-        models if isinstance(cast("object", models), Sequence) else [cast("Any", models)]
-    )  # whatever the types promise
+    """The engines of a list, and those of them that were made here; options hold for all that are."""
+    if not isinstance(cast("object", models), Sequence):  # whatever the types promise
+        models = [cast("Any", models)]
     if not models:
         message = "The list of models is empty."
         raise ConfigurationError(message, hint='Name one or more, such as ["anthropic:claude-sonnet-4-5", "local:"].')
@@ -176,30 +164,78 @@ def _engines(
     if given and not names:
         message = f"{given[0]!r} is given together with engines, which have their own."
         raise ConfigurationError(message, hint=f"Give {given[0]} to the engines, or names of models instead of them.")
-    providers = {_names_for(name)[-1] for name in names}
-    for name in _OF_ONE_PROVIDER if len(providers) > 1 else ():
-        if options.get(name) and not (name == "key" and isinstance(options.get(name), Mapping)):
-            hint = f"Make the engine that needs it first: engine([engine(model, {name}=…), …])."
-            hint = 'Give keys by provider: key={"openai": …, "anthropic": …}.' if name == "key" else hint
-            raise ConfigurationError(f"{name!r} belongs to one provider, and there are {len(providers)}.", hint=hint)
-    for name in ("profile", "prices") if len(names) > 1 else ():
-        if options.get(name):
-            hint = f"Make the engine that needs it first: engine([engine(model, {name}=…), …])."
-            raise ConfigurationError(f"{name!r} belongs to one model, and there are {len(names)}.", hint=hint)
-    make: Any = engine if kind is Engine else async_engine
-    keys = _keys_by_provider(options, names)
-    meant = {place: [name for name in names if _has_place(name, place)] for place in _PLACES}
+    _refuse_shared(options, names)
     made: dict[int, E] = {}
     for at, each in enumerate(models):
         if isinstance(each, str):
-            own: dict[str, Any] = {**options}
-            if keys is not None:
-                own["key"] = _key_for(each, keys)
-            for place, takers in meant.items():
-                if takers and each not in takers:
-                    own.pop(place, None)
-            made[at] = make(each, transport=transport, **own)
+            made[at] = _make(kind, each, transport, _options_for(each, options, names))
     return [made[at] if at in made else adopt(each, kind) for at, each in enumerate(models)], list(made.values())
+
+
+_OF_ONE: Final = {
+    "key": "provider",
+    "base_url": "provider",
+    "headers": "provider",
+    "profile": "model",
+    "prices": "model",
+}
+
+
+def _refuse_shared(options: EngineOptions, names: Sequence[str]) -> None:
+    """Raise ConfigurationError for what is one provider's, or one model's, and is given for several."""
+    counts = {"provider": len({_providers_of(name)[-1] for name in names}), "model": len(names)}
+    for name, owner in _OF_ONE.items():
+        value = options.get(name)
+        if value and counts[owner] > 1 and not (name == "key" and isinstance(value, Mapping)):
+            hint = f"Make the engine that needs it first: engine([engine(model, {name}=…), …])."
+            hint = 'Give keys by provider: key={"openai": …, "anthropic": …}.' if name == "key" else hint
+            raise ConfigurationError(f"{name!r} belongs to one {owner}, and there are {counts[owner]}.", hint=hint)
+
+
+_PLACES: Final = ("region", "project")
+
+
+def _options_for(model: str, options: EngineOptions, models: Sequence[str]) -> EngineOptions:
+    """What of the options is for one of these models.
+
+    Of keys by provider it gets its own. A region and a project go to those that have one, if any of them has.
+    """
+    own: dict[str, Any] = {name: value for name, value in options.items() if name != "fallback"}
+    if isinstance(keys := own.get("key"), Mapping):
+        own["key"] = _key_for(model, cast("Mapping[str, AnyKey]", keys), models)
+    for place in _PLACES:
+        if place in own and not _has_place(model, place) and any(_has_place(other, place) for other in models):
+            del own[place]
+    return cast("EngineOptions", own)
+
+
+def _key_for(model: str, keys: Mapping[str, AnyKey], models: Sequence[str]) -> AnyKey | None:
+    """The key of this model's provider; every one must be for one of the models."""
+    meant = {ALIASES.get(name, name): key for name, key in keys.items()}
+    known = list(dict.fromkeys(name for each in models for name in reversed(_providers_of(each))))
+    for name in keys:
+        if ALIASES.get(name, name) not in known:
+            message = f"There is a key for {name!r}, and no model of that provider."
+            raise ConfigurationError(message, hint=f"Leave it out, or correct the name: {', '.join(known)}.")
+    return next((meant[name] for name in _providers_of(model) if name in meant), None)
+
+
+def _has_place(model: str, place: str) -> bool:
+    """Whether a region, or a project, can be given to it: its cloud has such, or a third party decides."""
+    provider = _providers_of(model)[0]
+    if provider.lower() in PROGRAMS:
+        return False
+    return is_registered(provider) or place in PROVIDERS[provider].places
+
+
+def _providers_of(model: str) -> tuple[str, str]:
+    """The names that the model's provider has: its own, and the one before the model, which may be a sibling's."""
+    parts = divided(model)
+    if parts is not None and is_registered(parts[0]):
+        return parts[0], parts[0]
+    own = split_model(model)[0]
+    written = own if parts is None else parts[0].lower()
+    return own, ALIASES.get(written, written)
 
 
 def made_here(found: Engine | AsyncEngine, model: object) -> bool:
@@ -261,60 +297,6 @@ _ELSEWHERE = {
     "api_key": "key=…",
     "timeout": "timeouts=Timeouts(total=…)",
 }
-
-
-def _factory_of(model: str, options: EngineOptions) -> tuple[ProviderFactory | None, str, EngineOptions]:
-    """The factory for this name, None for one that the catalogue knows; the model; what of the options is for it."""
-    check_names(options, EngineOptions.__annotations__, "An engine", _ELSEWHERE)
-    keys = _keys_by_provider(options, [model])
-    if "fallback" in options or keys is not None:
-        options = {name: value for name, value in options.items() if name != "fallback"}  # type: ignore[assignment]
-        if keys is not None:
-            options["key"] = _key_for(model, keys)
-    parts = divided(model)
-    if parts is not None and parts[0].lower() in PROGRAMS:
-        _refuse_places(parts[0], options)
-    return (None, model, options) if parts is None else (_factory_named(parts[0]), parts[1], options)
-
-
-def _names_for(model: str) -> tuple[str, str]:
-    """The names that the model's provider has: its own, and the one before the model, which may be a sibling's."""
-    provider, parts = _divide(model)[0], divided(model)
-    written = provider if parts is None else parts[0]
-    return provider, written if is_registered(written) else ALIASES.get(written.lower(), written.lower())
-
-
-def _has_place(model: str, place: str) -> bool:
-    """Whether a region, or a project, can be given to it: its cloud has such, or a third party decides."""
-    provider = _divide(model)[0]
-    if provider.lower() in PROGRAMS:
-        return False
-    return is_registered(provider) or place in PROVIDERS[provider].places
-
-
-def _keys_by_provider(options: EngineOptions, models: Sequence[str]) -> Mapping[str, AnyKey] | None:
-    """The keys, if they are given by provider; every one must be for one of the models."""
-    given = options.get("key")
-    if not isinstance(given, Mapping):
-        return None
-    keys = cast("Mapping[str, AnyKey]", given)
-    known = list(dict.fromkeys(name for model in models for name in reversed(_names_for(model))))
-    for name in keys:
-        if ALIASES.get(name, name) not in known:
-            message = f"There is a key for {name!r}, and no model of that provider."
-            raise ConfigurationError(message, hint=f"Leave it out, or correct the name: {', '.join(known)}.")
-    return keys
-
-
-def _key_for(model: str, keys: Mapping[str, AnyKey]) -> AnyKey | None:
-    meant = {ALIASES.get(name, name): key for name, key in keys.items()}
-    return next((meant[name] for name in _names_for(model) if name in meant), None)
-
-
-def _divide(model: str) -> tuple[str, str]:
-    """The provider and the model that a name means, whoever offers the provider."""
-    parts = divided(model)
-    return parts if parts is not None and is_registered(parts[0]) else split_model(model)
 
 
 def _factory_named(name: str) -> ProviderFactory | None:

@@ -199,25 +199,18 @@ class FallbackCall(ReplyCall):
 
     async def reply(self) -> Reply:
         try:
-            trial = self._begin()
-            while True:
-                try:
-                    reply = await trial.call.reply()
-                except (ProviderError, *_CANNOT_TAKE) as error:
-                    following = self._follow(trial, error)
-                    if following is None:
-                        raise self._explain(error) from None
-                    trial = following
-                else:
-                    self._measure(trial)
-                    self._conclude(trial, None)
-                    return msgspec.structs.replace(reply, attempts=tuple(self.attempts))
+            while await self.next():
+                pass
         finally:
             await self.aclose()
+        return self.account
 
     async def next(self) -> list[ReplyEvent]:
         while not self.over:
-            trial, events = self._trial or self._begin(), list[ReplyEvent]()
+            trial, events = self._trial or self._open(), list[ReplyEvent]()
+            if trial is None:
+                assert self._error is not None  # each of them has refused the call
+                raise self._error
             error: DragomanError | None
             try:
                 events = await trial.call.next()
@@ -232,10 +225,10 @@ class FallbackCall(ReplyCall):
                     self._handed_over = True
                     self._measure(trial)
                 return events
-            if self._handed_over or any(map(is_content, events[:-1])):
+            if self._stream and (self._handed_over or any(map(is_content, events[:-1]))):
                 self._conclude(trial, error)  # never two answers
                 self._error = error
-            elif self._follow(trial, error) is not None:
+            elif self._follow(trial, error):
                 continue
             self.over, final = True, self._explain(error)
             if not isinstance(final, ProviderError):
@@ -262,29 +255,21 @@ class FallbackCall(ReplyCall):
 
     # --- which model is asked ---
 
-    def _begin(self) -> _Trial:
-        """Ask the first model that can be asked."""
-        trial = self._open()
-        if trial is None:
-            assert self._error is not None  # each of them has refused the call
-            raise self._error
-        return trial
-
-    def _follow(self, trial: _Trial, error: DragomanError) -> _Trial | None:
-        """Ask the next model after this one has failed; None if this failure ends the call, or nobody is left."""
+    def _follow(self, trial: _Trial, error: DragomanError) -> bool:
+        """Ask the next model after this one has failed; not if this failure ends the call, or nobody is left."""
         self._conclude(trial, error)
         if not isinstance(error, ProviderError):
             self._refuse(trial.engine, error)
         else:
             self._error, kind = error, failure_of(error)
             if kind not in self._chain.fallback.on:
-                return None
+                return False
             if kind == "context_too_long":
                 self._window = max(self._window or 0, trial.engine.context_window or 0)
         why, following = self._reasons[-1], self._open()
         if following is not None:
             _LOGGER.warning("%s; asking %s instead", why, following.engine.name)
-        return following
+        return following is not None
 
     def _open(self) -> _Trial | None:
         """Make the call of the next model ready; None if there is none."""

@@ -13,7 +13,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, Self, Unpack
 
-import msgspec
 from msgspec.structs import replace
 
 from dragoman._stepping import step
@@ -28,8 +27,9 @@ from dragoman.engines import (
     async_engine,
     engine,
     read_files,
+    understanding,
 )
-from dragoman.errors import ConfigurationError, ProtocolError
+from dragoman.errors import ConfigurationError
 from dragoman.providers import keeper_of
 from dragoman.transport import Transport
 
@@ -47,9 +47,9 @@ _NUMBERS: Final = count()
 class Core:
     """What both colours do, over an engine that blocks or awaits."""
 
-    def __init__(self, engine: AnyHttpEngine, kept: FileList, inline_up_to: int) -> None:
+    def __init__(self, engine: AnyHttpEngine, kept: FileList | str | Path | None, inline_up_to: int) -> None:
         self.engine: AnyHttpEngine = engine
-        self.kept: FileList = kept
+        self._list: FileList = kept if isinstance(kept, FileList) else FileList(kept)
         self._inline_up_to: int = inline_up_to
         self._service: FileService = service_for(engine.connection.provider)
         self._provider: str = keeper_of(engine.connection.provider.name)
@@ -60,7 +60,12 @@ class Core:
         """Whose turn it is to upload what, by digest: each content once, however many ask for it."""
         self._sleep: Any = partial(pause, blocking=isinstance(engine, HttpEngine))
 
-    async def store(self, media: Media) -> StoredFile:
+    @property
+    def kept(self) -> list[StoredFile]:
+        """What was uploaded, as far as it was written down."""
+        return self._list.all()
+
+    async def _store(self, media: Media) -> StoredFile:
         """The file with these bytes, uploaded now unless it is there."""
         data = media.data
         if data is None:
@@ -73,7 +78,7 @@ class Core:
         while self._under_way.setdefault(digest, turn) is not turn:  # somebody else uploads the same bytes
             await self._sleep(_GLANCE)
         try:
-            known = self.kept.find(self._provider, self.engine.connection.base_url, digest)
+            known = self._list.find(self._provider, self.engine.connection.base_url, digest)
             if known is not None and known.is_there(self.engine.connection.wall_clock()):
                 return known
             return await self._upload(media, data, digest)
@@ -82,11 +87,8 @@ class Core:
 
     async def _upload(self, media: Media, data: bytes, digest: str) -> StoredFile:
         name = media.name or f"{media.kind}.{media.mime_type.rpartition('/')[2]}"
-        try:
+        with understanding(self.engine, f"What is said of the file {name!r}"):
             found = await self._service.upload(self.engine, media, name, self._sleep)
-        except msgspec.MsgspecError as error:
-            message = f"What {self.engine.name} says of the file {name!r} cannot be understood: {error}."
-            raise ProtocolError(message, provider=self._provider) from None
         file = StoredFile(
             provider=self._provider,
             base_url=self.engine.connection.base_url,
@@ -98,15 +100,20 @@ class Core:
             size=len(data),
             name=media.name,
         )
-        self.kept.add(file)
+        self._list.add(file)
         return file
 
     async def upload(self, media: Media) -> Media:
+        """Media that refer to these, uploaded now unless the provider has them. Only its models can read them."""
         read = read_files(Conversation().plus(Message.user(media))).messages[0].blocks[0]
         assert isinstance(read, Media)
-        return (await self.store(read)).media
+        return (await self._store(read)).media
 
     async def place(self, conversation: Conversation) -> Conversation:
+        """The conversation for this provider: large media of the user by reference, uploaded where need be.
+
+        Send this one and keep the other: it has the bytes, and so can move to another provider.
+        """
         messages = [await self._place_message(message) for message in conversation.messages]
         changed = any(new is not old for new, old in zip(messages, conversation.messages, strict=True))
         return replace(conversation, messages=tuple(messages)) if changed else conversation
@@ -119,7 +126,7 @@ class Core:
         memory, key = memory_of(message), f"files {self._number} {self._generation}"
         files, placed = memory.get(key, ({}, message))
         if not files or not all(file.is_there(self.engine.connection.wall_clock()) for file in files.values()):
-            files = {id(media): await self.store(media) for media in large}
+            files = {id(media): await self._store(media) for media in large}
             blocks = [files[id(block)].media if id(block) in files else block for block in message.blocks]
             placed = replace(message, blocks=tuple(blocks))
             memory[key] = files, placed
@@ -129,15 +136,16 @@ class Core:
         return media.data is not None and len(media.data) > self._inline_up_to and self._service.takes(media)
 
     async def delete(self, file: StoredFile | Media) -> None:
+        """Have the provider forget a file. One that is gone already is no error."""
         stored = self._find(file) if isinstance(file, Media) else file
         if (stored.provider, stored.base_url) != (self._provider, self.engine.connection.base_url):
             raise ConfigurationError(f"The file {stored.id} is kept by {stored.provider}.", hint="Delete it there.")
         await self._service.delete(self.engine, stored.handle)
-        self.kept.remove(stored)
+        self._list.remove(stored)
         self._generation += 1
 
     def _find(self, media: Media) -> StoredFile:
-        for file in self.kept.all():
+        for file in self._list.all():
             if media.stored == (file.provider, file.id):
                 return file
         raise ConfigurationError("This file was not uploaded from here.", hint="Give what `upload` returned.")
@@ -145,16 +153,11 @@ class Core:
     def forget(self) -> bool:
         """Take nothing for granted that was uploaded before; gives whether anything was."""
         place = (self._provider, self.engine.connection.base_url)
-        own = [file for file in self.kept.all() if (file.provider, file.base_url) == place]
+        own = [file for file in self._list.all() if (file.provider, file.base_url) == place]
         for file in own:
-            self.kept.remove(file)
+            self._list.remove(file)
         self._generation += 1
         return bool(own)
-
-
-def open_core(engine: AnyHttpEngine, kept: FileList | str | Path | None, inline_up_to: int) -> Core:
-    """The core over an engine, with a list that may be given by its path."""
-    return Core(engine, kept if isinstance(kept, FileList) else FileList(kept), inline_up_to)
 
 
 class Files:
@@ -176,7 +179,7 @@ class Files:
     ) -> None:
         made = engine(model, transport=transport, **options) if isinstance(model, str) else model
         self._close: Callable[[], None] | None = made.close if isinstance(model, str) else None
-        self._core: Core = open_core(as_service(made, HttpEngine, "files"), kept, inline_up_to)
+        self._core: Core = Core(as_service(made, HttpEngine, "files"), kept, inline_up_to)
 
     def upload(self, media: Media) -> Media:
         """Media that refer to these, uploaded now unless the provider has them. Only its models can read them."""
@@ -196,7 +199,7 @@ class Files:
     @property
     def kept(self) -> list[StoredFile]:
         """What was uploaded, as far as it was written down."""
-        return self._core.kept.all()
+        return self._core.kept
 
     def close(self) -> None:
         """Close the connections. Files stay at the provider."""
@@ -210,7 +213,7 @@ class Files:
         self.close()
 
 
-class AsyncFiles:
+class AsyncFiles(Core):
     """`Files` for a program on an event loop."""
 
     def __init__(
@@ -224,27 +227,7 @@ class AsyncFiles:
     ) -> None:
         made = async_engine(model, transport=transport, **options) if isinstance(model, str) else model
         self._close: Callable[[], Any] | None = made.aclose if isinstance(model, str) else None
-        self._core: Core = open_core(as_service(made, AsyncHttpEngine, "files"), kept, inline_up_to)
-
-    async def upload(self, media: Media) -> Media:
-        """Media that refer to these, uploaded now unless the provider has them. Only its models can read them."""
-        return await self._core.upload(media)
-
-    async def place(self, conversation: Conversation) -> Conversation:
-        """The conversation for this provider: large media of the user by reference, uploaded where need be.
-
-        Send this one and keep the other: it has the bytes, and so can move to another provider.
-        """
-        return await self._core.place(conversation)
-
-    async def delete(self, file: StoredFile | Media) -> None:
-        """Have the provider forget a file. One that is gone already is no error."""
-        await self._core.delete(file)
-
-    @property
-    def kept(self) -> list[StoredFile]:
-        """What was uploaded, as far as it was written down."""
-        return self._core.kept.all()
+        super().__init__(as_service(made, AsyncHttpEngine, "files"), kept, inline_up_to)
 
     async def aclose(self) -> None:
         """Close the connections. Files stay at the provider."""

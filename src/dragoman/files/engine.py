@@ -27,7 +27,7 @@ from dragoman.engines import (
 from dragoman.errors import InvalidRequestError, PermissionDeniedError, ProviderError
 from dragoman.providers import Loss, ModelOptions
 
-from .client import INLINE_UP_TO, Core, open_core
+from .client import INLINE_UP_TO, Core
 from .stored import FileList
 
 _REFUSED: Final = (InvalidRequestError, PermissionDeniedError)
@@ -85,13 +85,10 @@ class _FilesCall(ReplyCall):
 
     async def reply(self) -> Reply:
         try:
-            await (await self._begin()).reply()
-        except _REFUSED as error:
-            if not await self._has_lost(error):
-                raise
-            await (await self._begin()).reply()
+            while await self.next():
+                pass
         finally:
-            self._take_attempts()
+            await self.aclose()
         return self.account
 
     async def next(self) -> list[ReplyEvent]:
@@ -156,7 +153,7 @@ class _OverFiles(BaseEngine):
     def __init__(
         self, inner: AnyHttpEngine, *, kept: FileList | str | Path | None = None, inline_up_to: int = INLINE_UP_TO
     ) -> None:
-        self._core: Core = open_core(inner, kept, inline_up_to)
+        self._core: Core = Core(inner, kept, inline_up_to)
         self.name, self.profile, self.options = inner.name, inner.profile, inner.options
         self.place, self.prices = inner.place, inner.prices
 

@@ -37,7 +37,6 @@ from .turns import Ask
 _T = TypeVar("_T")
 
 _PATIENCE: Final = 60.0
-"""Seconds for which a turn puts up with a database that cannot be reached, before it is given up."""
 _PAUSE: Final = 0.2
 
 
@@ -143,6 +142,18 @@ def _still_open(client: AsyncChatClient, approvals: Iterable[Approval], *, again
     ]
 
 
+async def patiently(work: Callable[[], Awaitable[_T]]) -> _T:
+    """Do this, which bears repeating, as soon as the database is there; it is waited for, a minute long."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return await work()
+        except StoreUnavailableError:
+            if time.monotonic() >= until:
+                raise
+        await asyncio.sleep(_PAUSE)
+
+
 class TurnStore:
     """The store as one turn sees it: nothing more is written once its lease is gone.
 
@@ -203,13 +214,9 @@ class TurnStore:
         return found.snapshot == id and list(map(entry_to_json, written)) == list(map(entry_to_json, new))
 
     async def _repeat(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        until = time.monotonic() + _PATIENCE
-        while True:
+        async def work_if_ours() -> _T:
             if self.is_closed:
                 raise StoreConflictError("This turn is no longer this worker's.")
-            try:
-                return await work()
-            except StoreUnavailableError:
-                if time.monotonic() >= until:
-                    raise
-            await asyncio.sleep(_PAUSE)
+            return await work()
+
+        return await patiently(work_if_ours)

@@ -7,10 +7,10 @@ same transaction (`queue_next`). PgQueuer's index of keys, which are conversatio
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from contextlib import aclosing
-from typing import Final, Self, TypeAlias, Unpack
+from functools import wraps
+from typing import Any, ClassVar, Concatenate, Final, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from msgspec import structs
 
@@ -22,18 +22,13 @@ from dragoman.errors import (
     FleetError,
     SnapshotNotFoundError,
     StoppedError,
-    StoreUnavailableError,
     TurnNotFoundError,
     UnknownAgentError,
 )
 from dragoman.stores import (
-    AsyncConversationStore,
-    AsyncStore,
-    BlockingStore,
     JournalEntry,
     MessageAdded,
     PostgresOptions,
-    PostgresStore,
     Recovered,
     ToolCallBegun,
     ToolCallDone,
@@ -43,7 +38,7 @@ from dragoman.stores import (
 )
 from dragoman.tools import Approval, PendingApproval, approve, deny
 
-from .database import PATIENCE, Connection, Database, Row, complete_address
+from .database import Connection, Database, Row, complete_address
 from .turns import (
     Ask,
     FleetEvent,
@@ -57,6 +52,8 @@ from .turns import (
     outcome_to_json,
 )
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 Which: TypeAlias = Turn | Outcome | str
 """A turn, what came of it, or the id of a turn or of a conversation."""
 Call: TypeAlias = PendingApproval | ToolCall | str
@@ -111,17 +108,40 @@ async def queue_next(database: Database, link: Connection, conversation: str) ->
         await database.queue(link).enqueue(row["provider"], row["id"].encode(), dedupe_key=conversation)
 
 
-class _Core:
-    """What a fleet can be asked for, without colour."""
+class AsyncFleet:
+    """A fleet, for programs on an event loop: hand turns in, wait for them, answer, cancel and watch.
 
-    def __init__(self, database: Database, store: AsyncConversationStore) -> None:
-        self._database: Final = database
-        self._store: Final = store
+    `url` and the options are those of the PostgresStore that holds the conversations.
+    """
+
+    _on_loop: ClassVar[bool] = True
+
+    def __init__(self, url: str = "", **options: Unpack[PostgresOptions]) -> None:
+        self._database: Final = Database(complete_address(url), on_loop=self._on_loop, **options)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._database.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()
 
     async def install(self) -> None:
+        """Make the tables, or bring those of PgQueuer up to its version. Workers make them, too."""
         await self._database.install()
 
-    async def submit(self, prompt: Prompt, agent: str, conversation: str | None, id: str | None) -> Turn:
+    # --- turns ---
+
+    async def submit(
+        self, prompt: Prompt, *, agent: str, conversation: str | None = None, id: str | None = None
+    ) -> Turn:
+        """Hand a turn in: say something to an agent, in a conversation that is there already or begins now.
+
+        `id` makes it safe to hand the same turn in twice: a UUID of your own, by which it is known from then on.
+        """
         turn = Turn(id=id or new_id(), conversation=conversation or new_id(), agent=agent)
         message = structs.replace(make_message(prompt), id=turn.id)
         return await self._hand_in(turn, Ask(message=message))
@@ -155,7 +175,7 @@ class _Core:
 
         return await database.run(work)
 
-    async def find(self, which: Which) -> Row:
+    async def _find(self, which: Which) -> Row:
         """The turn, or the latest turn of the conversation."""
         id = which.turn.id if isinstance(which, Outcome) else which.id if isinstance(which, Turn) else which
         validate_snapshot_id(id)
@@ -168,36 +188,39 @@ class _Core:
         turn = Turn(id=row["id"], conversation=row["conversation"], agent=row["agent"])
         return outcome_from_json(self._database.records.unseal(row["outcome"], "outcome", turn.id), turn)
 
-    async def wait(self, which: Which, timeout: float | None) -> Outcome:  # noqa: ASYNC109 -- in both colours
-        id = which.id if isinstance(which, Turn) else (await self.find(which))["id"]
-        row, reached = Row(), time.monotonic()
-        async with aclosing(self._database.changes([id], timeout)) as changes:
-            async for _ in changes:
-                try:
-                    row = await self.find(id)
-                except StoreUnavailableError:
-                    if time.monotonic() - reached > PATIENCE:
-                        raise
-                    continue
-                reached = time.monotonic()
-                if row["state"] not in _UNFINISHED:
+    async def wait(self, turn: Which, timeout: float | None = None) -> Outcome:  # noqa: ASYNC109 -- as in plain programs
+        """What came of the turn. Raises the error that it ended with, and StoppedError when the time is up."""
+        id = turn.id if isinstance(turn, Turn) else (await self._find(turn))["id"]
+        state = "out of reach"
+        async with aclosing(self._database.follow([id], lambda: self._find(id), timeout)) as rows:
+            async for row in rows:
+                state = row["state"]
+                if state not in _UNFINISHED:
                     result = self._result(row)
                     if isinstance(result, DragomanError):
                         raise result
                     return result
-        message = f"Turn {id} has not ended in {timeout:g} seconds; it is {row.get('state', 'out of reach')}."
+        message = f"Turn {id} has not ended in {timeout:g} seconds; it is {state}."
         raise StoppedError(message, hint="It goes on: wait again, or cancel it.", reason="deadline")
 
-    async def resume(self, which: Which, approvals: Iterable[Approval]) -> Turn:
-        row = await self.find(which)
-        turn = Turn(id=new_id(), conversation=row["conversation"], agent=row["agent"])
-        ask = Ask(approvals=tuple(approvals))
+    async def resume(self, turn: Which, *approvals: Approval) -> Turn:
+        """Go on with a conversation as a new turn, with these answers about calls that wait, or without any."""
+        row = await self._find(turn)
+        ask = Ask(approvals=approvals)
         if row["state"] in ("failed", "cancelled") and not ask.approvals:  # what it was to say may not have been said
             ask = ask_from_json(self._database.records.unseal(row["ask"], "ask", row["id"]))
-        return await self._hand_in(turn, ask)
+        return await self._hand_in(Turn(id=new_id(), conversation=row["conversation"], agent=row["agent"]), ask)
 
-    async def answer(self, which: Which, calls: tuple[Call, ...], reason: str, *, approved: bool) -> Turn:
-        latest = await self.find(which)
+    async def approve(self, turn: Which, *calls: Call, reason: str = "") -> Turn:
+        """Let the calls that wait be carried out, all or these, as a new turn."""
+        return await self._answer(turn, calls, lambda call: approve(call, reason=reason))
+
+    async def deny(self, turn: Which, *calls: Call, reason: str = "") -> Turn:
+        """Refuse the calls that wait, all or these, as a new turn; the model reads the reason."""
+        return await self._answer(turn, calls, lambda call: deny(call, reason=reason))
+
+    async def _answer(self, turn: Which, calls: Iterable[Call], answer: Callable[[ToolCall], Approval]) -> Turn:
+        latest = await self._find(turn)
         row = next(iter(await self._database.fetch(_STANDING, latest["conversation"])), latest)
         result = self._result(row) if row["state"] == "await_approval" else None
         pending = {each.call.id: each.call for each in result.pending} if isinstance(result, Outcome) else {}
@@ -211,11 +234,11 @@ class _Core:
         if None in found:
             message = f"The calls that wait are {', '.join(pending)}; {wanted[found.index(None)]!r} is none of them."
             raise FleetError(message, hint="Answer those.")
-        make = approve if approved else deny
-        return await self.resume(row["id"], [make(call, reason=reason) for call in found if call is not None])
+        return await self.resume(row["id"], *[answer(call) for call in found if call is not None])
 
-    async def cancel(self, which: Which) -> str:
-        row, database = await self.find(which), self._database
+    async def cancel(self, turn: Which) -> str:
+        """Cancel the turn: at once if nobody has begun it, else its worker is told. Gives its state."""
+        row, database = await self._find(turn), self._database
 
         async def work(link: Connection) -> str:
             await lock(link, row["conversation"])
@@ -236,22 +259,26 @@ class _Core:
 
         return await database.run(work)
 
-    async def watch(self, which: Which, after: int) -> AsyncGenerator[FleetEvent, None]:
-        row = await self.find(which)
-        conversation, reached = row["conversation"], time.monotonic()
-        last = None if which == conversation else row["id"]
-        view, told, before = _View(after), set[str](), row["number"] - 1
-        async with aclosing(self._database.changes([conversation])) as changes:
-            async for _ in changes:
-                try:
-                    # First the turns: what they had done when they ended is in the store by then.
-                    ended = await self._database.fetch(_ENDS, conversation, before)
-                    found = await self._recover(conversation)
-                except StoreUnavailableError:
-                    if time.monotonic() - reached > PATIENCE:
-                        raise
-                    continue
-                reached = time.monotonic()
+    # --- looking ---
+
+    async def watch(self, turn: Which, *, after: int = 0) -> AsyncGenerator[FleetEvent, None]:
+        """The steps of a conversation as they are written: messages, calls begun and done, turns ended.
+
+        They come behind the first `after` messages, also those of long ago; not the words of a reply one by one. With a
+        turn it ends with that turn, with the id of a conversation never.
+        """
+        row = await self._find(turn)
+        conversation = row["conversation"]
+        last = None if turn == conversation else row["id"]
+        view, told = _View(after), set[str]()
+
+        async def look() -> tuple[list[Row], Recovered | None]:
+            # First the turns: what they had done when they ended is in the store by then.
+            ended = await self._database.fetch(_ENDS, conversation, row["number"] - 1)
+            return ended, await self._recover(conversation)
+
+        async with aclosing(self._database.follow([conversation], look)) as looks:
+            async for ended, found in looks:
                 for event in view.news(found) if found is not None else ():
                     yield event
                 for each in [each for each in ended if each["id"] not in told]:
@@ -263,11 +290,12 @@ class _Core:
 
     async def _recover(self, conversation: str) -> Recovered | None:
         try:
-            return await aresume(self._store, conversation)
+            return await aresume(self._database.store, conversation)
         except SnapshotNotFoundError:
             return None  # not yet, or no more
 
     async def status(self) -> list[FleetStatus]:
+        """Each agent's turns: how many wait and for how long, how many are under way, how they ended."""
         rows, ended = await self._database.fetch(_STATUS), await self._database.fetch(_ENDED)
         return [
             FleetStatus(
@@ -281,6 +309,55 @@ class _Core:
             )
             for row in rows
         ]
+
+
+class _SteppedFleet(AsyncFleet):
+    """The same over connections that block, whose coroutines never suspend."""
+
+    _on_loop = False
+
+
+def _stepped(
+    method: Callable[Concatenate[AsyncFleet, _P], Coroutine[Any, Any, _T]],
+) -> Callable[Concatenate[Fleet, _P], _T]:
+    @wraps(method)
+    def call(self: Fleet, *arguments: _P.args, **options: _P.kwargs) -> _T:
+        return step(method(self._fleet, *arguments, **options))  # pyright: ignore[reportPrivateUsage] -- of the class below
+
+    return call
+
+
+class Fleet:
+    """A fleet, for plain programs: AsyncFleet with methods that block.
+
+    `url` and the options are those of the PostgresStore that holds the conversations.
+    """
+
+    def __init__(self, url: str = "", **options: Unpack[PostgresOptions]) -> None:
+        self._fleet: Final = _SteppedFleet(url, **options)
+
+    close = _stepped(AsyncFleet.aclose)
+    install = _stepped(AsyncFleet.install)
+    submit = _stepped(AsyncFleet.submit)
+    wait = _stepped(AsyncFleet.wait)
+    resume = _stepped(AsyncFleet.resume)
+    approve = _stepped(AsyncFleet.approve)
+    deny = _stepped(AsyncFleet.deny)
+    cancel = _stepped(AsyncFleet.cancel)
+    status = _stepped(AsyncFleet.status)
+
+    def watch(self, turn: Which, *, after: int = 0) -> Iterator[FleetEvent]:
+        """The steps of a conversation as they are written; see AsyncFleet.watch."""
+        return step_through(self._fleet.watch(turn, after=after))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+
+# --- watching ---------------------------------------------------------------------------------------------------------
 
 
 class _View:
@@ -320,142 +397,3 @@ class _View:
         if (type(entry), call) not in self._told:
             self._told.add((type(entry), call))
             yield entry
-
-
-# --- both colours ----------------------------------------------------------------------------------------------------
-
-
-class AsyncFleet:
-    """A fleet, for programs on an event loop: hand turns in, wait for them, answer, cancel and watch.
-
-    `url` and the options are those of the PostgresStore that holds the conversations.
-    """
-
-    def __init__(self, url: str = "", **options: Unpack[PostgresOptions]) -> None:
-        url = complete_address(url)
-        self._database: Final = Database(url, on_loop=True, **options)
-        self._store: Final = AsyncStore(PostgresStore(url, **options), threads=options.get("connections", 8))
-        self._core: Final = _Core(self._database, self._store)
-
-    async def install(self) -> None:
-        """Make the tables, or bring those of PgQueuer up to its version. Workers make them, too."""
-        await self._core.install()
-
-    async def submit(
-        self, prompt: Prompt, *, agent: str, conversation: str | None = None, id: str | None = None
-    ) -> Turn:
-        """Hand a turn in: say something to an agent, in a conversation that is there already or begins now.
-
-        `id` makes it safe to hand the same turn in twice: a UUID of your own, by which it is known from then on.
-        """
-        return await self._core.submit(prompt, agent, conversation, id)
-
-    async def wait(self, turn: Which, timeout: float | None = None) -> Outcome:  # noqa: ASYNC109 -- as in plain programs
-        """What came of the turn. Raises the error that it ended with, and StoppedError when the time is up."""
-        return await self._core.wait(turn, timeout)
-
-    async def resume(self, turn: Which, *approvals: Approval) -> Turn:
-        """Go on with a conversation as a new turn, with these answers about calls that wait, or without any."""
-        return await self._core.resume(turn, approvals)
-
-    async def approve(self, turn: Which, *calls: Call, reason: str = "") -> Turn:
-        """Let the calls that wait be carried out, all or these, as a new turn."""
-        return await self._core.answer(turn, calls, reason, approved=True)
-
-    async def deny(self, turn: Which, *calls: Call, reason: str = "") -> Turn:
-        """Refuse the calls that wait, all or these, as a new turn; the model reads the reason."""
-        return await self._core.answer(turn, calls, reason, approved=False)
-
-    async def cancel(self, turn: Which) -> str:
-        """Cancel the turn: at once if nobody has begun it, else its worker is told. Gives its state."""
-        return await self._core.cancel(turn)
-
-    def watch(self, turn: Which, *, after: int = 0) -> AsyncIterator[FleetEvent]:
-        """The steps of a conversation as they are written: messages, calls begun and done, turns ended.
-
-        They come behind the first `after` messages, also those of long ago; not the words of a reply one by one. With a
-        turn it ends with that turn, with the id of a conversation never.
-        """
-        return self._core.watch(turn, after)
-
-    async def status(self) -> list[FleetStatus]:
-        """Each agent's turns: how many wait and for how long, how many are under way, how they ended."""
-        return await self._core.status()
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._database.close()
-        await self._store.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.aclose()
-
-
-class Fleet:
-    """A fleet, for plain programs: AsyncFleet with methods that block.
-
-    `url` and the options are those of the PostgresStore that holds the conversations.
-    """
-
-    def __init__(self, url: str = "", **options: Unpack[PostgresOptions]) -> None:
-        url = complete_address(url)
-        self._database: Final = Database(url, on_loop=False, **options)
-        self._store: Final = PostgresStore(url, **options)
-        self._core: Final = _Core(self._database, BlockingStore(self._store))
-
-    def install(self) -> None:
-        """Make the tables, or bring those of PgQueuer up to its version. Workers make them, too."""
-        step(self._core.install())
-
-    def submit(self, prompt: Prompt, *, agent: str, conversation: str | None = None, id: str | None = None) -> Turn:
-        """Hand a turn in: say something to an agent, in a conversation that is there already or begins now.
-
-        `id` makes it safe to hand the same turn in twice: a UUID of your own, by which it is known from then on.
-        """
-        return step(self._core.submit(prompt, agent, conversation, id))
-
-    def wait(self, turn: Which, timeout: float | None = None) -> Outcome:
-        """What came of the turn. Raises the error that it ended with, and StoppedError when the time is up."""
-        return step(self._core.wait(turn, timeout))
-
-    def resume(self, turn: Which, *approvals: Approval) -> Turn:
-        """Go on with a conversation as a new turn, with these answers about calls that wait, or without any."""
-        return step(self._core.resume(turn, approvals))
-
-    def approve(self, turn: Which, *calls: Call, reason: str = "") -> Turn:
-        """Let the calls that wait be carried out, all or these, as a new turn."""
-        return step(self._core.answer(turn, calls, reason, approved=True))
-
-    def deny(self, turn: Which, *calls: Call, reason: str = "") -> Turn:
-        """Refuse the calls that wait, all or these, as a new turn; the model reads the reason."""
-        return step(self._core.answer(turn, calls, reason, approved=False))
-
-    def cancel(self, turn: Which) -> str:
-        """Cancel the turn: at once if nobody has begun it, else its worker is told. Gives its state."""
-        return step(self._core.cancel(turn))
-
-    def watch(self, turn: Which, *, after: int = 0) -> Iterator[FleetEvent]:
-        """The steps of a conversation as they are written: messages, calls begun and done, turns ended.
-
-        They come behind the first `after` messages, also those of long ago; not the words of a reply one by one. With a
-        turn it ends with that turn, with the id of a conversation never.
-        """
-        return step_through(self._core.watch(turn, after))
-
-    def status(self) -> list[FleetStatus]:
-        """Each agent's turns: how many wait and for how long, how many are under way, how they ended."""
-        return step(self._core.status())
-
-    def close(self) -> None:
-        """Close the connections."""
-        step(self._database.close())
-        self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()

@@ -27,8 +27,8 @@ from uuid import UUID
 
 from dragoman._stepping import step
 from dragoman._stop import sleep
-from dragoman.errors import ConfigurationError, DragomanError, FleetError
-from dragoman.stores import Attempt, PostgresOptions, PostgresStore, Records
+from dragoman.errors import ConfigurationError, DragomanError, FleetError, StoreUnavailableError
+from dragoman.stores import AsyncStore, Attempt, BlockingStore, PostgresOptions, PostgresStore, Records
 
 try:
     import psycopg
@@ -53,8 +53,8 @@ Work: TypeAlias = "Callable[[Connection], Awaitable[_T]]"
 _TRIES: Final = 3
 _LOOK: Final = 5.0
 """Seconds after which those who wait look without having heard anything."""
-PATIENCE: Final = 60.0
-"""Seconds for which those who wait put up with a database that cannot be reached."""
+_PATIENCE: Final = 60.0
+"""Seconds for which a database that cannot be reached is waited for."""
 _PAUSE: Final = 0.2
 _DEFAULTS: Final = {"connect_timeout": "10", "application_name": "dragoman-fleet"}
 _KEEPALIVES: Final = {"tcp_keepalives_idle": 15, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3}
@@ -127,14 +127,16 @@ class Database:
     """Carries out work in transactions, and tells of changes."""
 
     def __init__(self, conninfo: str, *, on_loop: bool, **options: Unpack[PostgresOptions]) -> None:
-        self._store: Final = PostgresStore(conninfo, **options)  # checks what was given; connects to nothing
+        most = options.get("connections", 8)
+        store = PostgresStore(conninfo, **options)  # checks what was given; connects to nothing
+        self.store: Final = AsyncStore(store, threads=most) if on_loop else BlockingStore(store)
+        """The conversations, which lie in the same database."""
         self._password: Final = parse_address(conninfo).password
         self.conninfo: Final = conninfo
         self.schema: Final = options.get("schema", "dragoman")
         self.records: Final = Records("fleet", options.get("sealing"))
         self._timeout: Final = options.get("timeout", 30.0)
         self._sleep: Final[Callable[[float], Awaitable[None]]] = asyncio.sleep if on_loop else _sleep
-        most = options.get("connections", 8)
         self._threads: Final = ThreadPoolExecutor(most, thread_name_prefix="dragoman-fleet") if on_loop else None
         self._is_closed: bool = False
         self._idle: deque[Connection] = deque()
@@ -200,6 +202,8 @@ class Database:
         return await self.run(lambda link: link.fetch(self.named(query), *values), atomic=False)
 
     def _describe(self, attempt: Attempt, error: Exception) -> DragomanError:
+        if isinstance(error, DragomanError):
+            return error
         if str(getattr(error, "sqlstate", "")) in ("42P01", "3F000"):
             message = f"Schema {self.schema} of the database has no tables of a fleet."
             hint = "Make them once: Fleet(url).install(), or `dragoman fleet install`; a worker does so, too."
@@ -238,7 +242,7 @@ class Database:
         if self._threads is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
         self._drop_idle()
-        self._store.close()
+        await self.store.aclose()
 
     # --- notices ---
 
@@ -252,20 +256,24 @@ class Database:
         """The channel on which workers hear of turns that are to be cancelled."""
         return f"{self.schema}_cancel"
 
-    async def changes(self, ids: Collection[str], seconds: float | None = None) -> AsyncGenerator[None, None]:
-        """Now, and whenever one of these may have changed, until the time is up."""
+    async def follow(
+        self, ids: Collection[str], look: Callable[[], Awaitable[_T]], seconds: float | None = None
+    ) -> AsyncGenerator[_T, None]:
+        """What `look` finds now, and whenever one of these may have changed, until the time is up."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        last_heard = time.monotonic()
+        reached = time.monotonic()
         event = None if self._hub is None else self._hub.subscribe(ids)
         link: Connection | None = None
         try:
             while True:
+                is_over = deadline is not None and time.monotonic() >= deadline
                 try:
                     if event is None and link is None:
                         link = await self._connect()
                         await link.execute(f'LISTEN "{self.steps}"')
-                    last_heard = time.monotonic()
-                    yield
+                    found = await look()
+                    reached = time.monotonic()
+                    yield found
                     until = time.monotonic() + _LOOK if deadline is None else min(deadline, time.monotonic() + _LOOK)
                     if event is not None:
                         with suppress(TimeoutError):
@@ -274,15 +282,14 @@ class Database:
                     while link is not None and (left := until - time.monotonic()) > 0:
                         if not set(ids).isdisjoint(link.notices(left)):
                             break
-                except (psycopg.Error, OSError) as error:
-                    if time.monotonic() - last_heard > PATIENCE:
+                except (psycopg.Error, OSError, StoreUnavailableError) as error:
+                    if time.monotonic() - reached > _PATIENCE:
                         raise self._describe(Attempt(repeatable=True), error) from error
                     if link is not None:
                         link.close()
                     link = None
                     await self._sleep(_PAUSE)
-                if deadline is not None and time.monotonic() >= deadline:
-                    yield  # one last look
+                if is_over:
                     return
         finally:
             if self._hub is not None and event is not None:
@@ -294,10 +301,7 @@ class Database:
 
     async def install(self) -> None:
         """Make the tables of the store, of the fleet and of PgQueuer, or bring PgQueuer's up to its version."""
-        if self._hub is None:
-            self._store.list(limit=1)  # makes the tables of the store, or finds them
-        else:
-            await asyncio.to_thread(self._store.list, limit=1)
+        await self.store.list(limit=1)  # makes the tables of the store, or finds them
         made = await self.run(self._make_tables)
         if not made:
             await self.run(lambda link: self.queue(link).upgrade(), atomic=False)

@@ -24,7 +24,7 @@ from dragoman.errors import (
     describe_error,
     recreate_error,
 )
-from dragoman.loop import ENDINGS, EndingName, RunResult, Spent
+from dragoman.loop import ENDINGS, Ended, RunResult, Spent
 from dragoman.stores import MessageAdded, ToolCallBegun, ToolCallDone
 from dragoman.tools import Approval, PendingApproval
 
@@ -44,7 +44,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """What came of a turn."""
 
     turn: Turn
-    ending: EndingName
+    ending: Ended
     text: str = ""
     """The model's latest answer."""
     pending: tuple[PendingApproval, ...] = ()
@@ -150,7 +150,7 @@ def ask_from_json(data: bytes) -> Ask:
 
 class _StoredOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int = 0
-    ending: EndingName = "done"
+    ending: Ended = "done"
     text: str = ""
     calls: Raw = _NOTHING
     held: Raw = _NOTHING
@@ -159,11 +159,6 @@ class _StoredOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: Usage = Usage()
     spent: Spent = Spent()
     error: dict[str, object] | None = None
-
-
-def ending_of(result: RunResult) -> EndingName:
-    """How the run ended."""
-    return ENDINGS[type(result.ending)]
 
 
 def outcome_to_json(result: RunResult | DragomanError | None, messages: Sequence[Message] = ()) -> bytes:
@@ -177,7 +172,7 @@ def outcome_to_json(result: RunResult | DragomanError | None, messages: Sequence
     return msgspec.json.encode(
         _StoredOutcome(
             version=VERSION,
-            ending=ending_of(result),
+            ending=ENDINGS[type(result.ending)],
             text=result.text,
             calls=_write_calls([each.call for each in pending]),
             held=_write_calls([each.held for each in pending]),

@@ -24,7 +24,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final, TypeVar, Unpack
+from typing import Final, Unpack
 
 from msgspec import Struct
 
@@ -40,15 +40,13 @@ from dragoman.errors import (
     StoreUnavailableError,
     UnknownAgentError,
 )
-from dragoman.loop import LoopHooks, LoopRun
-from dragoman.stores import AsyncStore, PostgresOptions, PostgresStore
+from dragoman.loop import ENDINGS, LoopHooks, LoopRun
+from dragoman.stores import PostgresOptions
 
-from .carrying import Agent, TurnStore, carry_out
+from .carrying import Agent, TurnStore, carry_out, patiently
 from .client import lock, queue_next
-from .database import PATIENCE, Connection, Database, Job, Row, complete_address, listen
-from .turns import ask_from_json, ending_of, outcome_to_json
-
-_T = TypeVar("_T")
+from .database import Connection, Database, Job, Row, complete_address, listen
+from .turns import ask_from_json, outcome_to_json
 
 _log: Final = logging.getLogger("dragoman.fleet")
 _LOOK: Final = 1.0
@@ -124,7 +122,7 @@ class _Running(LoopHooks):
         self.worker: Final = worker
         self.job: Final = job
         self.row: Final = row
-        self.store, self.as_store = TurnStore.over(worker.store, lambda: worker.holds(job))
+        self.store, self.as_store = TurnStore.over(worker.database.store, lambda: worker.holds(job))
         self.client: AsyncChatClient | None = None
         self.is_cancelled: bool = row["cancel"]
         self.task: asyncio.Task[None] | None = None
@@ -240,9 +238,8 @@ class Worker:
         """Work until `stop` is called."""
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
         self._wake, self._told = asyncio.Event(), asyncio.Event()
-        self._database = Database(self._url, on_loop=True, **self._options)
-        self.store = AsyncStore(PostgresStore(self._url, **self._options), threads=self._options.get("connections", 8))
-        database = self._database
+        self.database = Database(self._url, on_loop=True, **self._options)
+        database = self.database
         channels = (f"{database.schema}_queue", database.cancels)
         try:
             if not await database.run(database.has_tables):
@@ -271,7 +268,6 @@ class Worker:
             for agent in self.agents.values():
                 await agent.aclose()
             await database.close()
-            await self.store.aclose()
 
     def stop(self, *, at_once: bool = False) -> None:
         """Take no more turns; `run` returns when those under way have ended or were handed back."""
@@ -312,7 +308,7 @@ class Worker:
             if free > 0:
                 self._has_more = False
                 try:
-                    taken = await self._database.run(lambda link, free=free: self._take(link, free))
+                    taken = await self.database.run(lambda link, free=free: self._take(link, free))
                 except StoreUnavailableError as error:
                     _log.warning("%s", error)
             for job, row in taken:
@@ -327,18 +323,18 @@ class Worker:
     async def _take(self, link: Connection, free: int) -> list[tuple[Job, Row]]:
         providers = {agent.provider for agent in self.agents.values()}
         limits = {name: self._limits.get(name, ProviderLimit()).concurrency or 0 for name in providers}
-        jobs = await self._database.take_jobs(link, self._id, limits, free, timedelta(seconds=self._lease))
+        jobs = await self.database.take_jobs(link, self._id, limits, free, timedelta(seconds=self._lease))
         if not jobs:
             return []
         by_turn = {(job.payload or b"").decode(): job for job in jobs}
-        rows = await link.fetch(self._database.named(_CLAIM), list(by_turn))
+        rows = await link.fetch(self.database.named(_CLAIM), list(by_turn))
         for row in rows:
             if row["id"] in self._running:
                 await link.fetch(
-                    self._database.named("UPDATE {s}fleet_turn SET attempts = attempts - 1 WHERE id = $1"), row["id"]
+                    self.database.named("UPDATE {s}fleet_turn SET attempts = attempts - 1 WHERE id = $1"), row["id"]
                 )
         for job in [job for turn, job in by_turn.items() if turn not in {row["id"] for row in rows}]:
-            await link.fetch(self._database.named(_END_JOB), job.id, self._id)  # nothing is left to be done
+            await link.fetch(self.database.named(_END_JOB), job.id, self._id)  # nothing is left to be done
         return [(by_turn[row["id"]], row) for row in rows]
 
     async def _always(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
@@ -354,7 +350,7 @@ class Worker:
         held = {each.job.id: each for each in self._running.values()}
         if not held:
             return
-        fetch = self._database.fetch
+        fetch = self.database.fetch
         kept = {row["id"] for row in await fetch(_BEAT, list(held), self._id)}
         for id, each in held.items():
             if id not in kept:
@@ -365,28 +361,17 @@ class Worker:
 
     async def holds(self, job: Job) -> bool:
         """Whether the job is this worker's."""
-        return bool(await self._database.fetch(_BEAT, [job.id], self._id))
+        return bool(await self.database.fetch(_BEAT, [job.id], self._id))
 
     async def _offer(self) -> None:
         """Say which agents there are."""
         agents = self.agents.items()
-        await self._database.fetch(_OFFER, [name for name, _ in agents], [agent.provider for _, agent in agents])
-        await self._database.fetch(_MOVE)
-
-    async def _patiently(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """Do this, which bears repeating, as soon as the database is there; it is waited for, a minute long."""
-        until = time.monotonic() + PATIENCE
-        while True:
-            try:
-                return await work()
-            except StoreUnavailableError:
-                if time.monotonic() >= until:
-                    raise
-            await asyncio.sleep(0.2)
+        await self.database.fetch(_OFFER, [name for name, _ in agents], [agent.provider for _, agent in agents])
+        await self.database.fetch(_MOVE)
 
     async def _clean(self) -> None:
-        await self._database.fetch(_FORGET, self._keep)
-        await self._database.fetch(_FORGET_LOG)
+        await self.database.fetch(_FORGET, self._keep)
+        await self.database.fetch(_FORGET_LOG)
 
     async def await_rate(self, agent: str, is_over: Callable[[], bool]) -> None:
         """Wait until the agent's provider may be called once more."""
@@ -394,9 +379,7 @@ class Worker:
         limit = self._limits.get(provider, ProviderLimit()).requests
         if limit is None:
             return
-        [row] = await self._patiently(
-            lambda: self._database.fetch(_LET_THROUGH, provider, timedelta(seconds=60 / limit))
-        )
+        [row] = await patiently(lambda: self.database.fetch(_LET_THROUGH, provider, timedelta(seconds=60 / limit)))
         left: float = row["seconds"]
         while left > 0 and not is_over():
             await asyncio.sleep(min(left, 0.25))
@@ -431,8 +414,8 @@ class Worker:
         self._changed.clear()
         if changed:
             with suppress(DragomanError):  # everybody also looks without having been told
-                await self._database.fetch(
-                    "SELECT pg_notify($1, id) FROM unnest($2::text[]) AS c (id)", self._database.steps, changed
+                await self.database.fetch(
+                    "SELECT pg_notify($1, id) FROM unnest($2::text[]) AS c (id)", self.database.steps, changed
                 )
 
     # --- a turn ---
@@ -441,7 +424,7 @@ class Worker:
         turn: str = running.row["id"]
         try:
             state, outcome = await self._carry_out(running)
-            await self._patiently(lambda: self._database.run(lambda link: self._finish(link, running, state, outcome)))
+            await patiently(lambda: self.database.run(lambda link: self._finish(link, running, state, outcome)))
             self.tell(turn, running.row["conversation"])
         except _HandBack:
             await self._hand_back(running, in_peace=True)
@@ -468,7 +451,7 @@ class Worker:
             if agent is None:
                 message = f"The worker that took the turn has no agent {row['agent']!r}."
                 raise UnknownAgentError(message, agent=row["agent"], known=tuple(self.agents))
-            ask = ask_from_json(self._database.records.unseal(row["ask"], "ask", row["id"]))
+            ask = ask_from_json(self.database.records.unseal(row["ask"], "ask", row["id"]))
             running.client = agent.make_client(row["conversation"], running.as_store, running)
             async with running.client as client:
                 result, new = await carry_out(
@@ -482,7 +465,7 @@ class Worker:
                 )
             if running.store.is_closed:
                 raise StoreConflictError("The lease was lost.")
-            return ending_of(result), outcome_to_json(result, new)
+            return ENDINGS[type(result.ending)], outcome_to_json(result, new)
         except (StoreConflictError, StoreUnavailableError, _HandBack):
             raise
         except DragomanError as error:
@@ -495,7 +478,7 @@ class Worker:
 
     async def _finish(self, link: Connection, running: _Running, state: str, outcome: bytes) -> None:
         """Record what came of a turn and queue the conversation's next one, unless somebody else has the turn now."""
-        database, row = self._database, running.row
+        database, row = self.database, running.row
         await lock(link, row["conversation"])
         sealed = database.records.seal(outcome, "outcome", row["id"])
         if await link.fetch(database.named(_FINISH), running.job.id, self._id, row["id"], state, sealed):
@@ -504,5 +487,5 @@ class Worker:
     async def _hand_back(self, running: _Running, *, in_peace: bool) -> None:
         """Put the turn back into the queue, if it is ours; a peaceful end does not count against it."""
         with suppress(DragomanError):  # else it comes back when its lease is over
-            await self._database.fetch(_HAND_BACK, running.job.id, self._id, running.row["id"], int(in_peace))
+            await self.database.fetch(_HAND_BACK, running.job.id, self._id, running.row["id"], int(in_peace))
             _log.info("turn %s was handed back", running.row["id"])

@@ -35,8 +35,8 @@ from .orchestrator import (
 from .result import (
     ENDINGS as ENDINGS,
     Cancelled as Cancelled,
+    Ended as Ended,
     Ending as Ending,
-    EndingName as EndingName,
     RunResult as RunResult,
 )
 from .run import LoopRun as LoopRun

@@ -23,8 +23,9 @@ class Cancelled(Struct, frozen=True):
 Ending: TypeAlias = Done | AwaitApproval | LimitReached | Cancelled
 """How a run can end other than by an error."""
 
-EndingName: TypeAlias = Literal["done", "await_approval", "limit_reached", "cancelled"]
-ENDINGS: Final[dict[type[Ending], EndingName]] = {
+Ended: TypeAlias = Literal["done", "await_approval", "limit_reached", "cancelled"]
+"""The same in a word."""
+ENDINGS: Final[dict[type[Ending], Ended]] = {
     Done: "done",
     AwaitApproval: "await_approval",
     LimitReached: "limit_reached",

@@ -19,10 +19,8 @@ from .settings import (
     ClientLimits as ClientLimits,
     HttpServer as HttpServer,
     LocalServer as LocalServer,
-    Pins as Pins,
     Question as Question,
     ServerOptions as ServerOptions,
     StdioServer as StdioServer,
     ToolAbout as ToolAbout,
-    ToolChange as ToolChange,
 )

@@ -22,7 +22,7 @@ from dragoman.tools import AnyTool, LoopThread, ToolSet
 
 from .connection import Connection, Elicit, Home, Sample, State
 from .remote_tools import ToolProblem
-from .settings import AnyServer, HttpServer, Pins, ServerOptions, StdioServer, ToolChange, servers_from_json
+from .settings import AnyServer, HttpServer, ServerOptions, StdioServer, servers_from_json
 
 _CLOSE_SECONDS = 15.0
 """More than the longest a server may take to be ended."""
@@ -46,7 +46,7 @@ class _ToolsOf(ToolSet):
         self._cached: tuple[list[Mapping[str, AnyTool]], dict[str, AnyTool], list[ToolProblem]] = ([], {}, [])
 
     def _union(self) -> tuple[list[Mapping[str, AnyTool]], dict[str, AnyTool], list[ToolProblem]]:
-        sources = [connection.trust.offered for connection in self._connections.values()]
+        sources = [connection.listed.tools for connection in self._connections.values()]
         cached = self._cached
         if len(cached[0]) == len(sources) and all(a is b for a, b in zip(cached[0], sources, strict=True)):
             return cached
@@ -70,7 +70,6 @@ class _ToolsOf(ToolSet):
 
 
 class _Options(TypedDict, total=False):
-    pins: Pins | None
     optional: bool
     elicit: Elicit | None
     sample: Sample | None
@@ -79,8 +78,7 @@ class _Options(TypedDict, total=False):
 class McpServers:
     """MCP servers whose tools can be used like any others: `with McpServers(...) as servers:`, or `async with`.
 
-    `optional` leaves out a server that cannot be connected, instead of raising; its status says why. `pins` is what was
-    approved earlier, for servers with `trust="pinned"`.
+    `optional` leaves out a server that cannot be connected, instead of raising; its status says why.
 
     A server may ask during a call. `elicit` gets a Question to the user and gives the answer, `sample` a request to a
     model (the SDK's) and gives its text; None, or no function at all, declines. Both may be plain or async.
@@ -90,14 +88,12 @@ class McpServers:
         self,
         servers: Mapping[str, AnyServer],
         *,
-        pins: Pins | None = None,
         optional: bool = False,
         environ: Mapping[str, str] | None = None,
         elicit: Elicit | None = None,
         sample: Sample | None = None,
     ) -> None:
         self._servers: dict[str, AnyServer] = dict(servers)
-        self._pins: Pins | None = pins
         self._optional: bool = optional
         self._tasks: list[asyncio.Task[None]] = []
         self._home: Home = Home(os.environ if environ is None else environ, elicit, sample)
@@ -153,32 +149,14 @@ class McpServers:
     def status(self) -> dict[str, ServerStatus]:
         """How each server is."""
         return {
-            name: ServerStatus(state=c.state, tools=len(c.trust.offered), restarts=c.restarts, error=c.error)
+            name: ServerStatus(state=c.state, tools=len(c.listed.tools), restarts=c.restarts, error=c.error)
             for name, c in self._connections.items()
         }
 
     @property
     def problems(self) -> list[ToolProblem]:
         """What servers say that was not believed or not taken over."""
-        return [
-            problem for c in self._connections.values() for problem in c.trust.listed.problems
-        ] + self._all.conflicts
-
-    # --- approvals ---
-
-    @property
-    def changes(self) -> list[ToolChange]:
-        """Tools of pinned servers that are not, or no longer, what was approved."""
-        return [change for c in self._connections.values() for change in c.trust.changes]
-
-    def approve(self, server: str, tool: str | None = None) -> None:
-        """Approve what the server says now, of one tool (by the server's own name) or of all."""
-        self._connection(server).trust.approve(tool)
-
-    @property
-    def pins(self) -> Pins:
-        """What is approved, to be kept for the next start."""
-        return Pins({name: c.trust.pins for name, c in self._connections.items()})
+        return [each for c in self._connections.values() for each in c.listed.problems] + self._all.conflicts
 
     # --- opening and closing ---
 
@@ -231,8 +209,7 @@ class McpServers:
     async def _open(self) -> None:
         self._home.loop = asyncio.get_running_loop()
         for name, server in self._servers.items():
-            pins = None if self._pins is None else self._pins.servers.get(name, {})
-            self._connections[name] = Connection(name, server, self._home, pins)
+            self._connections[name] = Connection(name, server, self._home)
         self._tasks = [asyncio.create_task(each.keep()) for each in self._connections.values()]
         for each in self._connections.values():
             await each.settled()

@@ -42,7 +42,7 @@ from dragoman.tools import LoopThread
 
 from .calls import LISTENER
 from .content import result_from_mcp
-from .remote_tools import Remote, ToolReader, Trust
+from .remote_tools import Listed, Remote, ToolReader
 from .settings import AnyServer, ClientLimits, HttpServer, LocalServer, Question, StdioServer
 from .transports import TOO_MANY, LastWords, child, guard, kill_all, web
 
@@ -112,10 +112,10 @@ class Home:
 class Connection:
     """A server and the way to it. `keep` is run by one task; everything else may be asked at any time."""
 
-    def __init__(self, name: str, server: AnyServer, home: Home, pins: Mapping[str, str] | None) -> None:
+    def __init__(self, name: str, server: AnyServer, home: Home) -> None:
         self.name: str = name
         self.options = server.options
-        self.trust: Trust = Trust(name, server.options.trust, pins)
+        self.listed: Listed = Listed()
         self.state: State = "connecting"
         self.error: McpError | None = None
         """Why it is not ready, or was not when it last died."""
@@ -275,7 +275,7 @@ class Connection:
         truncated = False
         if client.server_capabilities.tools is not None:
             found, truncated = await _fetch_tools(client.session, self.options.limits)
-        self.trust.take(self._reader.read(found, self.trust.listed, truncated=truncated))
+        self.listed = self._reader.read(found, self.listed, truncated=truncated)
 
     # --- calls ---
 

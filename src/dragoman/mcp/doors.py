@@ -14,18 +14,17 @@ import hmac
 import os
 import re
 import signal
-import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-import uvicorn
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 
-from dragoman.errors import ConfigurationError, McpConnectionError
-from dragoman.tools import AnyTools, LoopThread
+from dragoman._serving import WebServer
+from dragoman.errors import ConfigurationError
+from dragoman.tools import AnyTools
 from dragoman.transport import is_loopback
 
 from .server import MAX_SESSIONS, McpServer, as_server
@@ -118,8 +117,6 @@ def serve_stdio(tools: AnyTools | McpServer) -> None:
 # --- HTTP ------------------------------------------------------------------------------------------------------------
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
-_CLOSE_SECONDS: Final = 5.0
-_START_SECONDS: Final = 30.0
 _IDLE_SECONDS: Final = 600.0
 """How long a session is kept that nobody uses: no request, and no open stream."""
 
@@ -135,14 +132,6 @@ def serve_http(
     """Serve tools over streamable HTTP until Ctrl-C: on loopback, unless a host and a token are given."""
     with as_server(tools) as server:
         HttpDoor(server, host=host, port=port, token=token).serve()
-
-
-class _Listener(uvicorn.Server):
-    """Listens without touching the program's signals."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
 
 
 class HttpDoor:
@@ -167,7 +156,7 @@ class HttpDoor:
         if not path.startswith("/") or max_body_bytes < 1:
             raise ConfigurationError("The path must begin with '/', and the limit must be at least 1.")
         _check_token(host, token)
-        self._host: str = "127.0.0.1" if host == "localhost" else host
+        self._host: str = host
         self.port: int = port
         """Where it listens; once it is open, a free port if 0 was asked for."""
         self._path: str = path
@@ -175,99 +164,44 @@ class HttpDoor:
             streamable_http_path=path,
             max_request_body_size=max_body_bytes,
             session_idle_timeout=_IDLE_SECONDS,
-            transport_security=_security(self._host, list(allowed_hosts), list(allowed_origins)),
+            transport_security=_security(host, list(allowed_hosts), list(allowed_origins)),
         )
         app = _end_oldest_sessions(cast("ASGIApp", inner))
         self.app: ASGIApp = app if token is None else _guard(app, token)
         """The ASGI application, for a server of your own; it needs the `lifespan` events."""
-        self._socket: socket.socket | None = None
-        self._listener: _Listener | None = None
-        self._thread: LoopThread | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._server: WebServer | None = None
 
     @property
     def url(self) -> str:
-        """Where it can be reached."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self.port}{self._path}"
+        """Where it can be reached, once it is open."""
+        return "" if self._server is None else self._server.url + self._path
 
-    @property
-    def _config(self) -> uvicorn.Config:
-        """Of the HTTP server, which writes no log of its own set-up and prints nothing."""
-        return uvicorn.Config(
-            self.app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="on",
-            loop="asyncio",
-            http="h11",
-            ws="none",
-            timeout_graceful_shutdown=2,
-        )
-
-    def _bind(self) -> socket.socket:
-        """Take the address now, so that an error is raised here and not in the background."""
-        if self._socket is not None:
+    def _listen(self) -> WebServer:
+        if self._server is not None:
             raise ConfigurationError("This door has been opened before.", hint="Make a new HttpDoor.")
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind((self._host, self.port))
-        except OSError as error:
-            bound.close()
-            message = f"Nothing can listen on {self._host} port {self.port}: {error.strerror or error}."
-            raise ConfigurationError(message, hint="Choose another port, or 0 for a free one.") from error
-        self._socket, self.port = bound, int(bound.getsockname()[1])
-        return bound
+        self._server = WebServer(self.app, host=self._host, port=self.port, lifespan="on")
+        self.port = self._server.port
+        return self._server
 
     def serve(self) -> None:
         """Serve until Ctrl-C or SIGTERM."""
-        with contextlib.closing(self._bind()) as bound, contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(self._config).run(sockets=[bound])
+        self._listen().serve()
 
     def __enter__(self) -> HttpDoor:
-        self._thread = thread = LoopThread()
-        try:
-            thread.submit(self.__aenter__).result()
-        except BaseException:  # Ctrl-C included
-            self.__exit__()
-            raise
+        self._listen().__enter__()
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            try:
-                if thread.running:
-                    thread.submit(self.__aexit__).result(2 * _CLOSE_SECONDS)
-            finally:
-                thread.close()
+        if self._server is not None:
+            self._server.__exit__()
 
     async def __aenter__(self) -> HttpDoor:
-        bound = self._bind()
-        listener = self._listener = _Listener(self._config)
-        task = self._task = asyncio.ensure_future(listener.serve(sockets=[bound]))
-        deadline = asyncio.get_running_loop().time() + _START_SECONDS
-        try:
-            while not listener.started:  # uvicorn tells nobody
-                if task.done() or asyncio.get_running_loop().time() > deadline:
-                    raise McpConnectionError(f"The HTTP server on {self._host} port {self.port} did not start.")
-                await asyncio.sleep(0.005)
-        except BaseException:
-            await self.__aexit__()
-            raise
+        await self._listen().__aenter__()
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        task, self._task = self._task, None
-        if self._listener is not None and task is not None:
-            self._listener.should_exit = True
-            await asyncio.wait([task], timeout=_CLOSE_SECONDS)
-            task.cancel()
-        if self._socket is not None:
-            self._socket.close()
+        if self._server is not None:
+            await self._server.__aexit__()
 
 
 # --- who may come in -------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._checks import CheckedMeta, Count, NotNegative, Positive
-from dragoman.conversation import ToolSpec
 from dragoman.engines import Secret
 from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.transport import validate_base_url
@@ -80,9 +79,6 @@ class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How often a server that has died is started again before it is given up."""
     restart_backoff: NotNegative = 0.5
     """Seconds before the first restart, doubled for each further one."""
-    trust: Literal["follow", "pinned"] = "follow"
-    """`follow` takes over what the server changes. `pinned` refuses a tool that has changed since it was approved,
-    and does not offer new ones, until somebody approves them."""
     trust_annotations: bool = False
     """Whether the server is believed when it says that a tool only reads. Permissions may depend on it."""
     protocol: Literal["auto", "legacy"] = "auto"
@@ -179,40 +175,6 @@ class Question(Struct, frozen=True, kw_only=True):
     """JSON Schema of the answer, an object of texts, numbers, booleans and choices."""
     url: str = ""
     """Instead of an answer, a page to visit."""
-
-
-# --- approvals -------------------------------------------------------------------------------------------------------
-
-
-class ToolChange(Struct, frozen=True, kw_only=True):
-    """A tool that is not, or no longer, what was approved."""
-
-    server: str
-    tool: str
-    """By the server's own name."""
-    kind: Literal["added", "changed", "removed"]
-    before: ToolSpec | None = None
-    """What was approved, where it is known."""
-    after: ToolSpec | None = None
-    """What the server says now."""
-
-
-class Pins(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was approved: for each server and tool a fingerprint. Keep it to compare at the next start."""
-
-    servers: dict[str, dict[str, str]] = {}
-
-    def to_json(self) -> bytes:
-        """To be stored."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2)
-
-    @staticmethod
-    def from_json(data: bytes | str) -> Pins:
-        """What was stored; raises ConfigurationError."""
-        try:
-            return msgspec.json.decode(data, type=Pins)
-        except (msgspec.DecodeError, UnicodeError) as error:
-            raise ConfigurationError(f"These are no pins of MCP servers: {error}.") from None
 
 
 # --- from JSON -------------------------------------------------------------------------------------------------------

@@ -193,8 +193,13 @@ class _Operation(Generic[Came]):
         """Count it."""
 
 
+def _known(attributes: Mapping[str, str | bool | int | float | Sequence[str] | None]) -> Attributes:
+    """Those that there is something to say of."""
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
 def _with_problem(attributes: Attributes, problem: str | None) -> Attributes:
-    return attributes if problem is None else {**attributes, names.ERROR_TYPE: problem}
+    return attributes | _known({names.ERROR_TYPE: problem})
 
 
 # --- a run ------------------------------------------------------------------------------------------------------------
@@ -229,15 +234,17 @@ class _Run(_Operation[LoopRun]):
         if came is None:
             return {}
         replies = came.replies
-        told: Attributes = {names.STEPS: len(replies), **_conversation_attributes(self)}
-        if came.ending is not None:
-            told[names.ENDING] = ENDINGS[type(came.ending)]
         counted = [reply.message.usage for reply in replies if reply.message.usage is not None]
+        passed_over = {attempt.model for reply in replies for attempt in reply.attempts if not attempt.number}
+        told = _conversation_attributes(self) | _known(
+            {
+                names.STEPS: len(replies),
+                names.ENDING: None if came.ending is None else ENDINGS[type(came.ending)],
+                names.PASSED_OVER: sorted(passed_over) or None,
+            }
+        )
         if counted:
             told |= _usage_attributes(Usage.total_of(counted))
-        passed_over = {attempt.model for reply in replies for attempt in reply.attempts if not attempt.number}
-        if passed_over:
-            told[names.PASSED_OVER] = sorted(passed_over)
         if (content := self._told.content) is not None:
             if came.conversation.system is not None:
                 told[names.SYSTEM_INSTRUCTIONS] = content.system(came.conversation.system)
@@ -255,8 +262,7 @@ class _Run(_Operation[LoopRun]):
 
 
 def _conversation_attributes(run: object) -> Attributes:
-    id = run.id() if isinstance(run, _Run) else None
-    return {} if id is None else {names.CONVERSATION: id}
+    return _known({names.CONVERSATION: run.id()}) if isinstance(run, _Run) else {}
 
 
 # --- a call of a model ------------------------------------------------------------------------------------------------
@@ -295,31 +301,26 @@ class _ModelCall(_Operation[Reply]):
     def attributes_before(self, run: object) -> Attributes:
         if self._told.content is not None:
             self._told.content.take_key(self._engine)
-        options, asked = self._options, {names.STREAM: True} if self._stream else {}
-        said = (
-            (names.MAX_TOKENS, options.max_tokens),
-            (names.TEMPERATURE, options.temperature),
-            (names.TOP_P, options.top_p),
-            (names.TOP_K, options.top_k),
-            (names.SEED, options.seed),
-            (names.CHOICES, options.choices),
-            (names.STOP_SEQUENCES, options.stop or None),
-            (names.REASONING_LEVEL, None if options.reasoning is None else options.reasoning.effort),
-            (names.OUTPUT_TYPE, None if options.response_format is None else "json"),
-        )
-        told = {name: value for name, value in said if value is not None}
-        return {**self._model, **_conversation_attributes(run), **asked, **told}
+        options = self._options
+        asked = {
+            names.STREAM: self._stream or None,
+            names.MAX_TOKENS: options.max_tokens,
+            names.TEMPERATURE: options.temperature,
+            names.TOP_P: options.top_p,
+            names.TOP_K: options.top_k,
+            names.SEED: options.seed,
+            names.CHOICES: options.choices,
+            names.STOP_SEQUENCES: options.stop or None,
+            names.REASONING_LEVEL: None if options.reasoning is None else options.reasoning.effort,
+            names.OUTPUT_TYPE: None if options.response_format is None else "json",
+        }
+        return self._model | _conversation_attributes(run) | _known(asked)
 
     def attributes_after(self, came: Reply | None) -> Attributes:
-        told: Attributes = {}
-        if self.first is not None:
-            told[names.TIME_TO_FIRST_CHUNK] = self.first
+        told = _known({names.TIME_TO_FIRST_CHUNK: self.first})
         if came is not None:
-            told |= _reply_attributes(came.message)
-            if (cost := came.cost) is not None:
-                told[names.COST] = cost
-            if came.losses:
-                told[names.LOSSES] = sorted({loss.what for loss in came.losses})
+            losses = sorted({loss.what for loss in came.losses})
+            told |= _reply_attributes(came.message) | _known({names.COST: came.cost, names.LOSSES: losses or None})
         if (content := self._told.content) is not None:
             content.take_key(self._engine)  # one that was made meanwhile
             told[names.INPUT_MESSAGES], left_out = content.messages(self._conversation.messages)
@@ -344,11 +345,9 @@ class _ModelCall(_Operation[Reply]):
         if came is not None:
             if came.message.model is not None:
                 attributes = {**attributes, names.RESPONSE_MODEL: came.message.model}
-            usage = came.message.usage
-            if usage is not None:
-                for kind, count in (("input", usage.input), ("output", usage.output)):
-                    if count is not None:
-                        told.tokens.record(count, {**attributes, names.TOKEN_TYPE: kind}, context)
+            usage = came.message.usage or Usage()
+            for kind, count in _known({"input": usage.input, "output": usage.output}).items():
+                told.tokens.record(cast("int", count), {**attributes, names.TOKEN_TYPE: kind}, context)
             for attempt in came.attempts:
                 if attempt.number > 1:
                     told.retries.add(1, attributes, context)
@@ -369,48 +368,45 @@ def _model_attributes(name: str) -> Attributes:
 
 @lru_cache(256)
 def _server_attributes(base_url: str) -> Attributes:
-    host, port = host_of(base_url), port_of(base_url)
-    return {names.SERVER_ADDRESS: host, **({} if port is None else {names.SERVER_PORT: port})} if host else {}
+    host = host_of(base_url)
+    return _known({names.SERVER_ADDRESS: host, names.SERVER_PORT: port_of(base_url)}) if host else {}
 
 
-def _usage_attributes(usage: Usage | None) -> Attributes:
-    if usage is None:
-        return {}
-    counts = (
-        (names.INPUT_TOKENS, usage.input),
-        (names.OUTPUT_TOKENS, usage.output),
-        (names.CACHE_READ_TOKENS, usage.cache_read),
-        (names.CACHE_WRITE_TOKENS, usage.cache_write),
-        (names.REASONING_TOKENS, usage.reasoning),
+def _usage_attributes(usage: Usage) -> Attributes:
+    return _known(
+        {
+            names.INPUT_TOKENS: usage.input,
+            names.OUTPUT_TOKENS: usage.output,
+            names.CACHE_READ_TOKENS: usage.cache_read,
+            names.CACHE_WRITE_TOKENS: usage.cache_write,
+            names.REASONING_TOKENS: usage.reasoning,
+        }
     )
-    return {name: count for name, count in counts if count is not None}
 
 
 def _reply_attributes(message: Message) -> Attributes:
-    told = _usage_attributes(message.usage)
-    if message.model is not None:
-        told[names.RESPONSE_MODEL] = message.model
-    if message.id is not None:
-        told[names.RESPONSE_ID] = message.id
-    if message.stop_reason is not None and (message.blocks or not message.interrupted):
-        told[names.FINISH_REASONS] = (finish_reason(message),)
-    return told
+    ended = message.stop_reason is not None and (message.blocks or not message.interrupted)
+    return _usage_attributes(message.usage or Usage()) | _known(
+        {
+            names.RESPONSE_MODEL: message.model,
+            names.RESPONSE_ID: message.id,
+            names.FINISH_REASONS: (finish_reason(message),) if ended else None,
+        }
+    )
 
 
 def _attempt_attributes(attempt: AttemptRecord) -> Attributes:
-    told: Attributes = {
-        names.ATTEMPT_NUMBER: attempt.number,
-        names.ATTEMPT_OUTCOME: attempt.outcome,
-        names.ATTEMPT_WAITED: attempt.waited,
-        names.ATTEMPT_DURATION: attempt.duration,
-    }
-    if attempt.queued:
-        told[names.ATTEMPT_QUEUED] = attempt.queued
-    if attempt.status is not None:
-        told[names.HTTP_STATUS] = attempt.status
-    if attempt.request_id is not None:
-        told[names.ATTEMPT_REQUEST_ID] = attempt.request_id
-    return told
+    return _known(
+        {
+            names.ATTEMPT_NUMBER: attempt.number,
+            names.ATTEMPT_OUTCOME: attempt.outcome,
+            names.ATTEMPT_WAITED: attempt.waited,
+            names.ATTEMPT_DURATION: attempt.duration,
+            names.ATTEMPT_QUEUED: attempt.queued or None,
+            names.HTTP_STATUS: attempt.status,
+            names.ATTEMPT_REQUEST_ID: attempt.request_id,
+        }
+    )
 
 
 # --- a call of a tool, and the saving of a snapshot -------------------------------------------------------------------
@@ -426,28 +422,24 @@ class _ToolCall(_Operation[Outcome]):
 
     def attributes_before(self, run: object) -> Attributes:
         call, tool = self._call, self._tool
-        told: Attributes = {
-            names.OPERATION: names.EXECUTE_TOOL,
-            names.TOOL_NAME: call.name,
-            names.TOOL_TYPE: "function",
-            **_conversation_attributes(run),
-        }
-        if call.id:
-            told[names.TOOL_CALL_ID] = call.id
-        if tool is not None and tool.description:
-            told[names.TOOL_DESCRIPTION] = tool.description
-        if (content := self._told.content) is not None:
-            told[names.TOOL_ARGUMENTS] = content.text(call.arguments)
-        return told
+        content = self._told.content
+        return _conversation_attributes(run) | _known(
+            {
+                names.OPERATION: names.EXECUTE_TOOL,
+                names.TOOL_NAME: call.name,
+                names.TOOL_TYPE: "function",
+                names.TOOL_CALL_ID: call.id or None,
+                names.TOOL_DESCRIPTION: None if tool is None else tool.description or None,
+                names.TOOL_ARGUMENTS: None if content is None else content.text(call.arguments),
+            }
+        )
 
     def attributes_after(self, came: Outcome | None) -> Attributes:
-        told: Attributes = {}
-        if came is not None:
-            if came.result.retries:
-                told[names.TOOL_RETRIES] = came.result.retries
-            if self._told.content is not None:
-                told[names.TOOL_RESULT] = self._told.content.text(came.result.text)
-        return told
+        if came is None:
+            return {}
+        content, result = self._told.content, came.result
+        said = None if content is None else content.text(result.text)
+        return _known({names.TOOL_RETRIES: result.retries or None, names.TOOL_RESULT: said})
 
     def problem(self, came: Outcome | None, error: BaseException | None) -> str | None:
         if came is None or not came.result.is_error:

@@ -61,97 +61,88 @@ class Provider(Struct, frozen=True, kw_only=True):
 _PLACES: dict[Cloud, tuple[str, ...]] = {"amazon": ("region",), "azure": (), "google": ("region", "project")}
 
 
-def _compatible(name: str, base_url: str, *key_variables: str, needs_key: bool = True) -> Provider:
+def _service(
+    name: str,
+    base_url: str,
+    *key_variables: str,
+    dialect: Dialect = "openai_chat",
+    key_header: KeyHeader = "authorization",
+    needs_key: bool = True,
+    chat: bool = True,
+) -> Provider:
     return Provider(
-        name=name, dialect="openai_chat", base_url=base_url, key_variables=key_variables, needs_key=needs_key
+        name=name,
+        dialect=dialect,
+        base_url=base_url,
+        key_variables=key_variables,
+        key_header=key_header,
+        needs_key=needs_key,
+        chat=chat,
     )
 
 
-def _responses(name: str, base_url: str, key_variable: str) -> Provider:
-    return Provider(name=name, dialect="openai_responses", base_url=base_url, key_variables=(key_variable,))
-
-
-def _azure(name: str, dialect: Dialect, models_of: str = "") -> Provider:
+def _in_cloud(
+    cloud: Cloud, name: str, dialect: Dialect, *key_variables: str, models_of: str = "", quirks: str = ""
+) -> Provider:
     return Provider(
         name=name,
         dialect=dialect,
         base_url="",
-        key_variables=("AZURE_OPENAI_API_KEY",),
-        key_header="api-key",
+        key_variables=key_variables,
+        key_header=_CLOUD_KEYS[cloud],
         token_header="authorization",  # noqa: S106 -- a name
         needs_key=False,
-        cloud="azure",
+        cloud=cloud,
         models_of=models_of,
+        quirks=frozenset(quirks.split()),
     )
 
 
-def _vertex(name: str, dialect: Dialect, models_of: str) -> Provider:
-    return Provider(
-        name=name,
-        dialect=dialect,
-        base_url="",
-        key_header="x-goog-api-key",
-        token_header="authorization",  # noqa: S106 -- a name
-        needs_key=False,
-        cloud="google",
-        models_of=models_of,
-        quirks=frozenset(["vertex"]),
-    )
-
-
-def _bedrock(name: str, dialect: Dialect) -> Provider:
-    variables = ("AWS_BEARER_TOKEN_BEDROCK",)
-    return Provider(name=name, dialect=dialect, base_url="", key_variables=variables, needs_key=False, cloud="amazon")
-
-
-def _for_vectors(name: str, base_url: str, *key_variables: str) -> Provider:
-    return Provider(name=name, dialect="openai_chat", base_url=base_url, key_variables=key_variables, chat=False)
-
+_CLOUD_KEYS: dict[Cloud, KeyHeader] = {"amazon": "authorization", "azure": "api-key", "google": "x-goog-api-key"}
+_AZURE_KEY, _AMAZON_KEY = "AZURE_OPENAI_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"
 
 PROVIDERS: dict[str, Provider] = {
     provider.name: provider
     for provider in (
-        Provider(
-            name="anthropic",
-            dialect="anthropic",
-            base_url="https://api.anthropic.com",
-            key_variables=("ANTHROPIC_API_KEY",),
-            key_header="x-api-key",
+        _service(
+            "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", dialect="anthropic", key_header="x-api-key"
         ),
-        Provider(
-            name="gemini",
+        _service(
+            "gemini",
+            "https://generativelanguage.googleapis.com",
+            *("GEMINI_API_KEY", "GOOGLE_API_KEY"),
             dialect="gemini",
-            base_url="https://generativelanguage.googleapis.com",
-            key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
             key_header="x-goog-api-key",
         ),
-        _compatible("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-        _responses("openai-responses", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-        _azure("azure", "openai_chat", "openai"),
-        _azure("azure-responses", "openai_responses", "openai-responses"),
-        _vertex("vertex", "gemini", "gemini"),
-        _vertex("vertex-claude", "anthropic", "anthropic"),
-        _bedrock("bedrock", "bedrock"),
-        _bedrock("bedrock-mantle", "openai_responses"),
-        _bedrock("bedrock-mantle-chat", "openai_chat"),
-        _responses("openrouter-responses", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-        _compatible("openai-compatible", "", "OPENAI_COMPATIBLE_API_KEY", needs_key=False),
-        _compatible("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-        _compatible("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-        _compatible("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-        _compatible("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-        _compatible("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
-        _compatible("llamacpp", "http://127.0.0.1:8080/v1", "LLAMACPP_API_KEY", needs_key=False),
-        _compatible("lmstudio", "http://127.0.0.1:1234/v1", "LMSTUDIO_API_KEY", needs_key=False),
-        _compatible("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-        _compatible("ollama", "http://127.0.0.1:11434/v1", "OLLAMA_API_KEY", needs_key=False),
-        _compatible("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-        _compatible("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-        _compatible("vllm", "http://127.0.0.1:8000/v1", "VLLM_API_KEY", needs_key=False),
-        _compatible("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
-        _compatible("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
-        _for_vectors("cohere", "https://api.cohere.com", "COHERE_API_KEY", "CO_API_KEY"),
-        _for_vectors("voyage", "https://api.voyageai.com/v1", "VOYAGE_API_KEY"),
+        _service("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+        _service("openai-responses", "https://api.openai.com/v1", "OPENAI_API_KEY", dialect="openai_responses"),
+        _in_cloud("azure", "azure", "openai_chat", _AZURE_KEY, models_of="openai"),
+        _in_cloud("azure", "azure-responses", "openai_responses", _AZURE_KEY, models_of="openai-responses"),
+        _in_cloud("google", "vertex", "gemini", models_of="gemini", quirks="vertex"),
+        _in_cloud("google", "vertex-claude", "anthropic", models_of="anthropic", quirks="vertex"),
+        _in_cloud("amazon", "bedrock", "bedrock", _AMAZON_KEY),
+        _in_cloud("amazon", "bedrock-mantle", "openai_responses", _AMAZON_KEY),
+        _in_cloud("amazon", "bedrock-mantle-chat", "openai_chat", _AMAZON_KEY),
+        _service(
+            "openrouter-responses", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", dialect="openai_responses"
+        ),
+        _service("openai-compatible", "", "OPENAI_COMPATIBLE_API_KEY", needs_key=False),
+        _service("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+        _service("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+        _service("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+        _service("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        _service("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
+        _service("llamacpp", "http://127.0.0.1:8080/v1", "LLAMACPP_API_KEY", needs_key=False),
+        _service("lmstudio", "http://127.0.0.1:1234/v1", "LMSTUDIO_API_KEY", needs_key=False),
+        _service("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        _service("ollama", "http://127.0.0.1:11434/v1", "OLLAMA_API_KEY", needs_key=False),
+        _service("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        _service("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+        _service("vllm", "http://127.0.0.1:8000/v1", "VLLM_API_KEY", needs_key=False),
+        _service("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+        _service("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
+        _service("cohere", "https://api.cohere.com", "COHERE_API_KEY", "CO_API_KEY", chat=False),
+        _service("voyage", "https://api.voyageai.com/v1", "VOYAGE_API_KEY", chat=False),
     )
 }
 """By the name that stands before the model in `provider:model`."""

@@ -9,7 +9,7 @@ pieces; whole replies and streams give the same events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
@@ -26,6 +26,7 @@ from dragoman.conversation import (
     UsageReported,
     memory_of,
 )
+from dragoman.errors import ConfigurationError
 
 from .options import ModelOptions
 from .profile import Profile
@@ -90,6 +91,41 @@ class Encoded(Struct, frozen=True, kw_only=True):
     """For tools whose own names the provider would refuse: {name on the wire: own name}. Decoders map them back."""
 
 
+class Frame(Struct, frozen=True, kw_only=True):
+    """A request but for what changes from turn to turn; it depends on little more than the terms of a call."""
+
+    path: str
+    members: bytes
+    """Of the body, without its braces; there may be none."""
+    given: frozenset[str]
+    """Members that the caller gives in place of ours."""
+    headers: Mapping[str, str]
+    adaptations: tuple[Adaptation, ...]
+    tool_names: Mapping[str, str]
+
+    def complete(
+        self, members: Mapping[str, Sequence[bytes]], losses: tuple[Loss, ...], headers: Mapping[str, str] | None = None
+    ) -> Encoded:
+        """The request with these further members, whose JSON is to be joined."""
+        body, before = [b"{", self.members], b',"' if self.members else b'"'
+        for name, pieces in members.items():
+            if name not in self.given:
+                body += (before, name.encode(), b'":', *pieces)
+                before = b',"'
+        body.append(b"}")
+        return Encoded(
+            request=WireRequest(path=self.path, body=b"".join(body), headers=headers or self.headers),
+            adaptations=self.adaptations,
+            losses=losses,
+            tool_names=self.tool_names,
+        )
+
+
+def nothing_to_send() -> ConfigurationError:
+    message = "There is nothing to send: the conversation holds no message that this provider can take."
+    return ConfigurationError(message, hint="Add a message of the user.")
+
+
 class Decoder(Protocol):
     """Reads one reply."""
 
@@ -143,34 +179,6 @@ def remembered(value: Message | ToolSpec, key: str, make: Callable[[], _T]) -> _
     except KeyError:
         result = memory[key] = make()
         return result
-
-
-class Written(Struct, frozen=True, kw_only=True):
-    """The first messages of a conversation in a provider's terms. A dialect that must know more derives from it."""
-
-    count: int = 0
-    pieces: tuple[bytes, ...] = ()
-    """What they became, to be joined."""
-    losses: tuple[Loss, ...] = ()
-
-
-_W = TypeVar("_W", bound=Written)
-
-
-def written_up_to(
-    conversation: Conversation, count: int, key: str, further: Callable[[_W, tuple[Message, ...]], _W], nothing: _W
-) -> _W:
-    """The first `count` messages, written from where an earlier turn on this conversation or its beginning stopped.
-
-    The key must name everything besides the messages that the result depends on.
-    """
-    memory = memory_of(conversation)
-    written: _W = memory.get(key, nothing)
-    if written.count != count:
-        if written.count > count:
-            written = nothing
-        written = memory[key] = further(written, conversation.messages[written.count : count])
-    return written
 
 
 _MOST_TERMS: Final = 64

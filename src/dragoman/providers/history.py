@@ -1,26 +1,31 @@
 """What all dialects do alike with the messages of a conversation.
 
 Owns: what of a history a model does not get; ids, arguments, results and media as a wire takes them. The form of each
-message is kept beside it, and that of the messages so far beside the conversation (see codec.py), so that a turn on a
-long history costs its new messages and a join.
+message is kept beside it, and that of the messages so far beside the conversation, so that a turn on a long history
+costs its new messages and a join.
+
+A dialect has a MessageWriter, with a method for each kind of block, and a HistoryWriter, which puts messages together.
+Those of Anthropic and Bedrock are TurnsWriters: neighbours of one role become one turn.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2s
 from re import Pattern
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from dragoman.conversation import (
     Block,
+    Conversation,
     Json,
     Media,
     MediaKind,
+    Message,
     Native,
     Opaque,
     Role,
@@ -28,9 +33,11 @@ from dragoman.conversation import (
     Thinking,
     ToolCall,
     ToolResult,
+    memory_of,
 )
 from dragoman.errors import ConfigurationError
 
+from .codec import Loss
 from .profile import Profile
 from .requests import ToolNames
 from .wire import MALFORMED, read_members
@@ -40,21 +47,108 @@ UNREADABLE: Final = "INVALID_JSON"
 _MISPLACED: Final = "it stands in a message of the wrong role"
 
 
-def form_key(profile: Profile, names: ToolNames, *more: object) -> str:
-    """Names everything besides a message that its form on the wire depends on."""
-    kinds = (profile.quirks, profile.media, profile.media_urls, profile.tool_result_media)
-    limits = profile.tool_limits
-    depends_on = (
-        profile.provider,
-        *[",".join(sorted(each)) for each in kinds],
-        profile.reasoning,
-        profile.reasoning_replayed,
-        limits.name_pattern,
-        limits.max_name_length,
-        sorted(names.to_own.items()),
-        *more,
-    )
-    return f"{profile.dialect} {depends_on}"
+FoundLoss: TypeAlias = tuple[int, str, str]
+"""Index and kind of a block, and why it is not sent or sent otherwise."""
+
+
+# --- all messages -----------------------------------------------------------------------------------------------------
+
+
+class Form(Protocol):
+    """A message on the wire."""
+
+    @property
+    def content(self) -> bytes:
+        """Empty if nothing is left of the message."""
+        ...
+
+    @property
+    def losses(self) -> Sequence[FoundLoss]: ...
+
+
+class PlainForm(NamedTuple):
+    """A message on the wire that says nothing to the others."""
+
+    content: bytes
+    losses: tuple[FoundLoss, ...] = ()
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """The first messages of a conversation in a provider's terms. A dialect that must know more derives from it."""
+
+    count: int = 0
+    pieces: tuple[bytes, ...] = ()
+    """What they became, to be joined."""
+    losses: tuple[Loss, ...] = ()
+
+    def losses_with(self, forms: Sequence[Form]) -> tuple[Loss, ...]:
+        """The losses, and those of the messages that follow."""
+        found = [Loss(at, *loss) for at, form in enumerate(forms, self.count) for loss in form.losses]
+        return (*self.losses, *found) if found else self.losses
+
+
+_W = TypeVar("_W", bound=Written)
+_F = TypeVar("_F", bound=Form)
+
+
+class HistoryWriter(Generic[_W, _F]):
+    """Writes the messages of conversations for one model and one set of tools."""
+
+    nothing: _W
+    """No messages."""
+
+    def __init__(self, profile: Profile, names: ToolNames, *more: object) -> None:
+        """`more`: what else the form of a message depends on."""
+        self.profile: Profile = profile
+        self.names: ToolNames = names
+        kinds = (profile.quirks, profile.media, profile.media_urls, profile.tool_result_media)
+        limits = profile.tool_limits
+        depends_on = (
+            profile.provider,
+            *[",".join(sorted(each)) for each in kinds],
+            profile.reasoning,
+            profile.reasoning_replayed,
+            limits.name_pattern,
+            limits.max_name_length,
+            sorted(names.to_own.items()),
+            *more,
+        )
+        self.key: str = f"{profile.dialect} {depends_on}"
+        """Names everything besides a message that its form depends on."""
+
+    def write_message(self, message: Message) -> _F:
+        """One message; the result is kept beside it."""
+        raise NotImplementedError
+
+    def append(self, before: _W, messages: Sequence[Message]) -> _W:
+        """What is written with these messages behind it."""
+        raise NotImplementedError
+
+    def write(self, conversation: Conversation, count: int | None = None) -> _W:
+        """The first messages, or all, from where an earlier turn on this conversation or its beginning stopped."""
+        memory = memory_of(conversation)
+        written: _W = memory.get(self.key, self.nothing)
+        if count is None:
+            count = len(conversation.messages)
+        if written.count != count:
+            if written.count > count:
+                written = self.nothing
+            written = memory[self.key] = self.append(written, conversation.messages[written.count : count])
+        return written
+
+    def forms(self, messages: Sequence[Message]) -> list[_F]:
+        """Messages on the wire, each for itself."""
+        key, forms = self.key, list[_F]()
+        for message in messages:
+            memory = memory_of(message)
+            form: _F | None = memory.get(key)
+            if form is None:
+                form = memory[key] = self.write_message(message)
+            forms.append(form)
+        return forms
+
+
+# --- one message ------------------------------------------------------------------------------------------------------
 
 
 class MessageWriter(Struct, eq=False):
@@ -65,8 +159,7 @@ class MessageWriter(Struct, eq=False):
     reader: str
     """The name under which this provider's own blocks and fields are kept."""
     role: Role
-    losses: list[tuple[int, str, str]] = []
-    """Index and kind of a block, and why it is not sent or sent otherwise."""
+    losses: list[FoundLoss] = []
     index: int = 0
     thinker: str = ""
     """… and its thinking; empty: under the same."""
@@ -124,6 +217,106 @@ class MessageWriter(Struct, eq=False):
 
 def _kind_of(block: Block) -> str:
     return str(type(block).__struct_config__.tag)
+
+
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+USER: Final = b'{"role":"user","content":['
+MODEL: Final = b'{"role":"assistant","content":['
+
+
+class Turn(MessageWriter):
+    """A message on the wire: filled while its blocks are written, and never changed after that."""
+
+    opening: bytes = USER
+    """Whose turn it is: what stands before the content."""
+    content: bytes = b""
+    """The blocks, joined by commas; empty if nothing is left of the message."""
+    blocks: list[bytes] = field(default_factory=list)
+    marks: set[str] = field(default_factory=set)
+    """What the request must say because of this message, in the dialect's own words."""
+    cacheable: bool = True
+    """Whether its last block can be marked for the cache."""
+
+    def finish(self, message: Message) -> None:
+        """Write all of the message."""
+        self.opening = MODEL if message.role == "assistant" else USER
+        blocks = message.blocks
+        if len(blocks) == 1 and type(block := blocks[0]) is Text and block.native is None:  # as most are
+            self.write_text(block)
+        else:
+            self.write_blocks(blocks)
+        if not self.blocks and not self.losses:
+            self.index = 0
+            what = _kind_of(blocks[0]) if blocks else "message"
+            self.lose(what, "the message is empty, and the provider takes no empty messages")
+        self.content = b",".join(self.blocks)
+
+
+class Turns(Written, frozen=True, kw_only=True):
+    """The array of messages, but for the end of the last one."""
+
+    opening: bytes = b""
+    marks: frozenset[str] = frozenset()
+
+
+_T = TypeVar("_T", bound=Turn)
+
+
+class TurnsWriter(HistoryWriter[Turns, _T]):
+    """Writes messages as turns: those of one role that follow each other become one, as the APIs want or make them."""
+
+    nothing = Turns()
+
+    def append(self, before: Turns, messages: Sequence[Message]) -> Turns:
+        return self.join(before, self.forms(messages))
+
+    def write_marked(self, conversation: Conversation, count: int, mark: bytes) -> Turns:
+        """All messages, with cache marks at the ends of so many of the user's last turns."""
+        turns = self.all_turns(conversation.messages)
+        return self.join(self.nothing, turns, last_user_turns(turns, count), mark)
+
+    def all_turns(self, messages: Sequence[Message]) -> list[_T]:
+        """All messages of a conversation on the wire."""
+        return self.forms(messages)
+
+    def mark_turn(self, content: bytes, mark: bytes) -> bytes:
+        """The content of a turn with a mark for the cache at its end."""
+        raise NotImplementedError
+
+    def join(self, before: Turns, turns: Sequence[_T], marked: Collection[int] = (), mark: bytes = b"") -> Turns:
+        pieces: list[bytes] = []
+        opening = before.opening
+        for at, turn in enumerate(turns, before.count):
+            if turn.content:
+                changed = b"]}," + turn.opening if opening else b"[" + turn.opening
+                pieces.append(b"," if turn.opening == opening else changed)
+                pieces.append(self.mark_turn(turn.content, mark) if at in marked else turn.content)
+                opening = turn.opening
+        return Turns(
+            count=before.count + len(turns),
+            pieces=(*before.pieces, *pieces),
+            losses=before.losses_with(turns),
+            opening=opening,
+            marks=before.marks.union(*[turn.marks for turn in turns]),
+        )
+
+
+def last_user_turns(turns: Sequence[Turn], count: int) -> list[int]:
+    """Where the last messages of the user's last turns are that can be marked."""
+    found: list[int] = []
+    inside = False
+    for at in range(len(turns) - 1, -1, -1):
+        turn = turns[at]
+        if turn.opening == MODEL:
+            inside = inside and not turn.content
+        elif turn.content and not inside:
+            inside = True
+            if turn.cacheable:
+                found.append(at)
+            if len(found) == count:
+                break
+    return found
 
 
 # --- ids, results and media -------------------------------------------------------------------------------------------

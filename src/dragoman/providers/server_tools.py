@@ -1,7 +1,7 @@
-"""The providers' own tools as values: asked for in one vocabulary, and read in one.
+"""The providers' own tools as values: asked for in one vocabulary.
 
-Owns: what can be said of each tool, and what all dialects do alike with them. The words of a provider are a table of
-its dialect's own (`server_tools.py` there); requests.py refuses what is not in it.
+Owns: what can be said of each tool. The words of a provider are a table of its dialect's own (`server_tools.py` there);
+requests.py refuses what is not in it.
 """
 
 from __future__ import annotations
@@ -155,29 +155,3 @@ class ToolRow(NamedTuple):
 
 
 ToolRows: TypeAlias = Mapping[type[ServerTool], ToolRow]
-
-
-# --- what is read -----------------------------------------------------------------------------------------------------
-
-
-def plain_text(value: object) -> str:
-    """Arguments as a person would say them: the one text that there is, several a line each, else JSON."""
-    if isinstance(value, dict) and len(cast("dict[str, object]", value)) == 1:
-        (value,) = cast("dict[str, object]", value).values()
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value)):
-        return "\n".join(cast("list[str]", value))
-    return msgspec.json.encode(value).decode() if value else ""
-
-
-def objects_in(values: object) -> list[dict[str, object]]:
-    """The objects in a list; none if it is something else."""
-    several = cast("list[object]", values) if isinstance(values, list) else []
-    return [cast("dict[str, object]", each) for each in several if isinstance(each, dict)]
-
-
-def texts_in(values: object, member: str) -> tuple[str, ...]:
-    """This member of each object of a list, where it is a text."""
-    found = [each.get(member) for each in objects_in(values)]
-    return tuple([each for each in found if isinstance(each, str) and each])

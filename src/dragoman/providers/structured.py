@@ -37,7 +37,7 @@ from dragoman.conversation import (
 from .codec import Call, Decoder
 from .options import ResponseFormat
 from .schema.document import Document
-from .schema.rules import Notes, Schema, is_object, map_subschemas
+from .schema.rules import Schema, is_array, is_object, map_subschemas
 
 _WRAPPING: Final = "answer"
 """The property that holds an answer which is not an object."""
@@ -132,7 +132,7 @@ _LEADS_INSIDE: Final = re.compile(r"#(?:$|/(?!\$defs/|definitions/))")
 def _as_object(raw: Raw) -> tuple[Raw, bool]:
     """The schema of an object that is or holds the answer, and whether it holds it."""
     schema = cast("object", msgspec.json.decode(raw))
-    if is_object(schema) and _describes_object(schema):
+    if is_object(schema) and _describes_object(Document(schema), schema, set()):
         return raw, False
     inner: Schema = schema if is_object(schema) else {"not": {}} if schema is False else {}
     kept = {word: inner[word] for word in _DEFINITIONS if word in inner}
@@ -142,11 +142,20 @@ def _as_object(raw: Raw) -> tuple[Raw, bool]:
     return Raw(msgspec.json.encode({**whole, "additionalProperties": False, **definitions})), True
 
 
-def _describes_object(schema: Schema) -> bool:
+def _describes_object(document: Document, schema: object, followed: set[str]) -> bool:
     """Whether a schema is about one kind of object; of alternatives nobody would know which one is meant."""
-    forms = Document(schema, Notes()).forms(schema, "")
-    about = forms[0] if len(forms) == 1 else {}
-    return "enum" not in about and (about.get("type") == "object" or ("type" not in about and "properties" in about))
+    if not is_object(schema) or schema.keys() & {"anyOf", "oneOf", "enum", "const"}:
+        return False
+    if isinstance(reference := schema.get("$ref"), str):
+        pointer = document.pointer(reference, "")
+        if pointer in followed:
+            return False
+        followed.add(pointer)
+        return _describes_object(document, document.at(pointer), followed)
+    if "type" in schema or "properties" in schema:
+        return schema.get("type", "object") == "object"
+    parts = found if is_array(found := schema.get("allOf")) else []
+    return any(_describes_object(document, part, followed) for part in parts)
 
 
 def _moved(schema: object, _at: str) -> object:

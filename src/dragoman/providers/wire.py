@@ -107,7 +107,7 @@ def string(raw: Raw | None) -> str:
 
 def integer(raw: Raw | None) -> int | None:
     """A JSON number that counts something; None if it is something else."""
-    return first_count(value_of(raw))
+    return count_of(value_of(raw))
 
 
 def text_or_json(raw: Raw | None) -> str:
@@ -235,13 +235,29 @@ def as_objects(value: object) -> list[dict[str, object]]:
     return [each for each in map(as_object, as_items(value)) if each]
 
 
-def first_count(*values: object) -> int | None:
-    for value in values:
-        if type(value) is int:
-            return value
-        if type(value) is float and value.is_integer():
-            return int(value)
-    return None
+def texts_in(value: object, member: str) -> tuple[str, ...]:
+    """This member of each object of a decoded array, where it is a text."""
+    found = [each.get(member) for each in as_objects(value)]
+    return tuple([each for each in found if isinstance(each, str) and each])
+
+
+def plain_text(value: object) -> str:
+    """Arguments as a person would say them: the one text that there is, several a line each, else JSON."""
+    if len(fields := as_object(value)) == 1:
+        (value,) = fields.values()
+    if isinstance(value, str):
+        return value
+    texts = [each for each in as_items(value) if isinstance(each, str)]
+    if texts and len(texts) == len(as_items(value)):
+        return "\n".join(texts)
+    return msgspec.json.encode(value).decode() if value else ""
+
+
+def count_of(value: object) -> int | None:
+    """A number that counts something; None if it is something else."""
+    if type(value) is int:
+        return value
+    return int(value) if type(value) is float and value.is_integer() else None
 
 
 def read_charge(counts: Mapping[str, object]) -> float | None:

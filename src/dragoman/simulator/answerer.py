@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import runpy
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from itertools import chain
@@ -20,16 +19,14 @@ from . import embeddings
 from .anthropic import ANTHROPIC
 from .batches import Batches
 from .bedrock import BEDROCK
-from .dialect import Answer, Dialect, Frame, Refusal, ScriptError
-from .exchange import Reply, Request
+from .dialect import Answer, Dialect, Frame, Refusal, Route, ScriptError
+from .exchange import JsonObject, Reply, Request, Transcript, members
 from .faults import Fault
 from .files import Files
 from .gemini import GEMINI
 from .openai_chat import OPENAI_CHAT
 from .openai_responses import OPENAI_RESPONSES
 from .plan import Plan
-from .reading import JsonObject, Transcript, members
-from .service import Refused, Route, WithHeaders
 
 # --- scripts ----------------------------------------------------------------------------------------------------------
 
@@ -113,40 +110,29 @@ def load_script(path: str | Path) -> Script:
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 
-_ENDINGS: Final[Mapping[str, Dialect]] = {
-    "/chat/completions": OPENAI_CHAT,
-    "/responses": OPENAI_RESPONSES,
-    "/responses/input_tokens": OPENAI_RESPONSES,
-    "/messages": ANTHROPIC,
-    "/messages/count_tokens": ANTHROPIC,
-}
-_GENERATE: Final = re.compile(
-    r".*/(?:models|tunedModels)/(?P<model>[^:]+):(?P<method>(?:g|streamG)enerateContent|countTokens)"
+# Only the end of a path counts, so that every base URL works: `/v1/messages`, `/openai/v1/chat/completions` …
+_CLAUDE_ON_VERTEX: Final = (
+    r".*/publishers/anthropic/models/(?:(?P<count>count-tokens)|(?P<model>[^:]+)):(?P<stream>stream)?(?i:rawPredict)"
 )
-_CONVERSE: Final = re.compile(r".*/model/(?P<model>.+)/(?P<method>converse|converse-stream|count-tokens)")
-_PREDICT: Final = re.compile(r".*/publishers/anthropic/models/(?P<model>[^:]+):(?P<method>rawPredict|streamRawPredict)")
-_MODEL: Final = re.compile(r"/models/([^/:]+):")
-_COUNTS: Final = ("/input_tokens", "/count_tokens", ":countTokens", "/count-tokens", "/count-tokens:rawPredict")
+_GENERATE: Final = (
+    r".*/(?:models|tunedModels)/(?P<model>[^:]+):(?:(?P<count>countTokens)|(?P<stream>stream)?(?i:generateContent))"
+)
+_CONVERSE: Final = r".*/model/(?P<model>.+)/(?:(?P<count>count-tokens)|converse(?P<stream>-stream)?)"
+_TURNS: Final = (
+    Route("POST", r".*/chat/completions", OPENAI_CHAT),
+    Route("POST", r".*/responses(?P<count>/input_tokens)?", OPENAI_RESPONSES),
+    Route("POST", r".*/messages(?P<count>/count_tokens)?", ANTHROPIC),
+    Route("POST", _CLAUDE_ON_VERTEX, ANTHROPIC),
+    Route("POST", _GENERATE, GEMINI),
+    Route("POST", _CONVERSE, BEDROCK),
+)
 
 
-def _route(request: Request) -> tuple[Dialect, str | None, bool | None]:
-    """The dialect of a path, and the model and whether to stream, where the path says so; model None: a path of nobody.
-
-    Only the end of a path counts, so that every base URL works: `/v1/messages`, `/openai/v1/chat/completions` …
-    """
-    if request.method == "POST":
-        if found := _GENERATE.fullmatch(request.path):
-            return GEMINI, found["model"], found["method"] == "streamGenerateContent"
-        if found := _CONVERSE.fullmatch(request.path):
-            return BEDROCK, found["model"], found["method"] == "converse-stream"
-        if found := _PREDICT.fullmatch(request.path):  # Claude on Vertex AI
-            return ANTHROPIC, found["model"], found["method"] == "streamRawPredict"
-        for ending, dialect in _ENDINGS.items():
-            if request.path.endswith(ending):
-                return dialect, "", None
+def _guess_dialect(request: Request) -> Dialect:
+    """In whose words somebody is told that a path is nobody's."""
     if "x-goog-api-key" in request.headers or "/v1beta" in request.path:
-        return GEMINI, None, None
-    return ANTHROPIC if "anthropic-version" in request.headers else OPENAI_CHAT, None, None
+        return GEMINI
+    return ANTHROPIC if "anthropic-version" in request.headers else OPENAI_CHAT
 
 
 @dataclass
@@ -164,71 +150,55 @@ class Answerer:
     def __post_init__(self) -> None:
         self._files: Files = Files()
         batches = Batches(self._ask, self._files.data)
-        self._routes: tuple[Route, ...] = (*embeddings.ROUTES, *batches.routes, *self._files.routes)
+        self._routes: tuple[Route, ...] = (*embeddings.ROUTES, *batches.routes, *self._files.routes, *_TURNS)
 
     async def answer(self, request: Request) -> Plan:
         """The plan of the answer to this request, of which HTTP's part is known."""
-        route = next((route for route in self._routes if route.fits(request)), None)
-        if route is not None:
-            return await self._answer_service(route, request)
-        dialect, model, stream = _route(request)
-        parsed = _parse_body(request.raw)
-        body = parsed or {}
-        asked = body.get("generateContentRequest") or members(body.get("input")).get("converse")  # to be counted
-        found = Transcript([]) if model is None else dialect.read(members(asked) if asked else body)
+        route, said = next(((each, said) for each in self._routes if (said := each.match(request)) is not None), _NONE)
+        dialect = _guess_dialect(request) if route is None else route.dialect
+        body = _parse_body(request.raw)
+        transcript = Transcript([]) if route is None or route.handle else dialect.read(_conversation_in(body or {}))
         request = replace(
-            found.tell(request),
-            dialect="unknown" if model is None else dialect.name,
-            model=model or str(body.get("model") or ""),
-            stream=body.get("stream") is True if stream is None else stream,
+            transcript.tell(request),
+            dialect="unknown" if route is None else dialect.name,
+            model=said.get("model") or str((body or {}).get("model") or ""),
+            stream=bool(said["stream"]) if "stream" in said else (body or {}).get("stream") is True,
             number=self._count,
-            body=body,
+            body=body or {},
         )
         self._count += 1
         self.on_request(request)
-        refusal = self._refusal(dialect, request, parsed, found.problems)
-        if refusal is None and request.path.endswith(_COUNTS):
-            plan = self._bare_plan(dialect, request, Reply())
-            plan.frames = [Frame(dialect.count(_estimate(request.raw)))]
-            for fault in self.faults:
-                fault.apply(plan)
-            return plan
-        if refusal is None:
-            try:
-                return self._plan(dialect, request, await self.player.next(request))
-            except ScriptError as error:
-                self.errors.append(error)
-                refusal = Refusal(500, str(error))
-            except Exception as error:  # noqa: BLE001 -- the script's own function may fail in any way
-                self.errors.append(error)
-                refusal = Refusal(500, f"The simulator's script failed: {type(error).__name__}: {error}")
-        return self._refuse(dialect, request, refusal)
-
-    async def _answer_service(self, route: Route, request: Request) -> Plan:
-        """The plan of the answer to a request that is no conversation."""
-        body = _parse_body(request.raw) or {}
-        dialect, model = route.dialect, _MODEL.search(request.path)
-        named = model[1] if model is not None else str(body.get("model") or "")
-        request = replace(request, dialect=dialect.name, model=named, number=self._count, body=body)
-        self._count += 1
-        self.on_request(request)
-        if self.api_key is not None and request.api_key != self.api_key:
-            return self._refuse(dialect, request, dialect.bad_key(request.api_key))
-        reply = Reply()
+        is_count = bool(said.get("count"))
         try:
-            if route.scripted:
-                reply = await self.player.next(request)
-            plan = self._bare_plan(dialect, request, reply)
-            said = await route.handle(request)
-            if isinstance(said, WithHeaders):
-                plan.headers |= said.headers
-                said = said.body
-            plan.frames = [Frame(said)]
-        except Refused as error:
-            plan = self._refuse(dialect, request, error.refusal)
+            if route is None:
+                raise Refusal(404, f"Invalid URL ({request.method} {request.path})")
+            if self.api_key is not None and request.api_key != self.api_key:
+                raise dialect.bad_key(request.api_key)
+            if route.handle is None:
+                self._check(dialect, request, body, transcript.problems, is_count=is_count)
+            is_scripted = route.scripted if route.handle is not None else not is_count
+            reply = await self.player.next(request) if is_scripted else Reply()
+            plan = _bare_plan(dialect, request, reply)
+            if route.handle is not None:
+                given = await route.handle(request)
+                plan.frames = [Frame(given[0] if isinstance(given, tuple) else given)]
+                plan.headers |= given[1] if isinstance(given, tuple) else {}
+            elif is_count:
+                plan.frames = [Frame(dialect.count(_estimate(request.raw)))]
+            elif request.stream:
+                plan.streamed, plan.frames = True, dialect.frames(plan.answer)
+                plan.headers["content-type"] = dialect.stream_type
+            else:
+                plan.frames = [Frame(dialect.whole(plan.answer))]
+        except Refusal as refusal:
+            return _refuse(dialect, request, refusal)
         except ScriptError as error:
             self.errors.append(error)
-            plan = self._refuse(dialect, request, Refusal(500, str(error)))
+            return _refuse(dialect, request, Refusal(500, str(error)))
+        except Exception as error:  # noqa: BLE001 -- the script's own function may fail in any way
+            self.errors.append(error)
+            text = f"The simulator's script failed: {type(error).__name__}: {error}"
+            return _refuse(dialect, request, Refusal(500, text))
         for fault in (*self.faults, *reply.faults):
             fault.apply(plan)
         return plan
@@ -239,50 +209,45 @@ class Answerer:
         data = plan.frames[0].data
         return plan.status, data if isinstance(data, dict) else {}
 
-    def _refuse(self, dialect: Dialect, request: Request, refusal: Refusal) -> Plan:
-        plan = self._bare_plan(dialect, request, Reply())
-        plan.refuse(refusal)
-        # Trying again cannot help here, and the official SDKs believe this header.
-        plan.headers["x-should-retry"] = "false"
-        return plan
-
-    def _refusal(
-        self, dialect: Dialect, request: Request, body: JsonObject | None, problems: list[str]
-    ) -> Refusal | None:
-        """What speaks against an answer, in the order in which a provider would look at it."""
-        if request.dialect == "unknown":
-            return Refusal(404, f"Invalid URL ({request.method} {request.path})")
-        if self.api_key is not None and request.api_key != self.api_key:
-            return dialect.bad_key(request.api_key)
+    def _check(
+        self, dialect: Dialect, request: Request, body: JsonObject | None, problems: Iterable[str], *, is_count: bool
+    ) -> None:
+        """Raise what speaks against a turn, in the order in which a provider would look at it."""
         if body is None:
-            return Refusal(400, "The body of the request is not a JSON object.")
+            raise Refusal(400, "The body of the request is not a JSON object.")
         if dialect is GEMINI and request.stream and request.query.get("alt") != "sse":
-            return Refusal(400, "The simulator streams events only: add `alt=sse` to the query.")
-        if not self.check or request.path.endswith(_COUNTS):
-            return None
+            raise Refusal(400, "The simulator streams events only: add `alt=sse` to the query.")
+        if is_count or not self.check:
+            return
         if missing := self._files.missing(request.raw):
-            return Refusal(400, f"There is no file {missing}.")
+            raise Refusal(400, f"There is no file {missing}.")
         told = {"model": request.model} | body if request.model else body  # by the body, or by the path
-        found = next(chain(dialect.problems(told, request.headers), problems), None)
-        return Refusal(400, found) if isinstance(found, str) else found
+        for found in chain(dialect.problems(told, request.headers), problems):
+            raise Refusal(400, found) if isinstance(found, str) else found
 
-    def _bare_plan(self, dialect: Dialect, request: Request, reply: Reply) -> Plan:
-        """A plan for the headers and what a script left open, without a body."""
-        answer = _decide(request, reply)
-        headers = {"content-type": dialect.whole_type} | dialect.headers(answer.id("req_"))
-        headers |= {name.lower(): value for name, value in reply.headers.items()}
-        return Plan(dialect, answer, streamed=False, frames=[], headers=headers)
 
-    def _plan(self, dialect: Dialect, request: Request, reply: Reply) -> Plan:
-        plan = self._bare_plan(dialect, request, reply)
-        if request.stream:
-            plan.streamed, plan.frames = True, dialect.frames(plan.answer)
-            plan.headers["content-type"] = dialect.stream_type
-        else:
-            plan.frames = [Frame(dialect.whole(plan.answer))]
-        for fault in (*self.faults, *reply.faults):
-            fault.apply(plan)
-        return plan
+_NONE: Final[tuple[None, dict[str, str | None]]] = (None, {})
+
+
+def _conversation_in(body: JsonObject) -> JsonObject:
+    """The conversation in a request, also in one that asks how many tokens it has."""
+    return members(body.get("generateContentRequest") or members(body.get("input")).get("converse")) or body
+
+
+def _bare_plan(dialect: Dialect, request: Request, reply: Reply) -> Plan:
+    """A plan for the headers and what a script left open, without a body."""
+    answer = _decide(request, reply)
+    headers = {"content-type": dialect.whole_type} | dialect.headers(answer.id("req_"))
+    headers |= {name.lower(): value for name, value in reply.headers.items()}
+    return Plan(dialect, answer, streamed=False, frames=[], headers=headers)
+
+
+def _refuse(dialect: Dialect, request: Request, refusal: Refusal) -> Plan:
+    plan = _bare_plan(dialect, request, Reply())
+    plan.refuse(refusal)
+    # Trying again cannot help here, and the official SDKs believe this header.
+    plan.headers["x-should-retry"] = "false"
+    return plan
 
 
 def _parse_body(data: bytes) -> JsonObject | None:

@@ -8,9 +8,8 @@ from typing import Final
 
 from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, own_words, pages, parsed_arguments, sign
-from .exchange import Part
-from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
+from .dialect import Answer, Dialect, Frame, FrameKind, Growing, Refusal, is_spoilt, own_words, pages, sign
+from .exchange import JsonObject, Part, Transcript, items, members, objects, result_parts, string, text_of
 
 _ERROR_TYPES: Final[dict[int, str]] = {
     401: "authentication_error",
@@ -77,7 +76,8 @@ class _Anthropic(Dialect):
                 yield f"Tool reference '{name}' has no corresponding tool definition"
 
     def whole(self, answer: Answer) -> JsonObject:
-        message = _message(answer) | {"content": [_content(block) for block in answer.blocks]} | _stop(answer)
+        content = [_block(part, answer).whole for part in answer.blocks]
+        message = _message(answer) | {"content": content} | _stop(answer)
         if answer.usage is not None:
             message["usage"] = _usage(answer.usage, final=True)
         return message
@@ -92,13 +92,12 @@ class _Anthropic(Dialect):
             finish["usage"] = _usage(answer.usage, final=True)
         result = [_event("message_start", {"message": start}, kind="start")]
         for index, part in enumerate(answer.blocks):
-            block = _content(part, streamed=True)
-            result.append(_event("content_block_start", {"index": index, "content_block": block}, kind="part"))
+            block = _block(part, answer)
+            result.append(_event("content_block_start", {"index": index, "content_block": block.start}, kind="part"))
             if index == 0:
                 result.append(_event("ping", {}))
             result += [
-                _event("content_block_delta", {"index": index, "delta": delta}, kind="delta")
-                for delta in _deltas(part, answer)
+                _event("content_block_delta", {"index": index, "delta": delta}, kind="delta") for delta in block.deltas
             ]
             result.append(_event("content_block_stop", {"index": index}))
         return [*result, _event("message_delta", finish, kind="finish"), _event("message_stop", {}, kind="end")]
@@ -209,50 +208,39 @@ def _usage(usage: Usage, *, final: bool) -> JsonObject:
     return counts
 
 
-def _content(block: Part, *, streamed: bool = False) -> JsonObject:
-    """The content block; with `streamed`, as it starts, before its deltas."""
-    match block:
+def _block(part: Part, answer: Answer) -> Growing:
+    match part:
         case Text():
-            cited: JsonObject = {} if streamed or not block.citations else {"citations": _cited(block)}
-            return {"type": "text", "text": "" if streamed else block.text, **cited}
-        case Thinking() if block.redacted:
-            return {"type": "redacted_thinking", "data": block.encrypted}
-        case Thinking():
-            text, signature = ("", "") if streamed else (block.text, block.signature or sign(block.text))
-            return {"type": "thinking", "thinking": text, "signature": signature}
-        case ToolCall():
-            problem = "Only a stream can carry broken arguments in the anthropic dialect."
-            arguments = {} if streamed else parsed_arguments(block, problem)
-            return {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
-        case Opaque():
-            return own_words(block, "anthropic")
-
-
-def _cited(block: Text) -> list[JsonObject]:
-    """A block is cited as a whole."""
-    kind: JsonObject = {"type": "web_search_result_location", "encrypted_index": "sim"}
-    return [{**kind, "url": page.url, "title": page.title, "cited_text": page.quote or ""} for page, *_ in pages(block)]
-
-
-def _deltas(block: Part, answer: Answer) -> list[JsonObject]:
-    match block:
-        case Text():
-            pieces: list[JsonObject] = [{"type": "text_delta", "text": piece} for piece in answer.pieces(block.text)]
-            return [*pieces, *({"type": "citations_delta", "citation": page} for page in _cited(block))]
-        case Thinking() if block.redacted:
-            return []
-        case Thinking():
-            thoughts: list[JsonObject] = [
-                {"type": "thinking_delta", "thinking": piece} for piece in answer.pieces(block.text)
+            page: JsonObject = {"type": "web_search_result_location", "encrypted_index": "sim"}
+            cited = [
+                page | {"url": each.url, "title": each.title, "cited_text": each.quote or ""}
+                for each, *_ in pages(part)
             ]
+            deltas: list[JsonObject] = [{"type": "text_delta", "text": piece} for piece in answer.pieces(part.text)]
+            deltas.extend({"type": "citations_delta", "citation": each} for each in cited)
+            whole: JsonObject = {"type": "text", "text": part.text}
+            if cited:
+                whole["citations"] = cited
+            return Growing({"type": "text", "text": ""}, deltas, whole)
+        case Thinking() if part.redacted:
+            hidden: JsonObject = {"type": "redacted_thinking", "data": part.encrypted}
+            return Growing(hidden, [], hidden)
+        case Thinking():
+            signature = part.signature or sign(part.text)
+            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in answer.pieces(part.text)]
             # The signature comes once, right before the block ends.
-            return [*thoughts, {"type": "signature_delta", "signature": block.signature or sign(block.text)}]
+            deltas.append({"type": "signature_delta", "signature": signature})
+            empty: JsonObject = {"type": "thinking", "thinking": "", "signature": ""}
+            return Growing(empty, deltas, empty | {"thinking": part.text, "signature": signature})
         case ToolCall():
             # The first delta is always empty; a call without arguments has no other.
-            arguments = ["", *answer.pieces(block.arguments)]
-            return [{"type": "input_json_delta", "partial_json": piece} for piece in arguments]
+            pieces = ["", *answer.pieces(part.arguments)]
+            call: JsonObject = {"type": "tool_use", "id": part.id, "name": part.name, "input": {}}
+            whole = call if answer.request.stream else call | {"input": answer.arguments(part)}
+            return Growing(call, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces], whole)
         case Opaque():
-            return []
+            words = own_words(part, "anthropic")
+            return Growing(words, [], words)
 
 
 ANTHROPIC: Final = _Anthropic()

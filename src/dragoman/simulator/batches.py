@@ -14,11 +14,10 @@ from typing import Final, Literal, TypeAlias, cast
 import msgspec
 
 from .anthropic import ANTHROPIC
-from .exchange import Request
+from .dialect import Refusal, Route
+from .exchange import JsonObject, Request, members, objects, string
 from .gemini import GEMINI
 from .openai_chat import CREATED, OPENAI_CHAT
-from .reading import JsonObject, members, objects, string
-from .service import Refused, Route, route
 
 Ask: TypeAlias = Callable[[Request], Awaitable[tuple[int, JsonObject]]]
 """Answers a request as if it had come by itself: the status and the body."""
@@ -41,8 +40,8 @@ class _Entry:
 class _Batch:
     id: str
     entries: list[_Entry]
-    endpoint: str = ""
-    model: str = ""
+    show: Callable[[_Batch], JsonObject]
+    """What its provider says of it."""
     state: Literal["running", "done", "cancelled"] = "running"
 
     def count(self, *, good: bool) -> int:
@@ -64,51 +63,52 @@ class Batches:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        openai, claude, gemini = r".*/batches/([^/:]+)", r".*/messages/batches/([^/:]+)", r".*/batches/(gem[^/:]+)"
+        claude, gemini, openai = r".*/messages/batches/[^/:]+", r".*/batches/gem[^/:]+", r".*/batches/[^/:]+"
         return (
-            route("POST", r".*/messages/batches", ANTHROPIC, self._claude_submit),
-            route("GET", claude, ANTHROPIC, self._claude_status),
-            route("POST", claude + "/cancel", ANTHROPIC, self._claude_cancel),
-            route("GET", claude + "/results", ANTHROPIC, self._claude_results),
-            route("POST", r".*/models/[^/:]+:batchGenerateContent", GEMINI, self._gemini_submit),
-            route("GET", gemini, GEMINI, self._gemini_status),
-            route("POST", gemini + ":cancel", GEMINI, self._gemini_cancel),
-            route("POST", r".*/v1/batches", OPENAI_CHAT, self._openai_submit),
-            route("GET", openai, OPENAI_CHAT, self._openai_status),
-            route("POST", openai + "/cancel", OPENAI_CHAT, self._openai_cancel),
+            Route("POST", r".*/messages/batches", ANTHROPIC, self._claude_submit),
+            Route("GET", claude, ANTHROPIC, self._status),
+            Route("POST", claude + "/cancel", ANTHROPIC, self._cancel),
+            Route("GET", claude + "/results", ANTHROPIC, self._claude_results),
+            Route("POST", r".*/models/(?P<model>[^/:]+):batchGenerateContent", GEMINI, self._gemini_submit),
+            Route("GET", gemini, GEMINI, self._status),
+            Route("POST", gemini + ":cancel", GEMINI, self._cancel),
+            Route("POST", r".*/v1/batches", OPENAI_CHAT, self._openai_submit),
+            Route("GET", openai, OPENAI_CHAT, self._status),
+            Route("POST", openai + "/cancel", OPENAI_CHAT, self._cancel),
         )
 
     # --- what all have in common ---
 
-    def _begin(self, prefix: str, entries: list[_Entry], *, endpoint: str = "", model: str = "") -> _Batch:
+    def _begin(self, prefix: str, entries: list[_Entry], show: Callable[[_Batch], JsonObject]) -> JsonObject:
         if not entries:
-            raise Refused(400, "A batch needs at least one request.")
-        batch = _Batch(f"{prefix}sim{len(self._batches):06d}", entries, endpoint, model)
+            raise Refusal(400, "A batch needs at least one request.")
+        batch = _Batch(f"{prefix}sim{len(self._batches):06d}", entries, show)
         self._batches[batch.id] = batch
-        return batch
+        return show(batch)
 
     def _find(self, request: Request) -> _Batch:
         found = _ID.search(request.path)
         batch = self._batches.get(found[1]) if found is not None else None
         if batch is None:
-            raise Refused(404, "There is no such batch.")
+            raise Refusal(404, "There is no such batch.")
         return batch
 
-    async def _go_on(self, batch: _Batch) -> None:
-        """Answer half of a batch, and at the second time the rest."""
+    async def _status(self, request: Request) -> JsonObject:
+        """How far a batch is, after half of it was answered, or, at the second time, the rest."""
+        batch = self._find(request)
         waiting = batch.unanswered
-        if batch.state != "running":
-            return
-        half = (len(batch.entries) + 1) // 2
-        for entry in waiting[:half] if len(waiting) == len(batch.entries) > 1 else waiting:
-            entry.status, entry.body = await self._ask(entry.request)
-        if not batch.unanswered:
-            batch.state = "done"
+        if batch.state == "running":
+            half = (len(batch.entries) + 1) // 2
+            for entry in waiting[:half] if len(waiting) == len(batch.entries) > 1 else waiting:
+                entry.status, entry.body = await self._ask(entry.request)
+            if not batch.unanswered:
+                batch.state = "done"
+        return batch.show(batch)
 
-    def _cancel(self, request: Request) -> _Batch:
+    async def _cancel(self, request: Request) -> JsonObject:
         batch = self._find(request)
         batch.state = "cancelled" if batch.state == "running" else batch.state
-        return batch
+        return batch.show(batch)
 
     # --- OpenAI ---
 
@@ -116,20 +116,12 @@ class Batches:
         body = request.body
         data = self._files.get(string(body.get("input_file_id")))
         if data is None or body.get("completion_window") != "24h":
-            raise Refused(400, "A batch needs an input_file_id that exists, and the completion_window '24h'.")
+            raise Refusal(400, "A batch needs an input_file_id that exists, and the completion_window '24h'.")
         lines = [cast("JsonObject", msgspec.json.decode(line)) for line in data.splitlines() if line.strip()]
         if {line.get("url") for line in lines} != {body.get("endpoint")}:
-            raise Refused(400, "The url of every request must be the endpoint of its batch.")
+            raise Refusal(400, "The url of every request must be the endpoint of its batch.")
         entries = [_entry(request, line.get("custom_id"), string(line.get("url")), line.get("body")) for line in lines]
-        return self._openai_object(self._begin("batch_", entries, endpoint=string(body.get("endpoint"))))
-
-    async def _openai_status(self, request: Request) -> JsonObject:
-        batch = self._find(request)
-        await self._go_on(batch)
-        return self._openai_object(batch)
-
-    async def _openai_cancel(self, request: Request) -> JsonObject:
-        return self._openai_object(self._cancel(request))
+        return self._begin("batch_", entries, self._openai_object)
 
     def _openai_object(self, batch: _Batch) -> JsonObject:
         names = {"running": "in_progress", "done": "completed", "cancelled": "cancelled"}
@@ -137,7 +129,7 @@ class Batches:
         found: JsonObject = {
             "id": batch.id,
             "object": "batch",
-            "endpoint": batch.endpoint,
+            "endpoint": batch.entries[0].request.path,
             "status": names[batch.state],
             "created_at": CREATED,
             "completion_window": "24h",
@@ -163,41 +155,13 @@ class Batches:
             _entry(request, each.get("custom_id"), "/v1/messages", each.get("params"))
             for each in objects(request.body.get("requests"))
         ]
-        return self._claude_object(self._begin("msgbatch_", entries))
-
-    async def _claude_status(self, request: Request) -> JsonObject:
-        batch = self._find(request)
-        await self._go_on(batch)
-        return self._claude_object(batch)
-
-    async def _claude_cancel(self, request: Request) -> JsonObject:
-        return self._claude_object(self._cancel(request))
+        return self._begin("msgbatch_", entries, _claude_object)
 
     async def _claude_results(self, request: Request) -> bytes:
         batch = self._find(request)
         if batch.state == "running":
-            raise Refused(404, "The batch has no results yet.")
+            raise Refusal(404, "The batch has no results yet.")
         return b"".join([msgspec.json.encode(_claude_line(each)) + b"\n" for each in reversed(batch.entries)])
-
-    def _claude_object(self, batch: _Batch) -> JsonObject:
-        waiting = len(batch.unanswered)
-        counts = {
-            "processing": waiting if batch.state == "running" else 0,
-            "succeeded": batch.count(good=True),
-            "errored": batch.count(good=False),
-            "canceled": waiting if batch.state == "cancelled" else 0,
-            "expired": 0,
-        }
-        return {
-            "id": batch.id,
-            "type": "message_batch",
-            "processing_status": "in_progress" if batch.state == "running" else "ended",
-            "request_counts": counts,
-            "created_at": _MOMENT,
-            "expires_at": _MOMENT,
-            "ended_at": None if batch.state == "running" else _MOMENT,
-            "results_url": None,
-        }
 
     # --- Gemini ---
 
@@ -210,39 +174,8 @@ class Batches:
             for each in inline
         ]
         if not given.get("displayName"):
-            raise Refused(400, "batch.displayName is required.")
-        return self._gemini_object(self._begin("gem", entries, model=request.model))
-
-    async def _gemini_status(self, request: Request) -> JsonObject:
-        batch = self._find(request)
-        await self._go_on(batch)
-        return self._gemini_object(batch)
-
-    async def _gemini_cancel(self, request: Request) -> JsonObject:
-        self._cancel(request)
-        return {}
-
-    def _gemini_object(self, batch: _Batch) -> JsonObject:
-        states = {"running": "RUNNING", "done": "SUCCEEDED", "cancelled": "CANCELLED"}
-        stats = {
-            "requestCount": str(len(batch.entries)),
-            "successfulRequestCount": str(batch.count(good=True)),
-            "failedRequestCount": str(batch.count(good=False)),
-        }
-        metadata: JsonObject = {
-            "model": f"models/{batch.model}",
-            "state": f"BATCH_STATE_{states[batch.state]}",
-            "batchStats": stats,
-        }
-        found: JsonObject = {
-            "name": f"batches/{batch.id}",
-            "metadata": metadata,
-            "done": batch.state != "running",
-        }
-        if batch.state == "done":
-            answers = [_gemini_answer(each) for each in batch.entries]
-            found["response"] = metadata["output"] = {"inlinedResponses": {"inlinedResponses": answers}}
-        return found
+            raise Refusal(400, "batch.displayName is required.")
+        return self._begin("gem", entries, _gemini_object)
 
 
 _ID: Final = re.compile(r"/batches/([^/:]+)")
@@ -250,7 +183,7 @@ _ID: Final = re.compile(r"/batches/([^/:]+)")
 
 def _entry(request: Request, key: object, path: str, body: object) -> _Entry:
     if not isinstance(key, str) or not key or not isinstance(body, dict):
-        raise Refused(400, "Every request of a batch needs an id and a body.")
+        raise Refusal(400, "Every request of a batch needs an id and a body.")
     headers = {name: value for name, value in request.headers.items() if name != "content-type"}
     inner = replace(request, method="POST", path=path, query={}, headers=headers, raw=msgspec.json.encode(body))
     return _Entry(key, inner)
@@ -267,6 +200,50 @@ def _claude_line(entry: _Entry) -> JsonObject:
     if entry.status >= 300:
         return {"custom_id": entry.key, "result": {"type": "errored", "error": entry.body}}
     return {"custom_id": entry.key, "result": {"type": "succeeded", "message": entry.body}}
+
+
+def _claude_object(batch: _Batch) -> JsonObject:
+    waiting = len(batch.unanswered)
+    counts = {
+        "processing": waiting if batch.state == "running" else 0,
+        "succeeded": batch.count(good=True),
+        "errored": batch.count(good=False),
+        "canceled": waiting if batch.state == "cancelled" else 0,
+        "expired": 0,
+    }
+    return {
+        "id": batch.id,
+        "type": "message_batch",
+        "processing_status": "in_progress" if batch.state == "running" else "ended",
+        "request_counts": counts,
+        "created_at": _MOMENT,
+        "expires_at": _MOMENT,
+        "ended_at": None if batch.state == "running" else _MOMENT,
+        "results_url": None,
+    }
+
+
+def _gemini_object(batch: _Batch) -> JsonObject:
+    states = {"running": "RUNNING", "done": "SUCCEEDED", "cancelled": "CANCELLED"}
+    stats = {
+        "requestCount": str(len(batch.entries)),
+        "successfulRequestCount": str(batch.count(good=True)),
+        "failedRequestCount": str(batch.count(good=False)),
+    }
+    metadata: JsonObject = {
+        "model": f"models/{batch.entries[0].request.model}",
+        "state": f"BATCH_STATE_{states[batch.state]}",
+        "batchStats": stats,
+    }
+    found: JsonObject = {
+        "name": f"batches/{batch.id}",
+        "metadata": metadata,
+        "done": batch.state != "running",
+    }
+    if batch.state == "done":
+        answers = [_gemini_answer(each) for each in batch.entries]
+        found["response"] = metadata["output"] = {"inlinedResponses": {"inlinedResponses": answers}}
+    return found
 
 
 def _gemini_answer(entry: _Entry) -> JsonObject:

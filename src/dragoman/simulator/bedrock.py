@@ -15,20 +15,8 @@ from msgspec import Raw
 
 from dragoman.conversation import Json, Opaque, ResultPart, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import (
-    Answer,
-    Dialect,
-    Frame,
-    FrameKind,
-    Refusal,
-    is_spoilt,
-    own_words,
-    pages,
-    parsed_arguments,
-    sign,
-)
-from .exchange import Part
-from .reading import JsonObject, Transcript, members, objects, string
+from .dialect import Answer, Dialect, Frame, FrameKind, Growing, Refusal, is_spoilt, own_words, pages, sign
+from .exchange import JsonObject, Part, Transcript, members, objects, string
 
 _ERRORS: Final[dict[int, str]] = {
     401: "UnrecognizedClientException",
@@ -85,7 +73,8 @@ class _Bedrock(Dialect):
         yield from _problems_of_content(messages, has_tools=bool(_tools(body)))
 
     def whole(self, answer: Answer) -> JsonObject:
-        message: JsonObject = {"role": "assistant", "content": [_content(block) for block in answer.blocks]}
+        content = [_block(part, answer).whole for part in answer.blocks]
+        message: JsonObject = {"role": "assistant", "content": content}
         return {"output": {"message": message}, "stopReason": _stop(answer), **_about(answer)}
 
     def count(self, tokens: int) -> JsonObject:
@@ -96,12 +85,10 @@ class _Bedrock(Dialect):
         result = [_event("messageStart", {"role": "assistant"}, kind="start")]
         for index, part in enumerate(answer.blocks):
             place: JsonObject = {"contentBlockIndex": index}
-            if isinstance(part, ToolCall):
-                start = {"start": {"toolUse": {"toolUseId": part.id, "name": part.name}}}
-                result.append(_event("contentBlockStart", place | start, kind="part"))
-            result += [
-                _event("contentBlockDelta", place | {"delta": delta}, kind="delta") for delta in _deltas(part, answer)
-            ]
+            block = _block(part, answer)
+            if block.start:
+                result.append(_event("contentBlockStart", place | {"start": block.start}, kind="part"))
+            result += [_event("contentBlockDelta", place | {"delta": delta}, kind="delta") for delta in block.deltas]
             result.append(_event("contentBlockStop", place))
         finish = _event("messageStop", {"stopReason": _stop(answer)}, kind="finish")
         return [*result, finish, _event("metadata", _about(answer), kind="end")]
@@ -226,55 +213,40 @@ def _usage(usage: Usage) -> JsonObject:
     return counts
 
 
-def _content(block: Part) -> JsonObject:
-    match block:
-        case Text() if block.citations:
-            return {"citationsContent": {"content": [{"text": block.text}], "citations": _cited(block)}}
+def _block(part: Part, answer: Answer) -> Growing:
+    match part:
         case Text():
-            return {"text": block.text}
-        case Thinking() if block.redacted:
-            return {"reasoningContent": {"redactedContent": _redacted(block)}}
+            cited = [
+                {
+                    "title": page.title or "",
+                    "sourceContent": [{"text": page.quote or ""}],
+                    "location": {"web": {"url": page.url}},
+                }
+                for page, *_ in pages(part)
+            ]
+            whole: JsonObject = {"text": part.text}
+            if cited:
+                whole = {"citationsContent": {"content": [whole], "citations": cited}}
+            deltas: list[JsonObject] = [{"text": piece} for piece in answer.pieces(part.text) or [""]]
+            return Growing({}, [*deltas, *({"citation": page} for page in cited)], whole)
+        case Thinking() if part.redacted:
+            data = b64encode((part.encrypted or "").encode()).decode()
+            hidden: JsonObject = {"reasoningContent": {"redactedContent": data}}
+            return Growing({}, [hidden], hidden)
         case Thinking():
-            signed = {"text": block.text, "signature": block.signature or sign(block.text)}
-            return {"reasoningContent": {"reasoningText": signed}}
-        case ToolCall():
-            problem = "Only a stream can carry broken arguments in the bedrock dialect."
-            return {"toolUse": {"toolUseId": block.id, "name": block.name, "input": parsed_arguments(block, problem)}}
-        case Opaque():
-            return own_words(block, "bedrock")
-
-
-def _cited(block: Text) -> list[JsonObject]:
-    return [
-        {
-            "title": page.title or "",
-            "sourceContent": [{"text": page.quote or ""}],
-            "location": {"web": {"url": page.url}},
-        }
-        for page, *_ in pages(block)
-    ]
-
-
-def _redacted(block: Thinking) -> str:
-    return b64encode((block.encrypted or "").encode()).decode()
-
-
-def _deltas(block: Part, answer: Answer) -> list[JsonObject]:
-    match block:
-        case Text():
-            said: list[JsonObject] = [{"text": piece} for piece in answer.pieces(block.text) or [""]]
-            return [*said, *({"citation": page} for page in _cited(block))]
-        case Thinking() if block.redacted:
-            return [{"reasoningContent": {"redactedContent": _redacted(block)}}]
-        case Thinking():
-            pieces: list[JsonObject] = [{"text": piece} for piece in answer.pieces(block.text)]
+            signature = {"signature": part.signature or sign(part.text)}
             # The signature comes once, right before the block ends.
-            pieces.append({"signature": block.signature or sign(block.text)})
-            return [{"reasoningContent": piece} for piece in pieces]
+            pieces = [*({"text": piece} for piece in answer.pieces(part.text)), signature]
+            whole = {"reasoningContent": {"reasoningText": {"text": part.text, **signature}}}
+            return Growing({}, [{"reasoningContent": piece} for piece in pieces], whole)
         case ToolCall():
-            return [{"toolUse": {"input": piece}} for piece in answer.pieces(block.arguments)]
+            call: JsonObject = {"toolUseId": part.id, "name": part.name}
+            arguments = {} if answer.request.stream else answer.arguments(part)
+            deltas = [{"toolUse": {"input": piece}} for piece in answer.pieces(part.arguments)]
+            return Growing({"toolUse": call}, deltas, {"toolUse": call | {"input": arguments}})
         case Opaque():
-            return [own_words(block, "bedrock")]
+            words = own_words(part, "bedrock")
+            return Growing({}, [words], words)
 
 
 BEDROCK: Final = _Bedrock()

@@ -1,23 +1,24 @@
-"""What the simulator needs of a dialect: reading its requests, writing its replies and its errors.
+"""What the simulator needs of a dialect: reading its requests, writing its replies and its errors; routes to it.
 
 Must not know: any particular dialect, connections, faults.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from hashlib import sha256
 from typing import ClassVar, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from dragoman.conversation import Citation, Opaque, StopReason, Text, ToolCall, Usage
 from dragoman.errors import ToolValidationError
 
-from .exchange import DialectName, Part, Request
-from .reading import JsonObject, Transcript, members
+from .exchange import DialectName, JsonObject, Part, Request, Transcript, members
 
 FrameKind: TypeAlias = Literal["start", "part", "delta", "other", "finish", "end"]
 """start: the reply begins; part: a part of it begins; finish: says why it ended; end: the very last mark."""
@@ -30,17 +31,33 @@ class Frame(Struct, frozen=True):
     name: str = ""
     kind: FrameKind = "other"
 
+    @property
+    def encoded(self) -> bytes:
+        return self.data if isinstance(self.data, bytes) else msgspec.json.encode(self.data)
 
-class Refusal(Struct, frozen=True):
-    """An error, before a dialect has given it its shape."""
 
-    status: int
-    message: str
-    code: str | None = None
-    """A provider's own word for the error; None: the dialect's usual one for the status."""
-    param: str | None = None
-    retry_after: str | None = None
-    """Seconds, for a dialect that also says so in the body."""
+class Refusal(Exception):  # noqa: N818 -- what the provider does
+    """The provider refuses a request, or fails; a dialect gives this its shape.
+
+    `code` is a provider's own word for it; None: the dialect's usual one for the status. `retry_after` are seconds, for
+    a dialect that also says so in the body.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        code: str | None = None,
+        param: str | None = None,
+        *,
+        retry_after: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status: int = status
+        self.message: str = message
+        self.code: str | None = code
+        self.param: str | None = param
+        self.retry_after: str | None = retry_after
 
 
 class ScriptError(Exception):
@@ -71,6 +88,22 @@ class Answer(Struct, frozen=True, kw_only=True):
         """The text in pieces of one event each; an empty text has none."""
         size = self.delta or max(len(text), 1)
         return [text[start : start + size] for start in range(0, len(text), size)]
+
+    def arguments(self, call: ToolCall) -> JsonObject:
+        """The arguments of a call, for a dialect that sends them as an object. Raises ScriptError."""
+        try:
+            return call.parsed
+        except ToolValidationError as error:
+            message = f"{error.message} This dialect has no form for broken arguments, but perhaps in a stream."
+            raise ScriptError(message) from None
+
+
+class Growing(Struct, frozen=True):
+    """A part of a reply: as it starts in a stream, what is added to it there, and as it is in a whole reply."""
+
+    start: JsonObject
+    deltas: list[JsonObject]
+    whole: JsonObject
 
 
 class Dialect(ABC):
@@ -132,16 +165,36 @@ class Dialect(ABC):
         return named + b"data: " + data + line_end + line_end
 
 
+# --- routes ----------------------------------------------------------------------------------------------------------
+
+Handler: TypeAlias = Callable[[Request], Awaitable[JsonObject | bytes | tuple[JsonObject, dict[str, str]]]]
+"""From a request, whose body was read, to what is sent back, perhaps with headers of its own. Raises Refusal."""
+
+
+class Route(Struct, frozen=True):
+    """Requests of one kind, and who answers them."""
+
+    method: str
+    path: str
+    """A pattern of the whole path; its groups may be `model`, `stream` and `count`, which asks how many tokens."""
+    dialect: Dialect
+    """In whose words errors are told."""
+    handle: Handler | None = None
+    """None: it is a turn of a conversation."""
+    header: str = ""
+    """One that they have: two providers may have the same paths."""
+    scripted: bool = False
+    """Whether a service asks the script, too; what that says does not matter, but its faults do."""
+
+    def match(self, request: Request) -> dict[str, str | None] | None:
+        """What the groups of the path are, if this is a request of this kind."""
+        if request.method != self.method or (self.header and self.header not in request.headers):
+            return None
+        found = re.fullmatch(self.path, request.path)
+        return None if found is None else found.groupdict()
+
+
 # --- for the dialects -------------------------------------------------------------------------------------------------
-
-
-def parsed_arguments(call: ToolCall, problem: str) -> JsonObject:
-    """The arguments of a call, for a dialect that sends them as an object. Raises ScriptError."""
-    try:
-        return call.parsed
-    except ToolValidationError as error:
-        message = f"{error.message} {problem}"
-        raise ScriptError(message) from None
 
 
 def own_words(block: Opaque, dialect: DialectName) -> JsonObject:

@@ -5,18 +5,16 @@ A vector is made of its text alone, so that the same text has the same one in ev
 
 from __future__ import annotations
 
-import re
 from array import array
 from base64 import b64encode
 from hashlib import shake_256
 from typing import Final, cast
 
 from .bedrock import BEDROCK
-from .exchange import Request
+from .dialect import Refusal, Route
+from .exchange import JsonObject, Request, members, objects, string
 from .gemini import GEMINI
 from .openai_chat import OPENAI_CHAT
-from .reading import JsonObject, members, objects, string
-from .service import Refused, Route, WithHeaders
 
 _USUAL_DIMENSIONS: Final = {"openai": 1536, "gemini": 3072, "cohere": 1536, "amazon": 1024}
 _MOST_DIMENSIONS: Final = 8192
@@ -37,7 +35,7 @@ async def _answer_openai(request: Request) -> JsonObject:
     dimensions = _dimensions(body.get("dimensions", body.get("output_dimension")), "openai")
     tokens = _count(texts)
     if tokens > _MOST_TOKENS:
-        raise Refused(400, f"Invalid 'input': maximum request size is {_MOST_TOKENS} tokens per request.")
+        raise Refusal(400, f"Invalid 'input': maximum request size is {_MOST_TOKENS} tokens per request.")
     packed = body.get("encoding_format") == "base64"
     data = [
         {"object": "embedding", "index": index, "embedding": b64encode(each).decode() if packed else list(each)}
@@ -61,7 +59,7 @@ async def _answer_cohere(request: Request) -> JsonObject:
     body = request.body
     texts = _texts(body.get("texts"), 96, "invalid request: total number of texts must be at most 96")
     if not body.get("input_type"):
-        raise Refused(400, "invalid request: input_type must be set")
+        raise Refusal(400, "invalid request: input_type must be set")
     dimensions = _dimensions(body.get("output_dimension"), "cohere")
     return {
         "id": f"sim{request.number:06d}",
@@ -72,12 +70,12 @@ async def _answer_cohere(request: Request) -> JsonObject:
     }
 
 
-async def _answer_bedrock(request: Request) -> WithHeaders:
+async def _answer_bedrock(request: Request) -> tuple[JsonObject, dict[str, str]]:
     """Titan, Nova and Cohere, each in its own form; the number of tokens is in a header."""
     body, wanted = request.body, members(request.body.get("singleEmbeddingParams"))
     reply: JsonObject
     single = body.get("inputText") or members(wanted.get("text")).get("value")
-    if "/cohere." in request.path or ".cohere." in request.path:
+    if "cohere." in request.model:
         reply = await _answer_cohere(request)
         del reply["meta"]
         texts = cast("list[str]", reply["texts"])
@@ -88,7 +86,7 @@ async def _answer_bedrock(request: Request) -> WithHeaders:
         reply = {"embedding": vector}
         if wanted:
             reply = {"embeddings": [reply]}
-    return WithHeaders(reply, {"x-amzn-bedrock-input-token-count": str(_count(texts))})
+    return reply, {"x-amzn-bedrock-input-token-count": str(_count(texts))}
 
 
 async def _answer_vertex(request: Request) -> JsonObject:
@@ -110,9 +108,9 @@ async def _answer_vertex(request: Request) -> JsonObject:
 def _texts(given: object, most: int, too_many: str) -> list[str]:
     texts = [given] if isinstance(given, str) else cast("list[object]", given) if isinstance(given, list) else []
     if not texts or not all(isinstance(each, str) and each for each in texts):
-        raise Refused(400, "The input must be texts, at least one of them, and none of them empty.")
+        raise Refusal(400, "The input must be texts, at least one of them, and none of them empty.")
     if len(texts) > most:
-        raise Refused(400, too_many)
+        raise Refusal(400, too_many)
     return cast("list[str]", texts)
 
 
@@ -120,7 +118,7 @@ def _dimensions(given: object, kind: str) -> int:
     if given is None:
         return _USUAL_DIMENSIONS[kind]
     if not isinstance(given, int) or not 1 <= given <= _MOST_DIMENSIONS:
-        raise Refused(400, f"The dimensions must be a number from 1 to {_MOST_DIMENSIONS}.")
+        raise Refusal(400, f"The dimensions must be a number from 1 to {_MOST_DIMENSIONS}.")
     return given
 
 
@@ -129,9 +127,9 @@ def _count(texts: list[str]) -> int:
 
 
 ROUTES: Final = (
-    Route(path=re.compile(r".*/embeddings"), dialect=OPENAI_CHAT, handle=_answer_openai),
-    Route(path=re.compile(r".*/models/[^:]+:batchEmbedContents"), dialect=GEMINI, handle=_answer_gemini),
-    Route(path=re.compile(r".*/models/[^:]+:(?:predict|embedContent)"), dialect=GEMINI, handle=_answer_vertex),
-    Route(path=re.compile(r".*/model/.+/invoke"), dialect=BEDROCK, handle=_answer_bedrock),
-    Route(path=re.compile(r".*/v2/embed"), dialect=OPENAI_CHAT, handle=_answer_cohere),
+    Route("POST", r".*/embeddings", OPENAI_CHAT, _answer_openai, scripted=True),
+    Route("POST", r".*/models/(?P<model>[^:]+):batchEmbedContents", GEMINI, _answer_gemini, scripted=True),
+    Route("POST", r".*/models/(?P<model>[^:]+):(?:predict|embedContent)", GEMINI, _answer_vertex, scripted=True),
+    Route("POST", r".*/model/(?P<model>.+)/invoke", BEDROCK, _answer_bedrock, scripted=True),
+    Route("POST", r".*/v2/embed", OPENAI_CHAT, _answer_cohere, scripted=True),
 )

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from .dialect import Frame, Refusal
+from .exchange import items, members
 from .plan import Ending, Pause, Place, Plan
-from .reading import items, members
 
 Effect: TypeAlias = Literal["none", "failure", "broken", "silence", "unclear"]
 """What a client makes of a reply with a fault.
@@ -170,8 +169,7 @@ class Malformed(Fault, frozen=True):
     def apply(self, plan: Plan) -> None:
         index = min(plan.middle(), len(plan.frames) - 1)
         frame = plan.frames[index]
-        data = frame.data if isinstance(frame.data, bytes) else msgspec.json.encode(frame.data)
-        plan.frames[index] = Frame(_DAMAGES[self.what](data), frame.name, frame.kind)
+        plan.frames[index] = Frame(_DAMAGES[self.what](frame.encoded), frame.name, frame.kind)
 
 
 class Duplicated(Fault, frozen=True):

@@ -8,11 +8,10 @@ from email.policy import HTTP
 from typing import Final, cast
 
 from .anthropic import ANTHROPIC
-from .exchange import Request
+from .dialect import Refusal, Route
+from .exchange import JsonObject, Request
 from .gemini import GEMINI
 from .openai_chat import CREATED, OPENAI_CHAT
-from .reading import JsonObject
-from .service import Refused, Route, WithHeaders, route
 
 _NAMED: Final = re.compile(rb"(?:file[-_]|files/)sim[0-9]+")
 _MOMENT: Final = "2026-01-01T00:00:00Z"
@@ -30,15 +29,15 @@ class Files:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        claude = {"anthropic-version"}
+        claude = "anthropic-version"
         return (
-            route("POST", r".*/upload/v1(?:beta)?/files", GEMINI, self._gemini_upload),
-            route("DELETE", r".*/(files/sim[0-9]+)", GEMINI, self._delete),
-            route("POST", r".*/v1/files", ANTHROPIC, self._claude_upload, headers=claude),
-            route("DELETE", r".*/v1/files/([^/:]+)", ANTHROPIC, self._delete, headers=claude),
-            route("POST", r".*/v1/files", OPENAI_CHAT, self._openai_upload),
-            route("DELETE", r".*/v1/files/([^/:]+)", OPENAI_CHAT, self._delete),
-            route("GET", r".*/v1/files/([^/:]+)/content", OPENAI_CHAT, self._openai_content),
+            Route("POST", r".*/upload/v1(?:beta)?/files", GEMINI, self._gemini_upload),
+            Route("DELETE", r".*/files/sim[0-9]+", GEMINI, self._delete),
+            Route("POST", r".*/v1/files", ANTHROPIC, self._claude_upload, claude),
+            Route("DELETE", r".*/v1/files/[^/:]+", ANTHROPIC, self._delete, claude),
+            Route("POST", r".*/v1/files", OPENAI_CHAT, self._openai_upload),
+            Route("DELETE", r".*/v1/files/[^/:]+", OPENAI_CHAT, self._delete),
+            Route("GET", r".*/v1/files/[^/:]+/content", OPENAI_CHAT, self._openai_content),
         )
 
     def missing(self, body: bytes) -> str:
@@ -66,7 +65,7 @@ class Files:
     async def _openai_content(self, request: Request) -> bytes:
         name = request.path.split("/")[-2]
         if name not in self.data:
-            raise Refused(404, f"No such File object: {name}")
+            raise Refusal(404, f"No such File object: {name}")
         return self.data[name]
 
     async def _claude_upload(self, request: Request) -> JsonObject:
@@ -82,24 +81,24 @@ class Files:
             "created_at": _MOMENT,
         }
 
-    async def _gemini_upload(self, request: Request) -> JsonObject | WithHeaders:
+    async def _gemini_upload(self, request: Request) -> tuple[JsonObject, dict[str, str]]:
         if request.headers.get("x-goog-upload-command") == "start":
             id = str(len(self._begun))
             self._begun[id] = request.headers.get("x-goog-upload-header-content-type", "")
             place = f"http://{request.headers.get('host', '')}{request.path}?upload_id={id}&upload_protocol=resumable"
-            return WithHeaders({}, {"x-goog-upload-url": place, "x-goog-upload-status": "active"})
+            return {}, {"x-goog-upload-url": place, "x-goog-upload-status": "active"}
         name = self._keep("files/", request.raw)
         uri = f"http://{request.headers.get('host', '')}/v1beta/{name}"
         file = {"name": name, "uri": uri, "state": "ACTIVE", "sizeBytes": str(len(request.raw)), "expirationTime": _END}
         kind = self._begun.get(request.query.get("upload_id", ""), "")
-        return WithHeaders({"file": {**file, "mimeType": kind}}, {"x-goog-upload-status": "final"})
+        return {"file": {**file, "mimeType": kind}}, {"x-goog-upload-status": "final"}
 
     async def _delete(self, request: Request) -> JsonObject:
         name = request.path.rpartition("/")[2]
         for known in (name, f"files/{name}"):
             if self.data.pop(known, None) is not None:
                 return {"id": name, "deleted": True}
-        raise Refused(404, f"No such file: {name}")
+        raise Refusal(404, f"No such file: {name}")
 
 
 def _file_in(request: Request) -> bytes:
@@ -109,4 +108,4 @@ def _file_in(request: Request) -> bytes:
     for part in form.iter_parts() if form.is_multipart() else ():
         if part.get_filename() is not None:
             return cast("bytes", part.get_payload(decode=True))
-    raise Refused(400, "The form has no file.")
+    raise Refusal(400, "The form has no file.")

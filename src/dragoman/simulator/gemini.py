@@ -15,22 +15,8 @@ from msgspec import Raw
 
 from dragoman.conversation import Json, Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import (
-    Answer,
-    Dialect,
-    Frame,
-    FrameKind,
-    Refusal,
-    is_spoilt,
-    likelihoods,
-    own_words,
-    pages,
-    parsed_arguments,
-    several,
-    sign,
-)
-from .exchange import Part
-from .reading import JsonObject, Transcript, members, objects, string
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, is_spoilt, likelihoods, own_words, pages, several, sign
+from .exchange import JsonObject, Part, Transcript, members, objects, string
 
 _ERROR_STATUSES: Final[dict[int, str]] = {
     401: "UNAUTHENTICATED",
@@ -244,7 +230,7 @@ def _parts(answer: Answer) -> list[JsonObject]:
     signature: str | None = None
     """Of a thought whose next part has not come yet; empty: to be made up."""
     for block in answer.blocks:
-        part = _part(block)
+        part = _part(block, answer)
         if isinstance(block, Thinking):
             signature = block.signature or ""
         elif signature is not None:
@@ -257,15 +243,14 @@ def _parts(answer: Answer) -> list[JsonObject]:
     return parts
 
 
-def _part(block: Part) -> JsonObject:
+def _part(block: Part, answer: Answer) -> JsonObject:
     match block:
         case Text():
             return {"text": block.text}
         case Thinking():
             return {"text": block.text, "thought": True}
         case ToolCall():
-            arguments = parsed_arguments(block, "The gemini dialect cannot carry broken arguments.")
-            return {"functionCall": {"id": block.id, "name": block.name, "args": arguments}}
+            return {"functionCall": {"id": block.id, "name": block.name, "args": answer.arguments(block)}}
         case Opaque():
             return own_words(block, "gemini")
 

@@ -13,7 +13,7 @@ from typing import Final
 from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
 from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, likelihoods, own_words, pages, several
-from .reading import JsonObject, Transcript, members, objects, result_parts, string, text_of
+from .exchange import JsonObject, Transcript, members, objects, result_parts, string, text_of
 
 CREATED: Final = 1_767_225_600
 """The moment at which everything here was made: a fixed one, so that replies are the same in every run."""

@@ -10,9 +10,8 @@ from msgspec import Struct
 from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
 from .dialect import Answer, Frame, FrameKind, Refusal, own_words, sign
-from .exchange import Part
+from .exchange import JsonObject, Part, Transcript, items, members, objects, result_parts, string, text_of
 from .openai_chat import CREATED, OpenAIDialect, annotate, error_object, tokens, tool_problems
-from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
 
 # --- requests --------------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Literal, TypeAlias
 
-import msgspec
-
 from .dialect import Answer, Dialect, Frame, Refusal
 
 Ending: TypeAlias = Literal["reset", "close", "end"]
@@ -123,7 +121,7 @@ def _render(plan: Plan) -> list[bytes]:
     if plan.replaced is not None:
         return [plan.replaced]
     end = plan.line_end
-    datas = [frame.data if isinstance(frame.data, bytes) else msgspec.json.encode(frame.data) for frame in plan.frames]
+    datas = [frame.encoded for frame in plan.frames]
     if not plan.streamed:
         return [end, end, datas[0]] if plan.keep_alive_comment else [datas[0] + (end if end == b"\r\n" else b"")]
     rendered: list[bytes] = []

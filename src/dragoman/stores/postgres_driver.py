@@ -8,21 +8,19 @@ Must not know: what the statements mean, how connections are kept.
 from __future__ import annotations
 
 import re
-import select
 import time
 from collections.abc import Generator, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import psycopg
-from psycopg import errors, generators
+from psycopg import errors, generators, waiting
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConnStatus, TransactionStatus
 from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow, tuple_row
-from psycopg.waiting import Ready, Wait
 
-from dragoman._stop import current_stop
+from dragoman._stop import Stop, current_stop
 from dragoman.errors import ConfigurationError
 
 from .sql_schema import Rows
@@ -36,6 +34,8 @@ _STEP: Final = 0.05
 _SERVER_SHARE: Final = 0.9
 """Which part of the time that is left the server gets, so that it can still say that it was not enough."""
 
+
+_T = TypeVar("_T")
 
 Access: TypeAlias = Literal["READ ONLY", "READ WRITE"]
 
@@ -84,39 +84,23 @@ def _unreadable() -> ConfigurationError:
 # --- waiting ---------------------------------------------------------------------------------------------------------
 
 
-def _wait(work: Generator[Any, Any, Any], pgconn: PGconn | None, deadline: float, *, stoppable: bool = True) -> Any:
-    """What psycopg's work gives, waiting where it asks for that. While it connects it names the socket itself."""
-    stop = current_stop() if stoppable else None
-    ready: int | None = None
+def _bounded(work: Generator[Any, int, _T], deadline: float, stop: Stop | None) -> Generator[Any, int, _T]:
+    """psycopg's work, which yields where it waits; ended at the deadline, and when the run is stopped."""
+    ready: Any = None
     try:
         while True:
             wanted = work.send(ready)
-            try:
-                socket, wanted = wanted if pgconn is None else (pgconn.socket, wanted)
-                if stop is not None:
-                    stop.check()
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    message = "the server has not answered in time"
-                    raise errors.ConnectionTimeout(message)
-                ready = _poll(socket, wanted, min(left, _STEP))
-            except BaseException:
-                if pgconn is not None:
-                    pgconn.finish()  # what it may still say is not for the next one to hear
-                with suppress(Exception):  # nor can the work be brought to an orderly end
-                    work.close()
-                raise
+            if stop is not None:
+                stop.check()
+            if time.monotonic() >= deadline:
+                message = "the server has not answered in time"
+                raise TimeoutError(message)
+            ready = yield wanted
     except StopIteration as end:
         return end.value
-
-
-def _poll(socket: int, wanted: int, seconds: float) -> int:
-    poll = select.poll()
-    poll.register(socket, (wanted & Wait.R and select.POLLIN) | (wanted & Wait.W and select.POLLOUT))
-    ready = 0
-    for _, event in poll.poll(seconds * 1000):  # what is neither is trouble, which psycopg finds by trying
-        ready |= (event & ~select.POLLOUT and wanted & Ready.R) | (event & ~select.POLLIN and wanted & Ready.W)
-    return ready
+    finally:
+        with suppress(Exception):  # of a connection that broke it cannot be brought to an orderly end
+            work.close()
 
 
 class _Connection(psycopg.Connection[TupleRow]):
@@ -128,7 +112,14 @@ class _Connection(psycopg.Connection[TupleRow]):
     _pool = None
 
     def wait(self, gen: Any, *_args: Any, **_options: Any) -> Any:
-        return _wait(gen, self.pgconn, self.deadline, stoppable=self.stoppable)
+        stop = current_stop() if self.stoppable else None
+        try:
+            return waiting.wait(_bounded(gen, self.deadline, stop), self.pgconn.socket, interval=_STEP)
+        except psycopg.Error:
+            raise
+        except BaseException:
+            self.pgconn.finish()  # what the server may still say is not for the next one to hear
+            raise
 
 
 class Link:
@@ -145,10 +136,10 @@ class Link:
         for number, conninfo in enumerate(others):  # each gets its share of the time
             until = time.monotonic() + (deadline - time.monotonic()) / (len(address.conninfos) - number)
             with suppress(psycopg.Error, OSError):
-                pgconn = _wait(generators.connect(conninfo), None, until)
+                pgconn = _connect(conninfo, until)
                 break
         else:
-            pgconn = _wait(generators.connect(last), None, deadline)
+            pgconn = _connect(last, deadline)
         connection = _Connection(pgconn, tuple_row)
         connection.autocommit = True  # BEGIN and COMMIT are ours
         if not prepared:
@@ -210,6 +201,10 @@ class Link:
         for mark, text in (("{s}", self._schema), ("{lock}", " FOR UPDATE OF c"), ("{blob}", "bytea"), ("?", "%s")):
             sql = sql.replace(mark, text)
         return sql.encode()
+
+
+def _connect(conninfo: str, deadline: float) -> PGconn:
+    return waiting.wait_conn(_bounded(generators.connect(conninfo), deadline, current_stop()), interval=_STEP)
 
 
 # All of this is set here and not for the session, which a pooler in between may give to somebody else. Functions and

@@ -15,6 +15,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Generator, Mapping
 from contextlib import aclosing, contextmanager
+from functools import cached_property
 from typing import Final, Unpack
 
 import msgspec
@@ -26,11 +27,7 @@ from dragoman._checks import check_names, overlay, suggest
 from dragoman._stop import Stop, chance, stoppable
 from dragoman.chat import ChatOptions, find_engine, make_executor
 from dragoman.conversation import Conversation, Text, conversation_from_json, message_from_json
-from dragoman.engines import (
-    AsyncEngine,
-    Models,
-    Reply,
-)
+from dragoman.engines import AsyncEngine, Models, Reply
 from dragoman.errors import ConfigurationError, DragomanError, ProviderError, ToolNotFoundError
 from dragoman.loop import (
     UNCERTAIN,
@@ -99,33 +96,24 @@ class Agent:
         self._heartbeat: float = heartbeat
         self._timeout: float = timeout
         self._retry: RetryPolicy = options.get("retry", RetryPolicy())
-        self._engine: AsyncEngine | None = None
-        self._executor: ToolExecutor | None = None
-        self._settings: LoopSettings | None = None
 
-    @property
+    @cached_property
     def engine(self) -> AsyncEngine:
         """The engine, made when it is first needed: without a key, the caller who waits is told."""
-        if self._engine is None:
-            listed = (self._model,) if isinstance(self._model, str | AsyncEngine) else self._model
-            is_named = any(isinstance(each, str) for each in listed)
-            given = {**self._options, "retry": _ONE_ATTEMPT} if is_named else self._options
-            self._engine = find_engine(self._model, None, given, AsyncEngine)
-        return self._engine
+        listed = (self._model,) if isinstance(self._model, str | AsyncEngine) else self._model
+        is_named = any(isinstance(each, str) for each in listed)
+        given = {**self._options, "retry": _ONE_ATTEMPT} if is_named else self._options
+        return find_engine(self._model, None, given, AsyncEngine)
 
-    @property
+    @cached_property
     def executor(self) -> ToolExecutor:
         """What runs the tools."""
-        if self._executor is None:
-            self._executor = make_executor(self._tools, self._options)
-        return self._executor
+        return make_executor(self._tools, self._options)
 
-    @property
+    @cached_property
     def settings(self) -> LoopSettings:
         """The settings of a turn, as a chat client has them."""
-        if self._settings is None:
-            self._settings = settings_of(self._options, self.engine.options, self.executor.config)
-        return self._settings
+        return settings_of(self._options, self.engine.options, self.executor.config)
 
     @property
     def system(self) -> str | None:
@@ -167,11 +155,13 @@ class Agent:
 
     async def aclose(self) -> None:
         """Close connections and end threads; the next use opens them again."""
-        engine, executor, self._engine, self._executor = self._engine, self._executor, None, None
-        if executor is not None:
-            executor.close()
-        if engine is not None and isinstance(self._model, str):
-            await engine.aclose()
+        made = self.__dict__
+        if "executor" in made:
+            made.pop("executor").close()
+        if "engine" in made:
+            engine: AsyncEngine = made.pop("engine")
+            if isinstance(self._model, str):
+                await engine.aclose()
 
 
 def _priced(reply: Reply) -> Reply:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, cast, get_args
 
 import msgspec
 from msgspec import Raw, Struct
@@ -42,7 +42,7 @@ from dragoman.conversation import (
     message_to_json,
 )
 from dragoman.errors import ConfigurationError, DragomanError, describe_error, recreate_error
-from dragoman.loop import Limits, OnLimit, Spent, outcome_from_json, outcome_to_json
+from dragoman.loop import Ended, Limits, OnLimit, Spent, outcome_from_json, outcome_to_json
 from dragoman.providers import ModelOptions
 from dragoman.stores import AesGcmSealing
 from dragoman.tools import Approval, PendingApproval, ToolErrorHandling
@@ -51,9 +51,6 @@ LARGEST: Final = 1_900_000
 """Bytes of one payload. Temporal refuses more than two megabytes, and a workflow that sends them would be stuck."""
 
 NOTHING: Final = Raw(b"null")
-
-Ended: TypeAlias = Literal["done", "await_approval", "limit_reached", "cancelled"]
-"""How a turn can end other than by an error."""
 
 
 # --- what activities are given and give -------------------------------------------------------------------------------

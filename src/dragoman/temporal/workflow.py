@@ -33,7 +33,7 @@ from dragoman.conversation import (
     message_to_json,
 )
 from dragoman.errors import ConcurrentUseError, ConfigurationError, ConversationError
-from dragoman.loop import ENDINGS, Cancelled, LoopHooks, LoopRun, Spent
+from dragoman.loop import ENDINGS, Cancelled, Ended, LoopHooks, LoopRun, Spent
 from dragoman.tools import Approval, PendingApproval
 
 from .payloads import (
@@ -41,7 +41,6 @@ from .payloads import (
     NOTHING,
     Answers,
     ConversationStart,
-    Ended,
     Seen,
     TurnOutcome,
     waits_of,

@@ -12,12 +12,7 @@ from .responder import (
     PermissionRequest as PermissionRequest,
     Responder as Responder,
 )
-from .skills.skill import (
-    Skill as Skill,
-    SkillSummary as SkillSummary,
-    SupportingFile as SupportingFile,
-    validate_skill as validate_skill,
-)
+from .skills.skill import Skill as Skill, SkillSummary as SkillSummary, SupportingFile as SupportingFile
 from .skills.store import (
     DirectorySkillStore as DirectorySkillStore,
     MemorySkillStore as MemorySkillStore,

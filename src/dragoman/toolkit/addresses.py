@@ -8,32 +8,17 @@ hand out credentials, and every IPv6 form that has such an IPv4 address inside.
 from __future__ import annotations
 
 import re
-import socket
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 from urllib.parse import quote, urljoin, urlsplit
 
 from msgspec import Struct
 
-from dragoman.errors import (
-    ConfigurationError,
-    ToolDeniedError,
-    ToolExecutionError,
-    ToolTimeoutError,
-    ToolValidationError,
-)
-from dragoman.tools import WorkerThreads
-
-from .base import Deadline, OutOfTimeError
+from dragoman.errors import ConfigurationError, ToolDeniedError, ToolValidationError
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
-Resolve: TypeAlias = Callable[[str, int], list[str]]
-"""Gives the addresses of a host name (and port), the best first. OSError if there are none."""
 
 MAX_URL: Final = 4096
 _SCHEMES: Final = {"http": 80, "https": 443}
@@ -69,8 +54,6 @@ class Target(Struct, frozen=True, kw_only=True):
     port: int
     path: str
     """With the query."""
-    address: str | None = None
-    """The address, where the host is one."""
 
     @property
     def authority(self) -> str:
@@ -108,7 +91,6 @@ def target_of(url: str, base: Target | None = None) -> Target:
         host=str(host),
         port=port or _SCHEMES[parts.scheme],
         path=path,
-        address=None if isinstance(host, str) else str(host),
     )
 
 
@@ -184,32 +166,3 @@ def _unusable(why: str) -> ToolValidationError:
 
 def _denied(why: str) -> ToolDeniedError:
     return ToolDeniedError(f"the URL may not be fetched: {why}.", hint="Give a URL such as https://host/path.")
-
-
-# --- from a host name to its addresses -------------------------------------------------------------------------------
-
-
-_LOOKUPS: Final = WorkerThreads()
-
-
-def system_addresses(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-def look_up(resolve: Resolve, host: str, port: int, deadline: Deadline) -> list[str]:
-    """The addresses of a name. The system's lookup cannot be ended, so it is left behind when the time is over."""
-    answer = _LOOKUPS.submit(partial(resolve, host, port))
-    done: SimpleQueue[object] = SimpleQueue()  # a future is waited for with a lock that Ctrl-C may break
-    answer.add_done_callback(done.put)
-    try:
-        while not answer.done():
-            with suppress(Empty):
-                done.get(timeout=deadline.pause)
-        if found := answer.result():
-            return found
-    except OutOfTimeError:
-        raise ToolTimeoutError(f"the host name {host!r} could not be looked up in time.", hint="") from None
-    except (OSError, UnicodeError):
-        pass
-    raise ToolExecutionError(f"the host name {host!r} could not be found.", hint="Check its spelling.")

@@ -7,18 +7,22 @@ loop, or on its own where there is none. So one responder serves both colours.
 
 from __future__ import annotations
 
-import sys
+import json
 import threading
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Final, Protocol, TextIO, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from dragoman._printable import escape_controls, to_line
 from dragoman.conversation import ToolCall
+from dragoman.errors import ToolError
 from dragoman.tools import AnyTool, discard, tool
 
 from .base import Given
 from .permissions.rules import Rule
+
+_REFUSED: Final = "the user refused"
 
 
 class PermissionRequest(Struct, frozen=True, kw_only=True):
@@ -30,6 +34,10 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
     """What could be remembered for the rest of the session: first a rule for exactly this call, then wider ones. The
     `text` of each says what it means."""
+    about: str = ""
+    """What the tool says it does, in a line."""
+    title: str = ""
+    """How the question begins where "NAME wants to run" would not say enough."""
 
 
 class PermissionAnswer(Struct, frozen=True, kw_only=True):
@@ -83,67 +91,65 @@ class CallbackResponder(NullResponder):
         self.ask_permission = ask_permission or self.ask_permission
 
 
-_REFUSED: Final = "the user refused"
-_TRIES: Final = 3
-_KEPT: Final = "\n\t\u200d"
-"""Not printable, and harmless: the last one joins emoji."""
-
-
 class ConsoleResponder:
     """Writes to a terminal and asks there. One question at a time, also if several calls ask at once."""
 
-    def __init__(self, *, out: TextIO | None = None, ask: Callable[[str], str] | None = None) -> None:
-        self._out: TextIO | None = out
-        self._ask: Callable[[str], str] = input if ask is None else ask
-        self._lock: threading.RLock = threading.RLock()
+    def __init__(self, *, show: Callable[[str], object] = print, ask: Callable[[str], str] = input) -> None:
+        self._show: Callable[[str], object] = show
+        self._ask: Callable[[str], str] = ask
+        self._lock: threading.Lock = threading.Lock()
 
     def reaction(self, emoji: str, /) -> None:
-        self._print(f"[{_harmless(emoji)}]")
+        self._show(f"[{escape_controls(emoji)}]")
 
     def update(self, text: str, /) -> None:
-        self._print(f"> {_harmless(text)}")
+        self._show(f"> {escape_controls(text)}")
 
     def ask_permission(self, request: PermissionRequest, /) -> PermissionAnswer | None:
-        """Ask on the terminal; no answer, or none that can be understood, leaves the question open."""
-        # All of it, however long: nobody can agree to what was not shown.
-        arguments = _harmless(request.call.arguments).replace("\n", "\n  ")
-        why = f" ({_one_line(request.reason)})" if request.reason else ""
+        """Ask on the terminal. Where nobody answers any more (Ctrl-D, the end of a pipe) the question stays open."""
         exactly, *wider = request.rules or (None,)
-        answers: dict[str, PermissionAnswer] = {
-            "y": PermissionAnswer(allowed=True),
-            "n": PermissionAnswer(allowed=False, reason=_REFUSED),
-            "a": PermissionAnswer(allowed=True, remember=exactly),
-            "never": PermissionAnswer(allowed=False, reason=_REFUSED, remember=exactly),
-        }
-        question = "Allow? [y]es, [n]o; for exactly this call [a]lways, never"
-        for number, rule in enumerate(wider, start=1):
-            answers[str(number)] = PermissionAnswer(allowed=True, remember=rule)
-            question += f"; [{number}] from now on {_one_line(rule.text)}"  # nobody can agree to what was not shown
+        numbered = {str(number): rule for number, rule in enumerate(wider, start=1)}
+        choices = "".join(f", [{number}]" for number in numbered)
         with self._lock:
-            self._print(f"{_one_line(request.call.name)} wants to run{why}:\n  {arguments}")
-            for _ in range(_TRIES):
+            self._show_call(request)
+            for number, rule in numbered.items():
+                self._show(f"  [{number}] from now on: {to_line(rule.text)}")
+            while True:
                 try:
-                    said = self._ask(f"{question}: ").strip().lower()
-                except (EOFError, OSError):  # nobody is there
+                    said = self._ask(f"[y]es, [n]o, [a]lways exactly this{choices}? ")
+                except (EOFError, OSError):
                     return None
-                if answer := answers.get({"yes": "y", "no": "n", "always": "a"}.get(said, said)):
-                    return answer
-        return None
+                word, _, reason = said.strip().partition(" ")
+                match word.lower():
+                    case "y" | "yes":
+                        return PermissionAnswer(allowed=True)
+                    case "n" | "no":
+                        return PermissionAnswer(allowed=False, reason=reason.strip() or _REFUSED)
+                    case "never":
+                        return PermissionAnswer(allowed=False, reason=reason.strip() or _REFUSED, remember=exactly)
+                    case "a" | "always":
+                        return self._allow(exactly)
+                    case number if number in numbered:
+                        return self._allow(numbered[number])
+                    case _:
+                        self._show(f"Answer y, n, never, a{choices and ' or a number'}; behind n, say why if you like.")
 
-    def _print(self, text: str) -> None:
-        out = sys.stdout if self._out is None else self._out
-        with self._lock:
-            out.write(f"{text}\n")
-            out.flush()
+    def _show_call(self, request: PermissionRequest) -> None:
+        why = f" ({to_line(request.reason)})" if request.reason else ""
+        self._show(f"{to_line(request.title or f'{request.call.name} wants to run')}{why}:")
+        if request.about:
+            self._show(f"  {to_line(request.about)}")
+        try:
+            arguments = json.dumps(request.call.parsed, indent=2, ensure_ascii=False)
+        except ToolError:
+            arguments = request.call.arguments
+        # All of it, however long: nobody can agree to what was not shown.
+        self._show("  " + escape_controls(arguments).replace("\n", "\n  "))
 
-
-def _harmless(text: str) -> str:
-    """The text without what a terminal takes for a command, or what turns around the order of its letters."""
-    return "".join([each if each.isprintable() or each in _KEPT else f"\\u{ord(each):04x}" for each in text])
-
-
-def _one_line(text: str) -> str:
-    return " ".join(_harmless(text).split())
+    def _allow(self, rule: Rule | None) -> PermissionAnswer:
+        if rule is not None:
+            self._show(f"Until the end of this session: {to_line(rule.text)}")
+        return PermissionAnswer(allowed=True, remember=rule)
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------

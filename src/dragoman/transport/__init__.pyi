@@ -7,9 +7,7 @@ from .addresses import (
 )
 from .asyncio_transport import AsyncioTransport as AsyncioTransport
 from .errors import MalformedReplyError as MalformedReplyError
-from .forms import form_with_file as form_with_file
-from .http1 import ReplyReader as ReplyReader, Unpacker as Unpacker, request_head as request_head, unpacker as unpacker
-from .pool import Outgoing as Outgoing
+from .http1 import ReplyReader as ReplyReader, request_head as request_head, unpacker as unpacker
 from .protocol import (
     MAX_BODY_BYTES as MAX_BODY_BYTES,
     USER_AGENT as USER_AGENT,
@@ -18,6 +16,7 @@ from .protocol import (
     Response as Response,
     Timeouts as Timeouts,
     Transport as Transport,
+    form_with_file as form_with_file,
     keys_in as keys_in,
 )
 from .retry import (
@@ -34,6 +33,6 @@ from .socket_transport import (
     SocketTransport as SocketTransport,
     SocketWire as SocketWire,
     connect as connect,
-    numeric as numeric,
+    find_addresses as find_addresses,
 )
 from .tape import Tape as Tape

@@ -290,8 +290,6 @@ class PooledResponse(Response):
                 failure = error_for("closed_early", self.request)
         else:
             self.status, self.headers = reader.status, reader.headers
-            if self.status >= 300:
-                check_head(self.request, self.status, self.headers)
             if "content-encoding" in self.headers:
                 self._unpacker = unpacker(self.headers["content-encoding"])
             return
@@ -431,6 +429,8 @@ class PooledTransport(Transport):
             await pool.take(response)
             wire = response.wire or await self._connect(response, deadline)
             await response.begin(wire, Outgoing(known.head + end_of_head(request) + request.body), deadline)
+            if response.status >= 300:
+                self._check_head(response)
         except BaseException as error:  # Ctrl-C and a cancelled task too
             wire = response.wire
             pool.end(response)
@@ -438,6 +438,10 @@ class PooledTransport(Transport):
                 await wire.closed()
             raise
         return response
+
+    def _check_head(self, response: Response) -> None:
+        """Refuse a reply that must not be read, such as a redirect."""
+        check_head(response.request, response.status, response.headers)
 
     async def _connect(self, response: PooledResponse, deadline: float | None) -> Wire:
         request, route = response.request, response.route

@@ -19,6 +19,7 @@ The rules that every transport keeps:
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Self
@@ -175,3 +176,16 @@ def keys_in(headers: Mapping[str, str]) -> Iterator[str]:
         if any(word in name.lower() for word in _KEY_HEADERS):
             scheme, blank, rest = value.partition(" ")
             yield rest if blank and scheme.lower() in _SCHEMES else value
+
+
+# --- bodies ----------------------------------------------------------------------------------------------------------
+
+
+def form_with_file(fields: Mapping[str, str], name: str, mime_type: str, data: bytes) -> tuple[str, bytes]:
+    """The content type and the body of a form of these fields, and of one file in the field `file`."""
+    mark = f"dragoman-{os.urandom(16).hex()}"
+    said = "content-disposition: form-data; name="
+    parts = [f'--{mark}\r\n{said}"{key}"\r\n\r\n{value}\r\n' for key, value in fields.items()]
+    safe = "".join(each if each.isprintable() and each not in '"\\' else "_" for each in name) or "file"
+    parts += [f'--{mark}\r\n{said}"file"; filename="{safe}"\r\n', f"content-type: {mime_type}\r\n\r\n"]
+    return f"multipart/form-data; boundary={mark}", "".join(parts).encode() + data + f"\r\n--{mark}--\r\n".encode()

@@ -153,7 +153,7 @@ class SocketTransport(PooledTransport):
 
     async def _dial(self, address: tuple[str, int], deadline: float | None) -> SocketWire:
         stop = current_stop()
-        return SocketWire(connect(_find(*address, deadline, stop), deadline, stop))
+        return SocketWire(connect(find_addresses(*address, deadline, stop), deadline, stop))
 
 
 # --- addresses -------------------------------------------------------------------------------------------------------
@@ -193,7 +193,8 @@ def open_socket(address: Address) -> socket.socket:
     return sock
 
 
-def _find(host: str, port: int, deadline: float | None, stop: Stop | None) -> list[Address]:
+def find_addresses(host: str, port: int, deadline: float | None, stop: Stop | None) -> list[Address]:
+    """The addresses of a host. TimeoutError at the deadline, and where `stop` says so."""
     if found := numeric(host, port):
         return found
     answers: SimpleQueue[list[Address] | Exception] = SimpleQueue()

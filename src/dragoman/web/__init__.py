@@ -9,7 +9,6 @@ page.py        the JSON API behind our own page, and the page's files
 views.py       what the page sends and gets
 guard.py       who may come in: token, cookie, password, Host and Origin, and the headers of every answer
 trace.py       how the turns of a conversation went, for the trace view
-server.py      serving an app with uvicorn
 static/        the page, built from page/ at the top of the repository
 
 Must not know: how a request got here. What is trusted of a request is written in frontends.py and docs/frontends.md.

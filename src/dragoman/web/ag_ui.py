@@ -138,13 +138,9 @@ class Encoder:
 
     def _events(self, happening: Happening) -> Iterable[Mapping[str, object]]:
         match happening:
-            case TextDelta():
-                same = {"messageId": self._id(happening.index), "delta": happening.text}
-                delta = {"type": "TEXT_MESSAGE_CONTENT", **same}
-                return [delta] if happening.text else []
-            case ThinkingDelta():
-                same = {"messageId": self._id(happening.index), "delta": happening.text}
-                delta = {"type": "REASONING_MESSAGE_CONTENT", **same}
+            case TextDelta() | ThinkingDelta():
+                kind = "TEXT_MESSAGE_CONTENT" if isinstance(happening, TextDelta) else "REASONING_MESSAGE_CONTENT"
+                delta = {"type": kind, "messageId": self._id(happening.index), "delta": happening.text}
                 return [delta] if happening.text else []
             case ToolCallDelta():
                 delta = {"type": "TOOL_CALL_ARGS", "toolCallId": happening.id, "delta": happening.arguments}

@@ -59,6 +59,14 @@ _FINISH: Final = {
     StopReason.REFUSAL: "content-filter",
     StopReason.TOOL_CALLS: "tool-calls",
 }
+_PARTS: Final = {
+    TextStarted: "text-start",
+    TextDelta: "text-delta",
+    TextEnded: "text-end",
+    ThinkingStarted: "reasoning-start",
+    ThinkingDelta: "reasoning-delta",
+    ThinkingEnded: "reasoning-end",
+}
 _write: Final = msgspec.json.Encoder().encode
 
 
@@ -172,10 +180,8 @@ class Encoder:
 
     def _parts(self, happening: Happening) -> Iterable[Mapping[str, object]]:
         match happening:
-            case TextDelta():
-                return [{"type": "text-delta", "id": self._id(happening.index), "delta": happening.text}]
-            case ThinkingDelta():
-                return [{"type": "reasoning-delta", "id": self._id(happening.index), "delta": happening.text}]
+            case TextDelta() | ThinkingDelta():
+                return [self._part(happening) | {"delta": happening.text}]
             case ToolCallDelta():
                 self._arguments[happening.id].append(happening.arguments)
                 part = {"type": "tool-input-delta", "toolCallId": happening.id, "inputTextDelta": happening.arguments}
@@ -183,18 +189,12 @@ class Encoder:
             case ReplyStarted():
                 self._model = happening.model
                 return [*self._end_step(), self._begin_step()]
-            case TextStarted():
-                return [{"type": "text-start", "id": self._id(happening.index)}]
-            case TextEnded():
-                return [{"type": "text-end", "id": self._id(happening.index)}]
+            case TextStarted() | TextEnded() | ThinkingStarted() | ThinkingEnded():
+                return [self._part(happening)]
             case TextCited():
                 found = sources_of(happening.citations)
                 parts = [{"type": "source-url", "sourceId": link, "url": link, "title": name} for name, link in found]
                 return [part for part in parts if part["url"]]
-            case ThinkingStarted():
-                return [{"type": "reasoning-start", "id": self._id(happening.index)}]
-            case ThinkingEnded():
-                return [{"type": "reasoning-end", "id": self._id(happening.index)}]
             case ToolCallStarted():
                 self._arguments[happening.id], self._names[happening.id] = [], happening.name
                 return [{"type": "tool-input-start", "toolCallId": happening.id, "toolName": happening.name}]
@@ -215,8 +215,10 @@ class Encoder:
             case _:
                 return []
 
-    def _id(self, index: int) -> str:
-        return f"{self._step}.{index}"
+    def _part(
+        self, event: TextStarted | TextDelta | TextEnded | ThinkingStarted | ThinkingDelta | ThinkingEnded
+    ) -> dict[str, object]:
+        return {"type": _PARTS[type(event)], "id": f"{self._step}.{event.index}"}
 
     def _begin_step(self) -> dict[str, object]:
         self._step += 1

@@ -15,7 +15,7 @@ program to say (`locate`).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias, TypeVar, Unpack, cast
 
 import msgspec
@@ -39,7 +39,7 @@ from dragoman.errors import (
 from dragoman.fleet import Agent
 from dragoman.loop import LoopHooks
 from dragoman.stores import AsyncConversationStore, AsyncStore, ConversationStore, conversation_id
-from dragoman.tools import AnyTools, Approval, approve, deny, fingerprint
+from dragoman.tools import AnyTools
 from dragoman.transport import Transport
 
 from . import ag_ui, ai_sdk
@@ -117,8 +117,8 @@ class FrontEnd:
     async def _chat(self, request: Request) -> Any:
         said = await read_body(request, ai_sdk.Request, self._max_body_bytes)
         talk = await self._open(request, said.id)
+        talk.refuse_if_busy()
         if said.last.role == "user":
-            talk.refuse_if_busy()
             again = said.trigger == "regenerate-message"
             if again or said.message_id is not None:
                 await talk.rewrite(lambda conversation: _cut(conversation, said.said, keep=again))
@@ -126,8 +126,7 @@ class FrontEnd:
             place = len(talk.client.history) + (prompt is not None)
             turn = talk.start(ai_sdk.Encoder(ai_sdk.message_id(place)), prompt)
         else:
-            talk.refuse_if_busy()
-            answers = talk.answer(find_approvals(talk, ai_sdk.read_answers(said.last)))
+            answers = talk.answer(ai_sdk.read_answers(said.last))
             if not answers:
                 message = "Nothing was said, or calls are left that nobody has answered."
                 raise ConfigurationError(message, hint="End with a message of the user, or answer every call.")
@@ -157,7 +156,7 @@ class FrontEnd:
         encoder = ag_ui.Encoder(said.thread_id, said.run_id)
         if talk.busy or not (talk.client.pending or said.resume):
             return talk.start(encoder, ag_ui.read_prompt(said))
-        answers = talk.answer(find_approvals(talk, ag_ui.read_answers(said)))
+        answers = talk.answer(ag_ui.read_answers(said))
         if not answers:
             message = "There are interrupts that this run does not answer."
             raise ConfigurationError(message, hint="Answer all of them in `resume`.")
@@ -180,14 +179,10 @@ class FrontEnd:
         return Response(status_code=204)
 
     def _stream(self, talk: Talk, turn: LiveTurn, after: int) -> EventStream:
-        is_chat = isinstance(turn.encoder, ai_sdk.Encoder)
-        return EventStream(
-            turn.log,
-            after=after,
-            end=ai_sdk.END if is_chat else b"",
-            headers=ai_sdk.HEADERS if is_chat else None,
-            when_left=talk.client.cancel if self._stop_when_left else None,
-        )
+        leave = talk.client.cancel if self._stop_when_left else None
+        if isinstance(turn.encoder, ai_sdk.Encoder):
+            return EventStream(turn.log, after=after, end=ai_sdk.END, headers=ai_sdk.HEADERS, when_left=leave)
+        return EventStream(turn.log, after=after, when_left=leave)
 
 
 def _cut(conversation: Conversation, said: int, *, keep: bool) -> Conversation:
@@ -207,21 +202,6 @@ def make_async(store: ConversationStore | AsyncConversationStore) -> AsyncConver
     if inspect.iscoroutinefunction(store.record):
         return cast("AsyncConversationStore", store)
     return AsyncStore(cast("ConversationStore", store))
-
-
-def find_approvals(talk: Talk, answers: Iterable[tuple[str, bool, str]]) -> list[Approval]:
-    """Approvals of calls that wait, from their fingerprints. One that fits no call is refused."""
-    waiting = {fingerprint(each.call): each.call for each in talk.client.pending}
-    found: list[Approval] = []
-    for name, approved, reason in answers:
-        if name not in waiting:
-            message = "No call waits for this answer: it was answered already, or it is another call by now."
-            raise ConfigurationError(message, hint="Look at the conversation again.")
-        found.append((approve if approved else deny)(waiting[name], reason=reason or ("" if approved else _REFUSED)))
-    return found
-
-
-_REFUSED: Final = "the user refused"
 
 
 async def read_body(request: Request, kind: type[T], limit: int) -> T:

@@ -133,29 +133,35 @@ class Access:
             return bool(request.headers.get(self.proxy_header))
         return _equal(request.cookies.get(self.cookie_name(request), ""), self._session)
 
-    def takes_token(self, request: Request) -> bool:
-        """Whether the address carries the token."""
-        given = request.query_params.get("token", "")
-        return self.token is not None and _equal(given, self.token)
+    async def refuse(self, request: Request, open_path: str) -> Response | None:
+        """What somebody is told who is not let in, or is about to be; None: the page itself answers."""
+        path = request.url.path
+        if not self.fits_host(request) or not self.fits_origin(request):
+            return JSONResponse({"error": "This request comes from another page, or under another name."}, 403)
+        if path == open_path or self.knows(request):
+            return None
+        if self.token is not None and _equal(request.query_params.get("token", ""), self.token):
+            return self._let_in(request)
+        said = ""
+        if path == "/login" and request.method == "POST" and self._password is not None:
+            if await self._takes_password(request):
+                return self._let_in(request)
+            said = _WRONG
+        elif path.startswith("/api/"):
+            return JSONResponse({"error": "You are not let in here any more.", "hint": "Open the address again."}, 401)
+        login = _LOGIN.format(said=_LOCKED if self._guesses >= _MOST_GUESSES else said)
+        return HTMLResponse(_ELSEWHERE if self._password is None else login, 401)
 
-    def takes_password(self, given: str) -> bool:
-        """Whether this is the password. After too many wrong ones none is."""
-        if self._password is None or self.locked:
+    async def _takes_password(self, request: Request) -> bool:
+        """Whether the form has the password. After too many wrong ones none is right."""
+        given = await _read_password(request)
+        if self._password is None or self._guesses >= _MOST_GUESSES:
             return False
         fits = hmac.compare_digest(_digest(given), self._password)
         self._guesses = 0 if fits else self._guesses + 1
         return fits
 
-    @property
-    def locked(self) -> bool:
-        """Whether there were too many wrong passwords."""
-        return self._guesses >= _MOST_GUESSES
-
-    @property
-    def has_password(self) -> bool:
-        return self._password is not None
-
-    def let_in(self, request: Request) -> Response:
+    def _let_in(self, request: Request) -> Response:
         """Back to the page, with the cookie and without the token in the address."""
         response = RedirectResponse("/", 303)
         secure = request.headers.get("x-forwarded-proto") == "https" or request.url.scheme == "https"
@@ -164,16 +170,10 @@ class Access:
         return response
 
 
-class Guard:
-    """An ASGI app that lets in whom `access` knows."""
+def guard(app: App, access: Access, *, open_path: str) -> App:
+    """An ASGI app that lets in whom `access` knows. Everybody may have the style of the page that asks who comes."""
 
-    def __init__(self, app: App, access: Access, *, open_paths: Iterable[str] = ()) -> None:
-        self._app: App = app
-        self._access: Access = access
-        self._open_paths: frozenset[str] = frozenset(open_paths)
-        """What everybody may have, such as the style of the page that asks for the password."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
 
@@ -184,27 +184,10 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        request = Request(scope, receive)
-        answer = await self._refuse(request)
-        app = self._app if answer is None else answer
-        await app(scope, receive, send_with_headers)
+        answer = await access.refuse(Request(scope, receive), open_path)
+        await (answer or app)(scope, receive, send_with_headers)
 
-    async def _refuse(self, request: Request) -> Response | None:
-        access, path = self._access, request.url.path
-        if not access.fits_host(request) or not access.fits_origin(request):
-            return JSONResponse({"error": "This request comes from another page, or under another name."}, 403)
-        if path in self._open_paths or access.knows(request):
-            return None
-        if access.takes_token(request):
-            return access.let_in(request)
-        if path == "/login" and request.method == "POST" and access.has_password:
-            if access.takes_password(await _read_password(request)):
-                return access.let_in(request)
-            return HTMLResponse(_LOGIN.format(said=_LOCKED if access.locked else _WRONG), 401)
-        if path.startswith("/api/"):
-            return JSONResponse({"error": "You are not let in here any more.", "hint": "Open the address again."}, 401)
-        login = _LOGIN.format(said=_LOCKED if access.locked else "")
-        return HTMLResponse(login if access.has_password else _ELSEWHERE, 401)
+    return guarded
 
 
 async def _read_password(request: Request) -> str:

@@ -31,12 +31,12 @@ from dragoman.stores import (
     is_inner,
     new_id,
 )
-from dragoman.toolkit import PermissionChecker
+from dragoman.toolkit import PermissionChecker, Rule
 from dragoman.tools import AnyTool, PendingApproval, fingerprint
 
-from .frontends import find_approvals, read_body, read_position, report_error
-from .guard import Access, Guard
-from .log import EventStream, Receive, Scope, Send
+from .frontends import read_body, read_position, report_error
+from .guard import Access, guard
+from .log import App, EventStream, Receive, Scope, Send
 from .trace import timeline
 from .turns import Talk, Talks
 from .views import (
@@ -101,7 +101,7 @@ class Page:
             routes=[*self._routes(), Route("/{path:path}", _static, methods=["GET"])],
             exception_handlers={DragomanError: report_error, msgspec.MsgspecError: report_error},
         )
-        self._app: Guard = Guard(app, access, open_paths=("/assets/login.css",))
+        self._app: App = guard(app, access, open_path="/assets/login.css")
 
     def _routes(self) -> list[Route]:
         one = "/api/conversations/{id}"
@@ -258,7 +258,7 @@ class Page:
             for each in waiting
         ]
 
-    def _rules(self, call: ToolCall, tool: AnyTool | None) -> Sequence[Any]:
+    def _rules(self, call: ToolCall, tool: AnyTool | None) -> Sequence[Rule]:
         try:
             return self._checker.suggest(call, tool)
         except ToolError:  # nobody can read its arguments
@@ -317,16 +317,18 @@ class Page:
         given = await read_body(request, list[Answer], _MAX_BODY_BYTES)
         talk = await self._open(request)
         talk.refuse_if_busy()
-        approvals = find_approvals(talk, [(each.fingerprint, each.approved, each.reason) for each in given])
         waiting = {fingerprint(each.call): each for each in talk.client.pending}
+        chosen: list[Rule] = []
         for each in given:
-            if each.approved and each.remember is not None:
-                pending = waiting[each.fingerprint]
+            pending = waiting.get(each.fingerprint)
+            if each.approved and each.remember is not None and pending is not None:
                 rules = {rule.text: rule for rule in self._rules(pending.call, _tool_of(talk, pending))}
                 if each.remember not in rules:
                     raise ConfigurationError("There is no such rule.", hint="Look at the conversation again.")
-                self._checker.remember(rules[each.remember])
-        answers = talk.answer(approvals)
+                chosen.append(rules[each.remember])
+        answers = talk.answer([(each.fingerprint, each.approved, each.reason) for each in given])
+        for rule in chosen:
+            self._checker.remember(rule)
         if answers:
             talk.start(PageEncoder(), None, answers)
         return JSONResponse({"id": talk.id, "started": bool(answers)}, 202)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from dragoman.conversation import Conversation, Message, ToolResult
+from dragoman.conversation import Conversation, Message, ToolResult, Usage
 
 
 class AttemptSpan(Struct, frozen=True, kw_only=True):
@@ -67,10 +67,10 @@ def timeline(conversation: Conversation) -> tuple[Turn, ...]:
 
 def _turn(messages: tuple[Message, ...], begin: int) -> Turn:
     following = list(enumerate(messages))[begin + 1 :]
-    moments = [_in_utc(message.account.began) for _, message in following if message.account is not None]
     results = [result for _, message in following for result in message.tool_results]
-    moments += [_in_utc(result.began) for result in results if result.began is not None]
-    zero = min(moments, default=None)
+    moments = [message.account.began for _, message in following if message.account is not None]
+    moments += [result.began for result in results if result.began is not None]
+    zero = min(map(_in_utc, moments), default=None)
     spans: list[Span] = []
     for index, message in following:
         if message.role == "assistant":
@@ -86,39 +86,43 @@ def _in_utc(time: datetime) -> datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
+def _since(zero: datetime | None, time: datetime | None) -> float | None:
+    return None if zero is None or time is None else (_in_utc(time) - zero).total_seconds()
+
+
 def _model_span(message: Message, index: int, zero: datetime | None) -> Span:
-    name = f"{message.provider}:{message.model}" if message.provider else message.model or "model"
-    usage = message.usage
-    same = {
-        "kind": "model",
-        "name": name,
-        "message": index,
-        "failed": message.interrupted,
-        "input": usage.input if usage is not None else None,
-        "output": usage.output if usage is not None else None,
-    }
-    account = message.account
-    if account is None or zero is None:
-        return Span(**same)  # pyright: ignore[reportArgumentType]
-    start = (_in_utc(account.began) - zero).total_seconds()
+    account, usage = message.account, message.usage or Usage()
+    start = None if account is None else _since(zero, account.began)
+    span = Span(
+        kind="model",
+        name=f"{message.provider}:{message.model}" if message.provider else message.model or "model",
+        message=index,
+        start=start,
+        failed=message.interrupted,
+        input=usage.input,
+        output=usage.output,
+    )
+    if account is None or start is None:
+        return span
     attempts: list[AttemptSpan] = []
     at, first_token = start, None
     for each in account.attempts:
         at += each.waited + each.queued
         first_token = at + each.first_token if each.first_token is not None else None
-        attempts.append(
-            AttemptSpan(
-                start=at, end=at + each.duration, outcome=each.outcome, model=each.model or None, status=each.status
-            )
-        )
-        at += each.duration
-    note = f"{len(attempts)} attempts" if len(attempts) > 1 else ""
-    more = {"start": start, "end": start + account.seconds, "first_token": first_token, "note": note}
-    return Span(**same, **more, attempts=tuple(attempts))  # pyright: ignore[reportArgumentType]
+        end, model = at + each.duration, each.model or None
+        attempts.append(AttemptSpan(start=at, end=end, outcome=each.outcome, model=model, status=each.status))
+        at = end
+    return structs.replace(
+        span,
+        end=start + account.seconds,
+        first_token=first_token,
+        attempts=tuple(attempts),
+        note=f"{len(attempts)} attempts" if len(attempts) > 1 else "",
+    )
 
 
 def _tool_span(result: ToolResult, index: int, zero: datetime | None) -> Span:
-    start = None if result.began is None or zero is None else (_in_utc(result.began) - zero).total_seconds()
+    start = _since(zero, result.began)
     retries = f"{result.retries} tried again" if result.retries else ""
     return Span(
         kind="tool",

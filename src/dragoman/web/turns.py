@@ -17,7 +17,7 @@ from dragoman.chat import AsyncChatClient, Prompt, make_message
 from dragoman.conversation import Conversation, Event, Failed, Message, RunEnded, Usage
 from dragoman.errors import ConcurrentUseError, ConfigurationError, DragomanError, SnapshotNotFoundError, StoreError
 from dragoman.stores import AsyncConversationStore
-from dragoman.tools import Approval, PendingApproval, fingerprint
+from dragoman.tools import Approval, PendingApproval, approve, deny, fingerprint
 
 from .log import MAX_LOG_BYTES, FrameLog
 
@@ -105,6 +105,9 @@ def _describe(error: Exception) -> Failed:
 
 # --- conversations ----------------------------------------------------------------------------------------------------
 
+Answer: TypeAlias = tuple[str, bool, str]
+"""About a call that waits: its fingerprint, yes or no, and why."""
+_REFUSED: Final = "the user refused"
 MakeClient: TypeAlias = Callable[[str], Awaitable[AsyncChatClient]]
 """A client for the conversation of this id, on the server's store, with nothing restored yet."""
 
@@ -148,20 +151,22 @@ class Talk:
             message = "This conversation is in the middle of a turn."
             raise ConcurrentUseError(message, hint="Wait for it, or stop it.")
 
-    def answer(self, approvals: Iterable[Approval]) -> tuple[Approval, ...]:
+    def answer(self, given: Iterable[Answer]) -> tuple[Approval, ...]:
         """Take in answers about calls that wait. Once no call is open, all answers, so that a turn can go on.
 
         An answer about anything else is refused: it was given to another call, or to other arguments.
         """
         self.refuse_if_busy()
-        waiting = {fingerprint(each.call) for each in self.client.pending}
-        given = {each.fingerprint: each for each in approvals}
-        if not given.keys() <= waiting:
-            message = "No call waits for this answer: it was answered already, or it is another call by now."
-            raise ConfigurationError(message, hint="Look at the conversation again.")
-        kept = {name: answer for name, answer in self.answers.items() if name in waiting}
-        self.answers = kept | given
-        return tuple(self.answers.values()) if self.answers.keys() == waiting else ()
+        waiting = {fingerprint(each.call): each.call for each in self.client.pending}
+        answers = {name: answer for name, answer in self.answers.items() if name in waiting}
+        for name, approved, reason in given:
+            if name not in waiting:
+                message = "No call waits for this answer: it was answered already, or it is another call by now."
+                raise ConfigurationError(message, hint="Look at the conversation again.")
+            call = waiting[name]
+            answers[name] = approve(call, reason=reason) if approved else deny(call, reason=reason or _REFUSED)
+        self.answers = answers
+        return tuple(answers.values()) if answers.keys() == waiting.keys() else ()
 
     async def stop(self) -> None:
         """Stop what is under way, and wait for its end; what was said and done stays."""

@@ -83,7 +83,7 @@ ANSWERS = {
 }
 
 
-@every_way
+@every_colour
 @pytest.mark.parametrize(("steps", "text"), ANSWERS.values(), ids=ANSWERS.keys())
 def test_it_answers(way: Way, steps: list[Any], text: str, programs: Programs) -> None:
     message = way(programs.playing([*steps, LINGERS])).reply.message
@@ -122,7 +122,7 @@ def test_it_cannot_answer(
     assert all(each in error.message for each in words)
 
 
-@every_way
+@every_colour
 def test_it_is_not_there_or_no_program(way: Way, tmp_path: Path) -> None:
     for settings in (ClaudeSettings(find_program=lambda _: None), ClaudeSettings(program="/no/claude")):
         error = way(settings).error
@@ -162,7 +162,7 @@ def test_it_hangs(way: Way, steps: list[Any], timeouts: Timeouts, code: str, pro
     assert outcome.error.code == code
 
 
-@every_way
+@every_colour
 def test_a_prompt_of_megabytes(way: Way, programs: Programs) -> None:
     asked = Conversation().plus(Message.user("x" * 5_000_000))
     # It does not listen for a while, and talks meanwhile: neither side may wait for the other.
@@ -170,7 +170,7 @@ def test_a_prompt_of_megabytes(way: Way, programs: Programs) -> None:
     assert way(programs.playing(steps), asked, timeouts=CALM).reply.message.text == "Hi."
 
 
-@every_way
+@every_colour
 def test_its_requests_are_answered_also_before_the_greeting(way: Way, programs: Programs) -> None:
     def asks(id: str, **fields: Any) -> list[Any]:
         return [request(id, **fields), {"await": id}]

@@ -136,7 +136,7 @@ def test_keys_are_not_shown(programs: Programs) -> None:
         with pytest.raises(ProviderError) as caught:
             made.reply(HELLO)
         assert "sk-very-secret-key" not in str(caught.value)
-        assert "sk-very-secret-key" not in repr(made.call(HELLO, (), None, stream=False)._prepared)
+        assert "sk-very-secret-key" not in repr(made.call(HELLO, (), None, stream=False)._launch)
 
 
 @pytest.mark.parametrize("when", ["idle", "waiting"])
@@ -160,7 +160,7 @@ def test_a_program_that_died_meanwhile_is_replaced(when: str, programs: Programs
 def test_a_program_that_dies_as_it_is_spoken_to_is_replaced(programs: Programs, simulator: Simulator) -> None:
     with engine(programs, simulator) as made:
         conversation = made.run_inference(HELLO)
-        (live,) = made._pool._idle
+        (live,) = made.pool._idle
         os.killpg(live.program.pid, signal.SIGKILL)
         os.waitid(os.P_PID, live.program.pid, os.WEXITED | os.WNOWAIT)
         live.program = _SeemsAlive(live.program)  # type: ignore[assignment]
@@ -290,8 +290,7 @@ def read_all(made: ClaudeEngine, *, streamed: bool) -> str:
     return stream.message.text
 
 
-@pytest.mark.parametrize("how", ["cancelled", "deadline"])
-@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(("how", "streamed"), [("cancelled", True), ("deadline", False)])
 @pytest.mark.parametrize("steps", HANGS.values(), ids=HANGS.keys())
 def test_stopped_from_another_thread(how: str, *, streamed: bool, steps: list[Any], programs: Programs) -> None:
     with ClaudeEngine("m", settings=programs.playing(steps), timeouts=CALM) as made:

@@ -24,6 +24,7 @@ from tests.engines.claude_cli.programs import (
     WEATHER,
     Programs,
     begins,
+    every_colour,
     every_way,
     opens_call,
     request,
@@ -94,7 +95,7 @@ ANSWERS = {
 }
 
 
-@every_way
+@every_colour
 @pytest.mark.parametrize(("permission", "reason"), ANSWERS.values(), ids=ANSWERS.keys())
 def test_anything_else_is_a_refusal(way: Any, permission: Any, reason: str, programs: Programs) -> None:
     way(programs.playing(steps(), own_tools=("Bash",), permission=permission))
@@ -125,7 +126,7 @@ def test_the_rules_of_a_permission_checker_hold(programs: Programs) -> None:
     assert "nothing is deleted here" in answered(programs)["message"]
 
 
-@every_way
+@every_colour
 def test_our_tools_are_not_asked_about(way: Any, programs: Programs) -> None:
     """Whether one of ours may run is decided where it runs."""
     ask = request("p1", subtype="can_use_tool", tool_name="mcp__dragoman__weather", input={}, tool_use_id="c1")
@@ -136,7 +137,7 @@ def test_our_tools_are_not_asked_about(way: Any, programs: Programs) -> None:
     assert answered(programs) == {"behavior": "allow", "updatedInput": {}}
 
 
-@every_way
+@every_colour
 def test_helpers_of_the_program_cannot_call_ours(way: Any, programs: Programs) -> None:
     beginning = [HEARS_OPENING, GREETS, HEARS_USER, system()]
     played = [*beginning, tool_request("t1", "of a helper"), {"await": "t1"}, *SECOND, RESULT, LINGERS]

@@ -5,34 +5,40 @@ Against a stand-in, always; and against the real program, where it is installed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dragoman.simulator import Simulator
 from tests.chat import scenarios
-from tests.chat.scenarios import SCENARIOS, Scenario, check
+from tests.chat.scenarios import SCENARIOS, check
 from tests.chat.talking import WAYS
 from tests.engines.claude_cli.stages import MODEL, ClaudeStage, claude_script, install_stand_in, real_program
 from tests.engines.talking import MODELS
+from tests.rounds import PROFILE
 
-REAL = pytest.param(
-    real_program(),
-    id="real",
-    marks=[
-        pytest.mark.slow,
-        pytest.mark.skipif(real_program() is None, reason="the claude program is not installed: see docs/claude.md"),
-    ],
-)
+REAL = [
+    pytest.mark.slow,
+    pytest.mark.skipif(real_program() is None, reason="the claude program is not installed: see docs/claude.md"),
+]
 
 
-@pytest.mark.parametrize("program", [pytest.param(None, id="stand-in"), REAL])
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
-def test_scenario(
-    scenario: Scenario, way: str, program: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _cases() -> Iterator[Any]:
+    """The stand-in plays each scenario in every way, the real program in one, all four in turn."""
+    for name, turn in zip(SCENARIOS, cycle(WAYS), strict=False):
+        for way in WAYS:
+            yield pytest.param(name, way, None, id=f"{name}-{way}-stand-in")
+            if way == turn or PROFILE == "thorough":
+                yield pytest.param(name, way, real_program(), id=f"{name}-{way}-real", marks=REAL)
+
+
+@pytest.mark.parametrize(("name", "way", "program"), list(_cases()))
+def test_scenario(name: str, way: str, program: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an empty home, a PATH with the program and the shell, and three other models to switch to."""
+    scenario = SCENARIOS[name]
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     others = [MODELS["openai_chat"], MODELS["anthropic"], MODELS["gemini"], MODELS["bedrock"]]

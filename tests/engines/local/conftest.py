@@ -17,7 +17,7 @@ os.environ.setdefault("DRAGOMAN_LOCAL_IDLE", "30")
 @pytest.fixture(scope="session", autouse=True)
 def _own_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        directory = tmp_path_factory.mktemp("servers")
+        directory = tmp_path_factory.mktemp("cache") / "dragoman" / "servers"  # as of a program with this cache
         patch.setattr(server, "_directory", lambda: directory)
         yield
         server.stop_models()

@@ -129,7 +129,8 @@ def test_it_ends_when_it_has_computed_nothing_for_some_time(runs: Runs, monkeypa
         def compute():
             end = time.monotonic() + 5
             while time.monotonic() < end:
-                sum(range(1000))
+                sum(range(2_000_000))
+                time.sleep(0.2)
         threading.Thread(target=compute, daemon=True).start()
     """
     busy = runs(computes)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import jsonschema_rs
@@ -26,7 +25,9 @@ from dragoman.conversation import (
     TextDelta,
     ToolSpec,
 )
+from dragoman.directories import cache_directory
 from dragoman.engines import MODELS, Engine, engine
+from dragoman.engines.local import server
 from dragoman.engines.local.storage import models_directory
 from dragoman.errors import ConnectionFailedError, ContextTooLongError, LocalModelError, StoppedError
 from dragoman.providers import ModelOptions
@@ -68,12 +69,11 @@ def test_answers_are_valid_whatever_the_model_would_like(small: Engine) -> None:
 
 
 def test_a_call_that_must_be_is_one_of_the_tools(small: Engine) -> None:
-    random = Random(5)
-    made = quality()
-    schemas = {name: made.members(random, 1) for name in ("first", "second")}
+    schemas = {name: {"type": "object", "properties": {name: {"enum": ["a", "b"]}, "n": {"type": "integer"}},
+                      "required": [name, "n"]} for name in ("first", "second")}  # fmt: skip
     tools = [ToolSpec(name, "A tool.", Raw(json.dumps(schema).encode())) for name, schema in schemas.items()]
     for choice, names in (("required", {"first", "second"}), (OneTool("second"), {"second"})):
-        options = ModelOptions(tool_choice=choice, temperature=1.0, seed=4, max_tokens=600)  # type: ignore[arg-type]
+        options = ModelOptions(tool_choice=choice, temperature=1.0, seed=4, max_tokens=200)  # type: ignore[arg-type]
         message = small.reply(STORY, tools=tools, options=options).message
         (call,) = message.tool_calls
         assert call.name in names
@@ -92,14 +92,14 @@ def wait_until_idle(context: int) -> dict[str, Any]:
 
 def test_an_answer_that_nobody_reads_any_more_is_not_written_on() -> None:
     needed(SMALL)
-    with engine(f"local:{SMALL}", profile={"context_window": 2048}) as talker:
+    with engine(f"local:{SMALL}", profile={"context_window": 4096}) as talker:
         with talker.stream(STORY, options=LONG) as stream:
             for _, event in zip(range(5), (e for e in stream if isinstance(e, TextDelta)), strict=False):
                 assert event.text
-            read = at_work(2048)["n_prompt_tokens_processed"]
+            read = at_work(4096)["n_prompt_tokens_processed"]
         assert stream.message.interrupted
         # One token is being computed while the reader turns its back; on a busy machine some more are on their way.
-        assert 5 <= wait_until_idle(2048)["n_prompt_tokens"] - read <= 200
+        assert 5 <= wait_until_idle(4096)["n_prompt_tokens"] - read <= 200
         assert talker.reply(STORY, options=ModelOptions(max_tokens=3)).message.usage is not None
 
 
@@ -192,28 +192,30 @@ def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Surround
     """An empty home, and the models of this machine."""
     needed(SMALL)
     made = with_models(tmp_path, monkeypatch)
+    monkeypatch.setattr(server, "_directory", lambda: cache_directory() / "servers")
     yield made
-    made.apart("local", "stop")
+    server.stop_models()
 
 
 def test_commands_share_it_until_it_is_stopped(around: Surroundings) -> None:
     ask = ("-m", f"local:{SMALL}", "-o", "max_tokens", "3", "Hi")
-    assert "No model is loaded" in around.apart("local", "status").err
+    assert "No model is loaded" in around.here("local", "status").err
     assert around.apart(*ask).out
-    (first,) = around.apart("local", "status", "--json").json
+    (first,) = around.here("local", "status", "--json").json
     assert SMALL in first["model"]
     assert "key" not in first
     assert around.apart(*ask).out
-    assert around.apart("local", "status", "--json").json == [first]
-    assert around.apart("local", "stop").out.startswith(f"local:{SMALL}")
+    assert around.here("local", "status", "--json").json == [first]
+    assert around.here("local", "stop").out.startswith(f"local:{SMALL}")
     assert gone(first["pid"])
-    assert around.apart("local", "status", "--json").json == []
+    assert around.here("local", "status", "--json").json == []
 
 
-def test_ctrl_c_in_a_terminal_stops_the_answer_and_not_the_model(small: Engine, around: Surroundings) -> None:
+def test_ctrl_c_in_a_terminal_stops_the_answer_and_not_the_model(around: Surroundings, small: Engine) -> None:
     question = "Write a long story about a dog named Max."
     options = ModelOptions(max_tokens=6, temperature=0)
     beginning = small.reply(Conversation().plus(Message.user(question)), options=options).message.text
+    (model,) = around.here("local", "status", "--json").json
     arguments = ("chat", "-m", f"local:{SMALL}", "-o", "max_tokens", "200", "-o", "temperature", "0")
     with Person(*arguments, env=around.env, cwd=around.work) as person:
         person.see("/help, Ctrl-D to leave", ">")
@@ -221,18 +223,17 @@ def test_ctrl_c_in_a_terminal_stops_the_answer_and_not_the_model(small: Engine, 
         person.see(" ".join(beginning.split()[:2]))
         person.press("c")
         person.see("[stopped; /continue goes on]", ">")
-        (model,) = around.apart("local", "status", "--json").json
         person.type("Go on.")
         person.see("waiting", ">")
         person.press("d")
         assert person.leave() == 0
-    assert around.apart("local", "status", "--json").json == [model]
+    assert around.here("local", "status", "--json").json == [model]
 
 
 def test_the_group(around: Surroundings) -> None:
-    listed = around.apart("local", "list", "--json").json
+    listed = around.here("local", "list", "--json").json
     assert [row["present"] for row in listed if row["name"] == SMALL] == [True]
     file = Path(next(row["path"] for row in listed if row["name"] == SMALL))
-    assert f"Models are kept in {file.parent} " in around.apart("local").err
-    pulled = around.apart("local", "pull", SMALL)
+    assert f"Models are kept in {file.parent} " in around.here("local").err
+    pulled = around.here("local", "pull", SMALL)
     assert (pulled.code, pulled.out, pulled.err) == (0, f"{file}\n", "")

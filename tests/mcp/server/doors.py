@@ -14,7 +14,6 @@ import mcp_types as types
 from dragoman.mcp import HttpDoor, McpServer
 
 ROOT = Path(__file__).resolve().parents[3]
-ERAS = ("legacy", "auto")
 T = TypeVar("T")
 Door: TypeAlias = Callable[..., object]
 
@@ -31,7 +30,8 @@ async def over_http(server: McpServer, era: str, **more: object) -> AsyncIterato
         yield client
 
 
-DOORS = [in_process, over_http]
+MEETINGS = [(in_process, "legacy"), (over_http, "auto")]
+"""Each door and each era of the protocol; both eras over HTTP are also in tests/mcp/client."""
 
 
 def text_of(result: types.CallToolResult) -> str:

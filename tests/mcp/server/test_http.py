@@ -137,11 +137,12 @@ def test_it_closes_while_a_client_listens() -> None:
     async def main() -> None:
         server = McpServer([add])
         async with HttpDoor(server) as door, mcp.Client(door.url) as client, client.listen(tools_list_changed=True):
-            assert door._listener is not None
-            assert door._task is not None
-            door._listener.should_exit = True
-            await asyncio.wait([door._task], timeout=30)
-            assert door._task.done()
+            serving = door._server
+            assert serving is not None
+            assert serving._task is not None
+            serving._listener.should_exit = True
+            await asyncio.wait([serving._task], timeout=30)
+            assert serving._task.done()
         server.close()
 
     asyncio.run(main())

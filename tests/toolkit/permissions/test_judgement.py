@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, strategies as st
 
 from dragoman.conversation import ToolCall
-from dragoman.toolkit import PermissionPolicy, Rule
-from dragoman.toolkit.permissions.judge import Judge, compile_rule
+from dragoman.toolkit import PermissionChecker, PermissionPolicy, Rule
+from dragoman.toolkit.permissions.judge import compile_rule
 from dragoman.toolkit.permissions.places import Places, Surroundings
 from dragoman.toolkit.permissions.rules import Match
 from dragoman.toolkit.permissions.subject import subject_of
@@ -53,8 +53,9 @@ def calls(draw: st.DrawFn) -> ToolCall:
 
 
 def judged(chosen: list[Rule], made: ToolCall, default: Any = "ask") -> tuple[str, str, str]:
-    judge = Judge(PermissionPolicy(rules=tuple(chosen), default=default), AROUND)
-    verdict = judge.decide(subject_of(made, BY_NAME[made.name]))
+    policy = PermissionPolicy(rules=tuple(chosen), default=default)
+    checker = PermissionChecker(policy, workspace="/nowhere/work", home="/nowhere/home")
+    verdict = checker.judge(made, BY_NAME[made.name])
     return verdict.action, verdict.reason, verdict.rule
 
 

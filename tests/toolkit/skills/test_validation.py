@@ -1,4 +1,4 @@
-"""validate_skill agrees with the reference checker, but where a reason is given."""
+"""What a store says is wrong with a skill: as the reference checker says, but where a reason is given."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import skills_ref
 
-from dragoman.toolkit import validate_skill
+from dragoman.toolkit import DirectorySkillStore
 
 
 def made(root: Path, folder: str, text: str | bytes, file: str = "SKILL.md") -> Path:
@@ -96,20 +96,19 @@ CASES = {
 }
 
 
+def problems(directory: Path) -> tuple[str, ...]:
+    return DirectorySkillStore([directory]).problems
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_we_agree_with_the_reference_or_have_a_reason(case: str, tmp_path: Path) -> None:
     folder, text, ours, theirs = CASES[case]
     directory = made(tmp_path, folder, text)
     assert (skills_ref.validate(directory) == []) is theirs
-    assert (validate_skill(directory) == ()) is (validate_skill(directory / "SKILL.md") == ()) is ours
+    assert (problems(directory) == ()) is (problems(tmp_path) == ()) is ours
 
 
-def test_what_is_no_skill_at_all(tmp_path: Path) -> None:
-    assert validate_skill(tmp_path / "nothing") == ("the path is not a directory",)
-    assert validate_skill(tmp_path) == ("there is no SKILL.md",)
-    (tmp_path / "file").touch()
-    assert validate_skill(tmp_path / "file") == ("the path is not a directory",)
-    assert validate_skill(made(tmp_path, "latin", b"---\nname: \xe9\n---\n")) == ("SKILL.md is not UTF-8",)
-    assert validate_skill(made(tmp_path, "a", front(name="a", description="x"), "skill.md")) == ()
-    (tmp_path / "d" / "SKILL.md").mkdir(parents=True)
-    assert validate_skill(tmp_path / "d") == ("there is no SKILL.md",)
+def test_what_is_not_utf8_and_the_other_name_of_the_file(tmp_path: Path) -> None:
+    latin = made(tmp_path, "latin", b"---\nname: latin\ndescription: \xe9\n---\n")
+    assert problems(latin) == ("latin: it is not UTF-8",)
+    assert problems(made(tmp_path, "a", front(name="a", description="x"), "skill.md")) == ()

@@ -123,18 +123,6 @@ class Pool:
 # --- a call -----------------------------------------------------------------------------------------------------------
 
 
-class Prepared(Struct, frozen=True):
-    """A call as the program can take it."""
-
-    call: Call
-    launch: Launch
-    answer: AnswerReader | None
-    adaptations: tuple[Adaptation, ...]
-    timeouts: Timeouts
-    settings: ClaudeSettings
-    prices: Prices | None
-
-
 class _UnusableError(ProviderError):
     """This program will not answer, and nothing of its reply was seen: another one may."""
 
@@ -142,13 +130,15 @@ class _UnusableError(ProviderError):
 class ProgramCall(ReplyCall):
     """One call under way, with an account of it that is complete at any time."""
 
-    def __init__(self, prepared: Prepared, pool: Pool, program: type[Program]) -> None:
+    def __init__(self, engine: _ClaudeProgram, call: Call, answer: AnswerReader | None) -> None:
         super().__init__()
-        self._prepared: Prepared = prepared
-        self._call: Call = prepared.call
-        self._messages: tuple[Message, ...] = prepared.call.conversation.messages
-        self._pool: Pool = pool
-        self._program: type[Program] = program
+        adaptations: list[Adaptation] = []
+        self._engine: _ClaudeProgram = engine
+        self._call: Call = call
+        self._answer: AnswerReader | None = answer
+        self._launch: Launch = launch_for(call, engine.settings, engine.account, adaptations)
+        self._adaptations: tuple[Adaptation, ...] = tuple(adaptations)
+        self._messages: tuple[Message, ...] = call.conversation.messages
         self._began: float = time.monotonic()
         self._may_go_on: bool = True
         """Whether a program that knows the beginning of the conversation may answer."""
@@ -165,12 +155,12 @@ class ProgramCall(ReplyCall):
         cut = [
             Adaptation(f"description of tool {spec.name!r}", why)
             for spec in self._call.tools
-            if self._longest and self._prepared.launch.tools and len(spec.description) > self._longest
+            if self._longest and self._launch.tools and len(spec.description) > self._longest
         ]
         return Reply(
             message=self._fold.message(),
             received=time.time(),
-            adaptations=(*self._prepared.adaptations, *cut),
+            adaptations=(*self._adaptations, *cut),
             losses=self._losses,
             attempts=tuple(self.attempts),
         )
@@ -184,7 +174,7 @@ class ProgramCall(ReplyCall):
         self._may_go_on = False
         if isinstance(error, _UnusableError):
             return True
-        without_keys(error, {"x-api-key": self._prepared.launch.environment.get("ANTHROPIC_API_KEY", "")})
+        without_keys(error, {"x-api-key": self._launch.environment.get("ANTHROPIC_API_KEY", "")})
         self._note(type(error).__name__, error.status, 0.0)
         return False
 
@@ -198,9 +188,9 @@ class ProgramCall(ReplyCall):
 
     async def _connect(self) -> Live:
         """Tell the program that knows most of the conversation what is new to it, or a new one everything."""
-        launch = self._prepared.launch
+        launch = self._launch
         if self._may_go_on:
-            live, ended = self._pool.take(launch.key, self._messages)
+            live, ended = self._engine.pool.take(launch.key, self._messages)
             self._live = live
             for each in ended:
                 await each.stop()
@@ -208,7 +198,7 @@ class ProgramCall(ReplyCall):
                 live.program.write(self._go_on(live))
                 return live
         dialogue = Dialogue(launch.tools, launch.names, launch.structured)
-        self._live = live = Live(self._program.start(launch), dialogue, launch.key)
+        self._live = live = Live(self._engine.program.start(launch), dialogue, launch.key)
         live.program.write(dialogue.opening(launch.opening) + self._turn(0))
         return live
 
@@ -239,8 +229,9 @@ class ProgramCall(ReplyCall):
         """The next line of the program, and what is to be done about it."""
         dialogue = live.dialogue
         if dialogue.reader is None:
-            own, structured = (lambda: dialogue.own_tools), self._prepared.launch.structured
-            dialogue.reader = ReplyReader(self._call, dialogue.names, own, structured, self._prepared.answer)
+            dialogue.reader = ReplyReader(
+                self._call, dialogue.names, lambda: dialogue.own_tools, self._launch.structured, self._answer
+            )
         reader = dialogue.reader
         heard = dialogue.receive(await self._read_line(live))
         self._longest = dialogue.longest
@@ -261,8 +252,8 @@ class ProgramCall(ReplyCall):
             await self._end(live, reader, kept)
 
     async def _read_line(self, live: Live) -> bytes:
-        times, greeted = self._prepared.timeouts, live.dialogue.greeted
-        quiet = times.read if greeted else self._prepared.settings.start_seconds
+        times, greeted = self._engine.timeouts, live.dialogue.greeted
+        quiet = times.read if greeted else self._engine.settings.start_seconds
         left = None if times.total is None else max(0.0, times.total - (time.monotonic() - self._began))
         try:
             return await live.program.read(min([each for each in (quiet, left) if each is not None], default=None))
@@ -278,14 +269,14 @@ class ProgramCall(ReplyCall):
 
     async def _decide(self, call: ToolCall) -> Allow | Deny | Ask:
         """What the caller says about a use of one of the program's own tools."""
-        permission = self._prepared.settings.permission
+        permission = self._engine.settings.permission
         if permission is None:
             return Deny("nobody was there to allow it")
         try:
             said = permission(call)
             if not isawaitable(said):
                 return said
-            if not self._program.blocking:
+            if not self._engine.program.blocking:
                 return await said
         except Exception as error:  # noqa: BLE001 -- a question that failed is not a yes
             return Deny(f"the question could not be asked ({type(error).__name__})")
@@ -314,7 +305,7 @@ class ProgramCall(ReplyCall):
     def _charge(self, dialogue: Dialogue, kept: dict[str, Any]) -> list[ReplyEvent]:
         """The usage once more, with its cost. The program says that of a whole turn, when it is over: a reply in the
         middle of one, which calls tools, is charged by the table, and the last one with the rest."""
-        message, own = self._fold.message(), self._prepared.prices
+        message, own = self._fold.message(), self._engine.prices
         if (usage := message.usage) is None:
             return []
         if own is not None:
@@ -335,7 +326,7 @@ class ProgramCall(ReplyCall):
         self._note("ok", None, 0.0)
         live.seen = (*self._messages, self._fold.message())
         self._live, self.over = None, True
-        for surplus in self._pool.put(live):
+        for surplus in self._engine.pool.put(live):
             await surplus.stop(gently=True)
 
     def _note(self, outcome: str, status: int | None, waited: float) -> None:
@@ -370,17 +361,17 @@ class _ClaudeProgram(BaseEngine):
         self.options: ModelOptions = given.get("options", ModelOptions())
         self.prices: Prices | None = given.get("prices")
         self.profile: Profile = profile_with(PROFILES[PROVIDER], given.get("profile", {}))
-        self._program: type[Program] = program
-        self._pool: Pool = Pool(self.settings.idle_programs)
+        self.program: type[Program] = program
+        self.pool: Pool = Pool(self.settings.idle_programs)
         self._model: str = model or DEFAULT_MODEL
         self.name: str = f"{PROVIDER}:{self._model}"
         self._strict: bool = given.get("strict", False)
-        self._timeouts: Timeouts = given.get("timeouts", Timeouts())
+        self.timeouts: Timeouts = given.get("timeouts", Timeouts())
         key = given_key(given.get("key"))
         if isinstance(key, Credential):
             message = "The claude program takes a key that is typed, and none that is made by a function."
             raise ConfigurationError(message, hint="Call the function and give what it returns.")
-        self._account: Account = Account(
+        self.account: Account = Account(
             key=key,
             base_url=base_url,
             headers=given.get("headers", {}),
@@ -402,7 +393,7 @@ class _ClaudeProgram(BaseEngine):
         """What this model would not get of the conversation, or would get in another form; nothing is started."""
         conversation = conversation.repaired().conversation
         messages = conversation.messages
-        live = self._pool.find(messages)
+        live = self.pool.find(messages)
         first, answering = (None if live is None else continuation(live.seen, messages)) or (0, 0)
         middle = first + answering
         return result_losses(messages[first:middle], first) + write_turn(messages[middle:], middle, self.profile)[1]
@@ -424,13 +415,10 @@ class _ClaudeProgram(BaseEngine):
             stream=stream,
             time=datetime.now(UTC),
         )
-        call, answer = prepare(call)
-        adaptations: list[Adaptation] = []
-        launch = launch_for(call, self.settings, self._account, adaptations)
-        prepared = Prepared(call, launch, answer, tuple(adaptations), self._timeouts, self.settings, self.prices)
+        made = ProgramCall(self, *prepare(call))
         if self._strict and (losses := self.losses(conversation)):
             raise lossy(self.name, losses)
-        return ProgramCall(prepared, self._pool, self._program)
+        return made
 
 
 class ClaudeEngine(_ClaudeProgram, Engine):
@@ -440,7 +428,7 @@ class ClaudeEngine(_ClaudeProgram, Engine):
         super().__init__(Program, model, options)
 
     def close(self) -> None:
-        step(self._pool.aclose())
+        step(self.pool.aclose())
 
 
 class AsyncClaudeEngine(_ClaudeProgram, AsyncEngine):
@@ -450,7 +438,7 @@ class AsyncClaudeEngine(_ClaudeProgram, AsyncEngine):
         super().__init__(AsyncProgram, model, options)
 
     async def aclose(self) -> None:
-        await self._pool.aclose()
+        await self.pool.aclose()
 
 
 class ClaudeFactory(ProviderFactory):

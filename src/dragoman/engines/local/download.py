@@ -76,28 +76,20 @@ _WIDTH: Final = 28
 class ProgressBar:
     """Writes one line that changes, at most ten times a second."""
 
-    def __init__(
-        self,
-        stream: TextIO,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns,
-    ) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream: TextIO = stream
-        self._clock: Callable[[], float] = clock
-        self._columns: Callable[[], int] = columns
         self._last: float = float("-inf")
         self._longest: int = 0
 
     def __call__(self, progress: Progress) -> None:
         """Show it, unless something was shown a moment ago."""
-        now, over = self._clock(), progress.phase in ("done", "stopped")
+        now, over = time.monotonic(), progress.phase in ("done", "stopped")
         if not self._longest if over else now - self._last < 0.1:
             return  # if it is over and there is no line: it was there already, or failed at once
         self._last = now
         sizes = f"{progress.done / 1e6:.0f}/{progress.total / 1e6:.0f} MB"
         what = f"{_WORDS[progress.phase]} {progress.model}"
-        room = self._columns() - 1  # a line that is full would become two
+        room = shutil.get_terminal_size().columns - 1  # a line that is full would become two
         width = max(0, min(_WIDTH, room - len(what) - len(sizes) - 2))
         filled = round(min(1.0, progress.done / max(1, progress.total)) * width)
         line = f"{what} {'█' * filled}{'░' * (width - filled)} {sizes}"[:room]

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Raw
@@ -260,9 +260,7 @@ class _TextReader:
         parts = [f"({names})" if part == '""' else re.escape(part) for part in start_parts("")]
         self._start: re.Pattern[str] | None = re.compile(r"\s*".join(["", *parts, ""])) if tools else None
         """What stands before the arguments of a call."""
-        self._tags: _ThinkTags | None = None if thinks == "never" else _ThinkTags()
-        self._untagged: str | None = "" if thinks == "always" else None
-        """The beginning of a reply whose opening tag stands in the prompt; some models write it all the same."""
+        self._thoughts: _ThoughtReader = _ThoughtReader(thinks)
         self._held: str = ""
         """What may be the beginning of a call."""
         self._index: int = 0
@@ -270,30 +268,14 @@ class _TextReader:
         """What is being written: nothing yet, a thought, a text or a call."""
         self._arguments: str = ""
 
-    def feed(self, text: str) -> Iterator[ReplyEvent]:
-        if self._tags is None or self._tags.done:
-            yield from self._feed_text(text)
-            return
-        if self._untagged is not None:
-            self._untagged += text
-            start = self._untagged.lstrip()
-            if _THINK.startswith(start) and start != _THINK:
-                return
-            text = self._untagged if start.startswith(_THINK) else _THINK + self._untagged
-            self._untagged = None
-        thought, text = self._tags.split(text)
+    def feed(self, text: str, *, last: bool = False) -> Iterator[ReplyEvent]:
+        thought, said = self._thoughts.split(text, last=last)
         yield from self._think(thought)
-        if text:
-            yield from self._feed_text(text)
+        yield from self._feed_text(said)
 
     def finish(self) -> Iterator[ReplyEvent]:
         """Nothing follows: what was held back is what it is."""
-        if self._tags is not None:
-            if self._untagged is not None:  # it broke off within what may have been the tag
-                self._tags.split(_THINK + self._untagged)
-            thought, text = self._tags.rest()
-            yield from self._think(thought)
-            yield from self._feed_text(text)
+        yield from self.feed("", last=True)
         if self._block != "call":
             yield from self._say(self._held)
             if self._block != "text":  # nothing was said; that is a reply too
@@ -353,9 +335,7 @@ class _TextReader:
         held = self._held
         at = held.find(FENCE)
         if at < 0:
-            longest = min(len(held), len(FENCE) - 1)
-            begun = next((size for size in range(longest, 0, -1) if held.endswith(FENCE[:size])), 0)
-            at = len(held) - begun
+            at = len(held) - _begun(FENCE, held)
         return len(held[:at].rstrip())
 
     def _grow_call(self, text: str) -> Iterator[ReplyEvent]:
@@ -374,40 +354,42 @@ class _TextReader:
             yield ToolCallEnded(self._index, self.call_id)
 
 
-class _ThinkTags(msgspec.Struct):
-    """Takes `<think>…</think>` off the start of a text that comes in pieces; `done` says that the rest is plain."""
+class _ThoughtReader(msgspec.Struct):
+    """Takes a thought, `<think>…</think>`, off the start of a text that comes in pieces."""
 
+    _thinks: Thinks
+    _state: Literal["start", "thought", "between", "text"] = "start"
     _held: str = ""
     """What may be the beginning of a tag."""
-    _inside: bool = False
-    _behind: bool = False
-    """Behind the closing tag, where line breaks belong to neither."""
-    done: bool = False
 
-    def split(self, piece: str) -> tuple[str, str]:
-        held = self._held + piece
-        self._held = ""
-        if not self._inside:
-            start = held.lstrip()
-            if _THINK.startswith(start) and start != _THINK:
-                self._held = held
+    def split(self, piece: str, *, last: bool = False) -> tuple[str, str]:
+        """What of the next piece belongs to the thought, and what to the text. Nothing is held back of the last one."""
+        text, thought, self._held = self._held + piece, "", ""
+        if self._thinks == "never":
+            return "", text
+        if self._state == "start":
+            start = text.lstrip()
+            if not last and _THINK.startswith(start) and start != _THINK:
+                self._held = text
                 return "", ""
-            if not start.startswith(_THINK):
-                self.done = True
-                return "", held
-            self._inside = True
-            held = start[len(_THINK) :]
-        thought, closed, text = ("", _END, held) if self._behind else held.partition(_END)
-        if closed:
+            if start.startswith(_THINK) or self._thinks == "always":  # some models repeat the tag of the prompt
+                self._state, text = "thought", start.removeprefix(_THINK)
+            else:
+                self._state = "text"
+        if self._state == "thought":
+            thought, closed, text = text.partition(_END)
+            if not closed:
+                whole = len(thought) if last else len(thought) - _begun(_END, thought)
+                self._held = thought[whole:]
+                return thought[:whole], ""
+            self._state = "between"
+        if self._state == "between":  # line breaks there belong to neither
             text = text.lstrip("\n")
-            self._behind, self.done = True, bool(text)
-            return thought, text
-        lengths = range(min(len(thought), len(_END) - 1), 0, -1)
-        length = next((length for length in lengths if thought.endswith(_END[:length])), 0)
-        whole = len(thought) - length  # the rest may be the beginning of the closing tag
-        self._held = thought[whole:]
-        return thought[:whole], ""
+            self._state = "text" if text else "between"
+        return thought, text
 
-    def rest(self) -> tuple[str, str]:
-        held, self._held = self._held, ""
-        return (held, "") if self._inside else ("", held)
+
+def _begun(mark: str, text: str) -> int:
+    """How many letters at the end of a text may be the beginning of a mark."""
+    sizes = range(min(len(text), len(mark) - 1), 0, -1)
+    return next((size for size in sizes if text.endswith(mark[:size])), 0)

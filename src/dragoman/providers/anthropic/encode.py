@@ -7,7 +7,7 @@ else, and is written once for all calls on the same terms; history.py writes the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -15,8 +15,8 @@ from msgspec import Raw
 
 from dragoman.conversation import OneTool
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
-from dragoman.providers.history import form_key
+from dragoman.providers.codec import Adaptation, Call, Encoded, Frame, nothing_to_send, per_terms
+from dragoman.providers.history import Turns
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.requests import (
     ToldTool,
@@ -31,7 +31,7 @@ from dragoman.providers.requests import (
 )
 from dragoman.providers.wire import as_object, read_members, read_text, value_of
 
-from .history import READER, History, Rules, write_history, write_marked_history
+from .history import FILES, READER, THINKS, ClaudeHistory
 from .profiles import OLD_COMPUTER, VERTEX
 from .server_tools import OLD_ROWS, ROWS, list_servers
 from .thinking import Thinking, ask_for_thinking, check_sampling
@@ -47,58 +47,41 @@ _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 _encode = msgspec.json.encode
 
 
-class _Frame(NamedTuple):
-    """A request but for its system prompt and its messages."""
-
-    path: str
-    head: bytes
-    """The body without its closing brace."""
+class _Frame(Frame, frozen=True, kw_only=True):
     system_end: bytes
     """The end of the system prompt's block, with a cache mark or without."""
     marks: int
     """How many of the user's turns are marked for the cache, and with what."""
     mark: bytes
-    headers: dict[str, str]
-    adaptations: tuple[Adaptation, ...]
 
 
 def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be changed or left out to make it."""
-    conversation, own = call.conversation, call.options.extra_body
-    terms = _decide_terms(call)
-    rules = terms.rules
-    history = write_history(conversation, rules)
+    conversation, terms = call.conversation, _decide_terms(call)
+    history = terms.writer.write(conversation)
     if not history.pieces:
-        message = "There is nothing to send: the conversation holds no message that this provider can take."
-        raise ConfigurationError(message, hint="Add a message of the user.")
+        raise nothing_to_send()
     system = conversation.system
     if system is None or not system or system.isspace():  # the API refuses an empty one
         system = None
-    frame = terms.frames.get(key := (system is not None, history.thinks))
+    frame = terms.frames.get(key := (system is not None, THINKS in history.marks))
     if frame is None:
-        frame = terms.frames[key] = _make_frame(call, rules.names, *key)
+        frame = terms.frames[key] = _make_frame(call, terms.writer.names, *key)
     if frame.marks:
-        history = write_marked_history(conversation, rules, frame.marks, frame.mark)
-    body = [frame.head]
-    if system is not None and "system" not in own:
-        body += (b',"system":[', _encode({"type": "text", "text": system})[:-1], frame.system_end, b"]")
-    if "container" not in own and (container := _find_container(call)):
-        body += (b',"container":', _encode(container))
-    if "messages" not in own:
-        body += (b',"messages":', *history.pieces, b"]}]")
-    body.append(b"}")
-    return Encoded(
-        request=WireRequest(path=frame.path, body=b"".join(body), headers=_with_files(frame.headers, history)),
-        adaptations=frame.adaptations,
-        losses=history.losses,
-        tool_names=rules.names.to_own,
-    )
+        history = terms.writer.write_marked(conversation, frame.marks, frame.mark)
+    members: dict[str, Sequence[bytes]] = {}
+    if system is not None:
+        members["system"] = (b"[", _encode({"type": "text", "text": system})[:-1], frame.system_end, b"]")
+    if container := _find_container(call):
+        members["container"] = (_encode(container),)
+    members["messages"] = (*history.pieces, b"]}]")
+    return frame.complete(members, history.losses, _with_files(frame.headers, history))
 
 
 class _Terms(NamedTuple):
     """What the terms of a call decide."""
 
-    rules: Rules
+    writer: ClaudeHistory
     frames: dict[tuple[bool, bool], _Frame]
     """By whether there is a system prompt, and whether thinking is sent along."""
 
@@ -106,7 +89,7 @@ class _Terms(NamedTuple):
 @per_terms
 def _decide_terms(call: Call) -> _Terms:
     names = ToolNames([spec.name for spec in call.tools], call.profile.tool_limits)
-    return _Terms(Rules(call.profile, names, form_key(call.profile, names)), {})
+    return _Terms(ClaudeHistory(call.profile, names), {})
 
 
 def _make_frame(call: Call, names: ToolNames, system: bool, thinks: bool) -> _Frame:
@@ -131,12 +114,14 @@ def _make_frame(call: Call, names: ToolNames, system: bool, thinks: bool) -> _Fr
     body |= options.extra_body
     return _Frame(
         path=_vertex_path(call) if on_vertex else _PATH,
-        head=_encode(body)[:-1],
+        members=_encode(body)[1:-1],
+        given=frozenset(options.extra_body),
         system_end=b"," + mark + b"}" if "system" in marks else b"}",
         marks=marks.count("turn"),
         mark=mark,
         headers=_headers(options, thinking),
         adaptations=tuple(adaptations),
+        tool_names=names.to_own,
     )
 
 
@@ -149,7 +134,11 @@ def _vertex_path(call: Call) -> str:
 
 
 def _choose_marks(options: ModelOptions, *, system: bool, tools: bool) -> list[str]:
-    """What is marked for the cache: a request may hold four marks, and the caller's own tools may hold some already."""
+    """What is marked for the cache: a request may hold four marks, and the caller's own tools may hold some already.
+
+    Two turns: the provider looks for what it wrote at most 20 blocks before a mark, and the first of the two stands
+    where the last one of the request before stood.
+    """
     taken = sum([b'"cache_control"' in bytes(raw) for raw in raw_tools(options)])
     taken += "cache_control" in options.extra_body
     wanted = ["turn", *(["system"] if system else []), *(["tools"] if tools else []), "turn"]
@@ -266,8 +255,8 @@ FILES_BETA: Final = "files-api-2025-04-14"
 _BETA_OF_BINDING: Final = "thinking-binding-controls-2026-08-01"
 
 
-def _with_files(headers: Mapping[str, str], history: History) -> Mapping[str, str]:
-    if not history.files:
+def _with_files(headers: Mapping[str, str], history: Turns) -> Mapping[str, str]:
+    if FILES not in history.marks:
         return headers
     betas = [beta for beta in headers.get("anthropic-beta", "").split(",") if beta]
     return {**headers, "anthropic-beta": ",".join(dict.fromkeys([*betas, FILES_BETA]))}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Raw, field
@@ -26,18 +26,19 @@ from dragoman.conversation import (
     ToolCall,
     ToolResult,
 )
-from dragoman.providers.codec import Loss, Written, remembered, written_up_to
-from dragoman.providers.history import MessageWriter, content_of, legal_id, why_not_media
-from dragoman.providers.profile import Profile
+from dragoman.providers.history import Turn, Turns, TurnsWriter, content_of, legal_id, why_not_media
 from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import elements, read_members, read_text
 
 READER: Final = "anthropic"
 """The name under which thinking, opaque blocks and native fields of this dialect are kept."""
 
-_USER: Final = b'{"role":"user","content":['
-_MODEL: Final = b'{"role":"assistant","content":['
-_OPENINGS: Final = {"user": _USER, "tool": _USER, "assistant": _MODEL}
+# What a request must say because of a message in it: that there is thinking, a file that the provider keeps, or a call
+# that it ran itself.
+THINKS: Final = "thinks"
+FILES: Final = "files"
+_SERVER_CALLS: Final = "server_calls"
+
 _LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ALL_OF_IT: Final[Mapping[int, str]] = {}
 _UNANSWERED: Final = "the provider ran this call itself and its result never arrived"
@@ -47,93 +48,41 @@ _NO_ERROR_TEXT: Final = "The tool failed and gave no reason."
 _encode = msgspec.json.encode
 
 
-class Rules(NamedTuple):
-    """What the wire form of a message depends on beside the message."""
-
-    profile: Profile
-    names: ToolNames
-    key: str
-    """Names all of it that matters; see `remembered`."""
-
-
-class History(Written, frozen=True, kw_only=True):
-    """The array of messages, but for the end of the last one."""
-
-    opening: bytes = b""
-    thinks: bool = False
-    files: bool = False
-    server_calls: bool = False
-    """Whether there is thinking in it, files that the provider keeps, and calls that it ran itself."""
-
-
 # --- all messages -----------------------------------------------------------------------------------------------------
 
 
-def write_history(conversation: Conversation, rules: Rules) -> History:
-    """All messages. Turns of one role that follow each other become one, as the API would make them anyway.
+class ClaudeHistory(TurnsWriter["_Turn"]):
+    """Messages as turns. Results of tools so come first in the turn after their calls, where the API wants them."""
 
-    Results of tools so come first in the turn after their calls, where the API wants them, whoever speaks after them.
-    """
+    def write_message(self, message: Message, left_out: Mapping[int, str] = _ALL_OF_IT) -> _Turn:
+        turn = _Turn(self.profile, self.names, READER, message.role, left_out=left_out)
+        turn.finish(message)
+        return turn
 
-    def append(before: History, new: tuple[Message, ...]) -> History:
-        return _append(before, _write_turns(new, rules))
+    def write(self, conversation: Conversation, count: int | None = None) -> Turns:
+        history = super().write(conversation, count)
+        if _SERVER_CALLS not in history.marks:
+            return history
+        return self.join(self.nothing, self.all_turns(conversation.messages))
 
-    history = written_up_to(conversation, len(conversation.messages), rules.key, append, History())
-    return _append(History(), _answered_turns(conversation.messages, rules)) if history.server_calls else history
+    def mark_turn(self, content: bytes, mark: bytes) -> bytes:
+        return content[:-1] + b"," + mark + b"}"
 
+    def all_turns(self, messages: Sequence[Message]) -> list[_Turn]:
+        """All messages, without calls that the provider ran itself and never answered.
 
-def write_marked_history(conversation: Conversation, rules: Rules, marks: int, mark: bytes) -> History:
-    """The same, with cache marks at the ends of so many of the user's last turns.
-
-    Two marks let the cache be found again however many blocks a turn added: the provider looks for what it wrote at
-    most 20 blocks before a mark, and one of the two stands where the last one of the request before stood.
-    """
-    turns = _answered_turns(conversation.messages, rules)
-    return _append(History(), turns, _last_user_turns(turns, marks), mark)
-
-
-def _append(before: History, turns: Sequence[_Turn], marked: Collection[int] = (), mark: bytes = b"") -> History:
-    pieces: list[bytes] = []
-    losses: list[Loss] = []
-    opening = before.opening
-    for at, turn in enumerate(turns, before.count):
-        if turn.losses:
-            losses += [Loss(at, *loss) for loss in turn.losses]
-        if turn.content:
-            changed = b"]}," + turn.opening if opening else b"[" + turn.opening
-            pieces.append(b"," if turn.opening == opening else changed)
-            pieces.append(turn.content[:-1] + b"," + mark + b"}" if at in marked else turn.content)
-            opening = turn.opening
-    return History(
-        count=before.count + len(turns),
-        pieces=(*before.pieces, *pieces),
-        losses=(*before.losses, *losses),
-        opening=opening,
-        thinks=before.thinks or any(turn.thinks for turn in turns),
-        files=before.files or any(turn.files for turn in turns),
-        server_calls=before.server_calls or any(turn.server_calls for turn in turns),
-    )
-
-
-def _write_turns(messages: Iterable[Message], rules: Rules) -> list[_Turn]:
-    return [remembered(message, rules.key, lambda message=message: _write_turn(message, rules)) for message in messages]
-
-
-def _answered_turns(messages: Sequence[Message], rules: Rules) -> list[_Turn]:
-    """All messages, without calls that the provider ran itself and never answered.
-
-    It refuses such a call, except while its result may still come: nothing follows it but results of tools.
-    """
-    turns = _write_turns(messages, rules)
-    answered = frozenset[str]().union(*[turn.server_results for turn in turns])
-    gone = _outdated_searches(turns, rules.names) if any(turn.references for turn in turns) else {}
-    for at, turn in enumerate(turns):
-        lost = {block: _UNANSWERED for block, id in turn.server_calls if id not in answered}
-        if lost and not messages[at].interrupted and all(later.role == "tool" for later in messages[at + 1 :]):
-            lost = {}
-        if lost or at in gone:
-            turns[at] = _write_turn(messages[at], rules, left_out={**lost, **gone.get(at, {})})
-    return turns
+        It refuses such a call, except while its result may still come: nothing follows it but results of tools.
+        """
+        turns = self.forms(messages)
+        answered = frozenset[str]().union(*[turn.server_results for turn in turns])
+        gone = _outdated_searches(turns, self.names) if any(turn.references for turn in turns) else {}
+        for at, turn in enumerate(turns):
+            lost = {block: _UNANSWERED for block, id in turn.server_calls if id not in answered}
+            if lost and not messages[at].interrupted and all(later.role == "tool" for later in messages[at + 1 :]):
+                lost = {}
+            if lost or at in gone:
+                turns[at] = self.write_message(messages[at], {**lost, **gone.get(at, {})})
+        return turns
 
 
 def _outdated_searches(turns: Sequence[_Turn], names: ToolNames) -> dict[int, dict[int, str]]:
@@ -151,39 +100,12 @@ def _outdated_searches(turns: Sequence[_Turn], names: ToolNames) -> dict[int, di
     return gone
 
 
-def _last_user_turns(turns: Sequence[_Turn], count: int) -> list[int]:
-    found: list[int] = []
-    inside = False
-    for at in range(len(turns) - 1, -1, -1):
-        turn = turns[at]
-        if turn.opening == _MODEL:
-            inside = inside and not turn.content
-        elif turn.content and not inside:
-            inside = True
-            if turn.markable:
-                found.append(at)
-            if len(found) == count:
-                break
-    return found
-
-
 # --- one message ------------------------------------------------------------------------------------------------------
 
 
-class _Turn(MessageWriter):
-    """A message on the wire: filled while its blocks are written, and never changed after that."""
-
-    opening: bytes = _USER
-    """Whose turn it is: what stands before the content."""
-    left_out: Mapping[int, str] = {}
+class _Turn(Turn):
+    left_out: Mapping[int, str] = _ALL_OF_IT
     """Blocks of the provider's own tools that it would refuse, by their indices, and why."""
-    content: bytes = b""
-    """The blocks, joined by commas; empty if nothing is left of the message."""
-    blocks: list[bytes] = field(default_factory=list)
-    markable: bool = False
-    """Whether a cache mark may be put on the last block."""
-    thinks: bool = False
-    files: bool = False
     server_calls: list[tuple[int, str]] = field(default_factory=list)
     """Index and id of calls that the provider ran itself."""
     server_results: list[str] = field(default_factory=list)
@@ -191,11 +113,11 @@ class _Turn(MessageWriter):
     references: list[tuple[int, str, Collection[str]]] = field(default_factory=list)
     """Index and call of results that refer to tools, and to which."""
 
-    def add(self, block: Mapping[str, object], native: Native | None = None, *, markable: bool = True) -> None:
+    def add(self, block: Mapping[str, object], native: Native | None = None, *, cacheable: bool = True) -> None:
         if native is not None:
             block = {**block, **self.native(native), **block}
         self.blocks.append(_encode(block))
-        self.markable = markable and "cache_control" not in block
+        self.cacheable = cacheable and "cache_control" not in block
 
     def write_text(self, block: Text) -> None:
         # The API refuses texts without anything but white space, even those that a model wrote.
@@ -211,8 +133,8 @@ class _Turn(MessageWriter):
             # As it came, also with an empty text: the signature holds the thought itself.
             shown = {"type": "thinking", "thinking": block.text, "signature": block.signature}
             sealed = {"type": "redacted_thinking", "data": block.encrypted}
-            self.add(shown if block.signature else sealed, block.native, markable=False)
-            self.thinks = True
+            self.add(shown if block.signature else sealed, block.native, cacheable=False)
+            self.marks.add(THINKS)
 
     def write_call(self, block: ToolCall) -> None:
         name, arguments = self.names.wire(block.name), Raw(self.arguments(block))
@@ -242,7 +164,8 @@ class _Turn(MessageWriter):
 
     def _encode_media(self, media: Media, kinds: frozenset[MediaKind]) -> tuple[dict[str, object] | None, str]:
         found, why = encode_media(media, kinds, self.profile.media_urls, self.profile.provider)
-        self.files = self.files or (found is not None and media.stored is not None)
+        if found is not None and media.stored is not None:
+            self.marks.add(FILES)
         return found, why
 
     def write_media(self, block: Media) -> None:
@@ -260,12 +183,13 @@ class _Turn(MessageWriter):
             self.lose("opaque", why)
             return
         self.blocks.append(bytes(block.raw))
-        self.markable = False
+        self.cacheable = False
         try:
             fields = read_members(block.raw)
             kind = read_text(fields.get("type")) or ""
             if kind in {"server_tool_use", "mcp_tool_use"}:
                 self.server_calls.append((self.index, read_text(fields.get("id")) or ""))
+                self.marks.add(_SERVER_CALLS)
             elif kind.endswith("_tool_result"):
                 self.server_results.append(read_text(fields.get("tool_use_id")) or "")
             if kind == "tool_search_tool_result":
@@ -274,20 +198,6 @@ class _Turn(MessageWriter):
                 self.references.append((self.index, self.server_results[-1], names))
         except msgspec.MsgspecError:
             pass  # somebody made it by hand; the provider will say what is wrong with it
-
-
-def _write_turn(message: Message, rules: Rules, left_out: Mapping[int, str] = _ALL_OF_IT) -> _Turn:
-    turn = _Turn(rules.profile, rules.names, READER, message.role, opening=_OPENINGS[message.role], left_out=left_out)
-    if len(message.blocks) == 1 and type(block := message.blocks[0]) is Text and block.native is None:  # as most are
-        turn.write_text(block)
-    else:
-        turn.write_blocks(message.blocks)
-    if not turn.blocks and not turn.losses:
-        turn.index = 0
-        what = str(type(message.blocks[0]).__struct_config__.tag) if message.blocks else "message"
-        turn.lose(what, "the message is empty, and the provider takes no empty messages")
-    turn.content = b",".join(turn.blocks)
-    return turn
 
 
 # --- images and documents ---------------------------------------------------------------------------------------------

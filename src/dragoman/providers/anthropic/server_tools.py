@@ -20,10 +20,8 @@ from dragoman.providers.server_tools import (
     ToolRows,
     WebFetch,
     WebSearch,
-    plain_text,
-    texts_in,
 )
-from dragoman.providers.wire import as_object, value_of
+from dragoman.providers.wire import as_object, plain_text, texts_in, value_of
 
 # --- asking -----------------------------------------------------------------------------------------------------------
 

@@ -336,7 +336,7 @@ class ReplyDecoder(DecoderBase):
 
     def _begin(self, events: list[ReplyEvent]) -> None:
         self._started = True
-        events.append(ReplyStarted(self.call.profile.provider, self.call.model, None))
+        events.append(ReplyStarted(self.call.profile.provider, self.call.model, None, self.call.time))
 
     def _block(self, index: int) -> _Block:
         self._seen.add(index)

@@ -7,8 +7,8 @@ calls on the same terms; history.py writes the messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Raw
@@ -16,8 +16,7 @@ from msgspec import Raw
 from dragoman.conversation import OneTool
 from dragoman.errors import ConfigurationError
 from dragoman.providers.anthropic.thinking import Thinking, ask_for_thinking, check_sampling
-from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
-from dragoman.providers.history import form_key
+from dragoman.providers.codec import Adaptation, Call, Encoded, Frame, nothing_to_send, per_terms
 from dragoman.providers.options import ModelOptions, Reasoning
 from dragoman.providers.requests import (
     ToldTool,
@@ -32,7 +31,7 @@ from dragoman.providers.requests import (
 )
 from dragoman.providers.server_tools import ToolRow, ToolRows, WebSearch
 
-from .history import CACHE_POINT, Rules, thinker_of, write_history, write_marked_history
+from .history import CACHE_POINT, CALLS, BedrockHistory
 from .profiles import CACHE_POINTS, CACHE_TOOLS, CLAUDE, NOVA, REASONING_MEMBERS
 
 _STREAM: Final = {"accept": "application/vnd.amazon.eventstream"}
@@ -42,59 +41,41 @@ _UNSAFE: Final = re.compile(rb"[^A-Za-z0-9._~-]")
 _encode = msgspec.json.encode
 
 
-class _Frame(NamedTuple):
-    """A request but for its system prompt and its messages."""
-
-    path: str
-    members: bytes
-    """Of the body, without its braces; there may be none."""
+class _Frame(Frame, frozen=True, kw_only=True):
     mark_system: bool
     marks: int
     """Whether the system prompt is marked for the cache, and how many of the user's turns."""
-    headers: Mapping[str, str]
-    adaptations: tuple[Adaptation, ...]
 
 
 def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be changed or left out to make it."""
-    conversation, own = call.conversation, call.options.extra_body
+    conversation, writer = call.conversation, _make_writer(call)
     system = conversation.system
-    has_system = bool(system) and not system.isspace() and "system" not in own
-    rules = _decide_rules(call)
-    history = write_history(conversation, rules)
-    frame = _make_frame(call, has_system, history.has_calls)
+    has_system = bool(system) and not system.isspace() and "system" not in call.options.extra_body
+    history = writer.write(conversation)
+    frame = _make_frame(call, has_system, CALLS in history.marks)
     if not history.pieces:
-        message = "There is nothing to send: the conversation holds no message that this provider can take."
-        raise ConfigurationError(message, hint="Add a message of the user.")
+        raise nothing_to_send()
     if frame.marks:
-        history = write_marked_history(conversation, rules, frame.marks)
-    body: list[bytes] = [frame.members] if frame.members else []
+        history = writer.write_marked(conversation, frame.marks, CACHE_POINT)
+    members: dict[str, Sequence[bytes]] = {"messages": (*history.pieces, b"]}]")}
     if has_system:
-        text = _encode({"text": system})
-        body.append(b'"system":[%b]' % (text + b"," + CACHE_POINT if frame.mark_system else text))
-    if "messages" not in own:
-        body.append(b'"messages":%b]}]' % b"".join(history.pieces))
-    return Encoded(
-        request=WireRequest(path=frame.path, body=b"{" + b",".join(body) + b"}", headers=frame.headers),
-        adaptations=frame.adaptations,
-        losses=history.losses,
-        tool_names=rules.names.to_own,
-    )
+        members["system"] = (b"[", _encode({"text": system}), b"," + CACHE_POINT if frame.mark_system else b"", b"]")
+    return frame.complete(members, history.losses)
 
 
 _TOOLS_OF_NOVA: Final[ToolRows] = {WebSearch: ToolRow({"systemTool": {"name": "nova_grounding"}})}
 
 
 @per_terms
-def _decide_rules(call: Call) -> Rules:
-    names = ToolNames([spec.name for spec in call.tools], call.profile.tool_limits)
-    return Rules(call.profile, names, form_key(call.profile, names, thinker_of(call.profile)))
+def _make_writer(call: Call) -> BedrockHistory:
+    return BedrockHistory(call.profile, ToolNames([spec.name for spec in call.tools], call.profile.tool_limits))
 
 
 @per_terms
 def _make_frame(call: Call, system: bool, has_calls: bool) -> _Frame:
     adaptations: list[Adaptation] = []
-    profile, names = call.profile, _decide_rules(call).names
+    profile, names = call.profile, _make_writer(call).names
     options = effective_options(call, adaptations, _TOOLS_OF_NOVA if NOVA in profile.quirks else {})
     tools: list[object] = [*map(Raw, declare_tools(call, names, adaptations, _encode_tool)), *options.server_tools]
     cached = bool(options.cache) and CACHE_POINTS in profile.quirks
@@ -118,10 +99,12 @@ def _make_frame(call: Call, system: bool, has_calls: bool) -> _Frame:
     return _Frame(
         path=path,
         members=_encode({name: value for name, value in members.items() if value})[1:-1],
+        given=frozenset(options.extra_body),
         mark_system=cached and system,
         marks=min(2, _MOST_MARKS - mark_tools - system) if cached else 0,
         headers={**(_STREAM if call.stream else {}), **options.extra_headers},
         adaptations=tuple(adaptations),
+        tool_names=names.to_own,
     )
 
 

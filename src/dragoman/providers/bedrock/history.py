@@ -8,29 +8,15 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2s
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from msgspec import Raw, field
 
-from dragoman.conversation import (
-    Conversation,
-    Json,
-    Media,
-    MediaKind,
-    Message,
-    Opaque,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
-from dragoman.providers.codec import Loss, Written, remembered, written_up_to
-from dragoman.providers.history import MessageWriter, content_of, legal_id, why_not_media
+from dragoman.conversation import Json, Media, MediaKind, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from dragoman.providers.history import Turn, TurnsWriter, content_of, legal_id, why_not_media
 from dragoman.providers.profile import Profile
-from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import decode_base64, read_members
 
 from .profiles import CLAUDE
@@ -38,10 +24,9 @@ from .profiles import CLAUDE
 READER: Final = "bedrock"
 """The name under which opaque blocks and native fields of this dialect are kept."""
 CACHE_POINT: Final = b'{"cachePoint":{"type":"default"}}'
+CALLS: Final = "calls"
+"""Marks messages with calls or results: the API then wants tools in the request."""
 
-_USER: Final = b'{"role":"user","content":['
-_MODEL: Final = b'{"role":"assistant","content":['
-_OPENINGS: Final = {"user": _USER, "tool": _USER, "assistant": _MODEL}
 _LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 
 _encode = msgspec.json.encode
@@ -52,84 +37,26 @@ def thinker_of(profile: Profile) -> str:
     return "anthropic" if CLAUDE in profile.quirks else READER
 
 
-class Rules(NamedTuple):
-    """What the wire form of a message depends on beside the message."""
+class BedrockHistory(TurnsWriter["_Turn"]):
+    def write_message(self, message: Message) -> _Turn:
+        turn = _Turn(self.profile, self.names, READER, message.role, thinker=thinker_of(self.profile))
+        turn.finish(message)
+        return turn
 
-    profile: Profile
-    names: ToolNames
-    key: str
-
-
-class History(Written, frozen=True, kw_only=True):
-    """The array of messages, but for the end of the last one."""
-
-    opening: bytes = b""
-    has_calls: bool = False
-    """Whether there are calls or results in it: the API then wants tools in the request."""
+    def mark_turn(self, content: bytes, mark: bytes) -> bytes:
+        return content + b"," + mark
 
 
-# --- all messages -----------------------------------------------------------------------------------------------------
-
-
-def write_history(conversation: Conversation, rules: Rules) -> History:
-    """All messages. Turns of one role that follow each other become one."""
-
-    def append(before: History, new: tuple[Message, ...]) -> History:
-        return _append(before, _write_turns(new, rules))
-
-    return written_up_to(conversation, len(conversation.messages), rules.key, append, History())
-
-
-def write_marked_history(conversation: Conversation, rules: Rules, marks: int) -> History:
-    """The same, with cache points at the ends of so many of the user's last turns."""
-    turns = _write_turns(conversation.messages, rules)
-    ends = [
-        at
-        for at, turn in enumerate(turns)
-        if turn.content and turn.opening == _USER and (at + 1 == len(turns) or turns[at + 1].opening != _USER)
-    ]
-    return _append(History(), turns, ends[-marks:])
-
-
-def _append(before: History, turns: Sequence[_Turn], marked: Collection[int] = ()) -> History:
-    pieces: list[bytes] = []
-    losses: list[Loss] = []
-    opening = before.opening
-    for at, turn in enumerate(turns, before.count):
-        losses += [Loss(at, *loss) for loss in turn.losses]
-        if turn.content:
-            changed = b"]}," + turn.opening if opening else b"[" + turn.opening
-            pieces += (b"," if turn.opening == opening else changed, turn.content)
-            if at in marked:
-                pieces.append(b"," + CACHE_POINT)
-            opening = turn.opening
-    return History(
-        count=before.count + len(turns),
-        pieces=(*before.pieces, *pieces),
-        losses=(*before.losses, *losses),
-        opening=opening,
-        has_calls=before.has_calls or any(turn.has_calls for turn in turns),
-    )
-
-
-def _write_turns(messages: Iterable[Message], rules: Rules) -> list[_Turn]:
-    return [remembered(message, rules.key, lambda message=message: _write_turn(message, rules)) for message in messages]
-
-
-# --- one message ------------------------------------------------------------------------------------------------------
-
-
-class _Turn(MessageWriter):
-    """A message on the wire: filled while its blocks are written, and never changed after that."""
-
-    opening: bytes = _USER
-    content: bytes = b""
-    """The blocks, joined by commas; empty if nothing is left of the message."""
-    blocks: list[bytes] = field(default_factory=list)
+class _Turn(Turn):
     documents: list[str] = field(default_factory=list)
     """Their names: the API wants a text beside them."""
     has_text: bool = False
-    has_calls: bool = False
+
+    def finish(self, message: Message) -> None:
+        super().finish(message)
+        if self.documents and not self.has_text:
+            self.add("text", ", ".join(self.documents))
+            self.content = b",".join(self.blocks)
 
     def add(self, kind: str, value: object) -> None:
         self.blocks.append(_encode({kind: value}))
@@ -160,7 +87,7 @@ class _Turn(MessageWriter):
         arguments = Raw(self.arguments(block))
         called = {"toolUseId": legal_id(block.id, _LEGAL_ID), "name": self.names.wire(block.name), "input": arguments}
         self.add("toolUse", called)
-        self.has_calls = True
+        self.marks.add(CALLS)
 
     def write_result(self, block: ToolResult) -> None:
         parts: list[dict[str, object]] = []
@@ -175,7 +102,7 @@ class _Turn(MessageWriter):
                 parts.append({"json": part.raw})
             elif part.text and not part.text.isspace():
                 parts.append({"text": part.text})
-        self.has_calls = True
+        self.marks.add(CALLS)
         status = "error" if block.is_error else "success"
         self.add("toolResult", {"toolUseId": legal_id(block.call_id, _LEGAL_ID), "content": parts, "status": status})
 
@@ -206,23 +133,6 @@ class _Turn(MessageWriter):
         named = {"name": _document_name(media)} if media.kind == "document" else {}
         own = read_members(found) if (found := self.native(media.native).get(media.kind)) is not None else {}
         return {media.kind: {**own, "format": form, **named, "source": source}}, ""
-
-
-def _write_turn(message: Message, rules: Rules) -> _Turn:
-    thinker = thinker_of(rules.profile)
-    turn = _Turn(rules.profile, rules.names, READER, message.role, thinker=thinker, opening=_OPENINGS[message.role])
-    if len(message.blocks) == 1 and type(block := message.blocks[0]) is Text and block.native is None:  # as most are
-        turn.write_text(block)
-    else:
-        turn.write_blocks(message.blocks)
-    if turn.documents and not turn.has_text:
-        turn.add("text", ", ".join(turn.documents))
-    if not turn.blocks and not turn.losses:
-        turn.index = 0
-        what = str(type(message.blocks[0]).__struct_config__.tag) if message.blocks else "message"
-        turn.lose(what, "the message is empty, and the provider takes no empty messages")
-    turn.content = b",".join(turn.blocks)
-    return turn
 
 
 # --- images, documents and the like -----------------------------------------------------------------------------------

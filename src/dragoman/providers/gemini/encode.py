@@ -7,14 +7,15 @@ prompt, and is written once for all calls on the same terms; history.py writes t
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Raw
 
 from dragoman.conversation import Message, OneTool, StopReason
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
+from dragoman.providers.codec import Adaptation, Call, Encoded, Frame, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning
 from dragoman.providers.requests import (
     ToldTool,
@@ -28,7 +29,7 @@ from dragoman.providers.requests import (
     refuse_or_adapt,
 )
 
-from .history import READER, Rules, write_history
+from .history import READER, GeminiHistory
 from .server_tools import ROWS, ROWS_OF_VERTEX
 
 _SAFE_MODEL = re.compile(r"[A-Za-z0-9._@:/~-]+")
@@ -42,47 +43,33 @@ _NO_USER: Final = b'{"role":"user","parts":[{"text":""}]}'
 _encode = msgspec.json.encode
 
 
-class _Frame(NamedTuple):
-    """A request but for its contents and its system prompt."""
-
-    path: str
-    members: bytes
-    """Of the body, without its braces; there may be none."""
+class _Frame(Frame, frozen=True, kw_only=True):
     takes_system: bool
-    """Whether our system prompt is put in: a model may have none, and the caller may give their own."""
-    rules: Rules
-    adaptations: tuple[Adaptation, ...]
+    """Whether our system prompt is put in: a model may have none."""
+    history: GeminiHistory
 
 
 def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be changed or left out to make it."""
-    conversation, options = call.conversation, call.options
+    conversation = call.conversation
     has_system = bool(conversation.system)
     frame = _make_frame(call, has_system)
     count, continuation = _find_continuation(conversation.messages)
-    history = write_history(conversation, count, frame.rules)
-    pieces = history.pieces
-    body = [b"{"]
-    if continuation is not None and "continuationToken" not in options.extra_body:
-        body += (b'"continuationToken":', bytes(continuation), b",")
+    written = frame.history.write(conversation, count)
+    pieces = written.pieces
+    members: dict[str, Sequence[bytes]] = {}
+    if continuation is not None:
+        members["continuationToken"] = (bytes(continuation),)
     if has_system:
         part = b'"parts":[{"text":%b}]}' % _encode(conversation.system)
         if call.profile.system_role == "user":
             pieces = (b'{"role":"user",' + part, *pieces)
         elif frame.takes_system:
-            body += (b'"systemInstruction":{', part, b",")
+            members["systemInstruction"] = (b"{", part)
     if not pieces or pieces[0].startswith(b'{"role":"model"'):
         pieces = (_NO_USER, *pieces)
-    body.append(frame.members)
-    if "contents" not in options.extra_body:
-        body += (b',"contents":[' if frame.members else b'"contents":[', b",".join(pieces), b"]")
-    body.append(b"}")
-    return Encoded(
-        request=WireRequest(path=frame.path, body=b"".join(body), headers=options.extra_headers),
-        adaptations=frame.adaptations,
-        losses=history.losses,
-        tool_names=frame.rules.names.to_own,
-    )
+    members["contents"] = (b"[", b",".join(pieces), b"]")
+    return frame.complete(members, written.losses)
 
 
 @per_terms
@@ -92,7 +79,7 @@ def _make_frame(call: Call, system: bool) -> _Frame:
     own_tools = ROWS_OF_VERTEX if vertex else ROWS
     options = _separate_features(call, effective_options(call, adaptations, own_tools), adaptations)
     names = ToolNames([tool.name for tool in call.tools], call.profile.tool_limits)
-    rules = Rules.of(call.profile, names, vertex=vertex)
+    history = GeminiHistory(call.profile, names, vertex=vertex)
     takes_system = system and call.profile.system_role != "user"
     if system and not takes_system:
         adaptations.append(Adaptation("system prompt", "this model has none; it is sent as the user's first words"))
@@ -100,7 +87,7 @@ def _make_frame(call: Call, system: bool) -> _Frame:
     own: list[object] = [{"functionDeclarations": functions}] if functions else []
     members: dict[str, object] = {
         "tools": own + list(options.server_tools),  # behind the functions
-        "toolConfig": _configure_tools(call, options, rules),
+        "toolConfig": _configure_tools(call, options, history),
         "generationConfig": _configure_generation(call, options, adaptations),
     }
     if options.extra_body.get("cachedContent"):
@@ -117,9 +104,12 @@ def _make_frame(call: Call, system: bool) -> _Frame:
     return _Frame(
         path=_build_path(call, vertex=vertex),
         members=_encode(members)[1:-1],
-        takes_system=takes_system and "systemInstruction" not in options.extra_body,
-        rules=rules,
+        given=frozenset(options.extra_body),
+        takes_system=takes_system,
+        history=history,
+        headers=options.extra_headers,
         adaptations=tuple(adaptations),
+        tool_names=names.to_own,
     )
 
 
@@ -258,20 +248,20 @@ def _declare(tool: ToldTool) -> dict[str, object]:
     return {"name": tool.name, "description": tool.description, "parametersJsonSchema": Raw(_encode(tool.schema))}
 
 
-def _configure_tools(call: Call, options: ModelOptions, rules: Rules) -> dict[str, object]:
+def _configure_tools(call: Call, options: ModelOptions, history: GeminiHistory) -> dict[str, object]:
     """How the model is held to calling tools; empty if the default is wanted."""
     choice, calling = options.tool_choice, dict[str, object]()
     if not call.tools or not call.profile.tools:  # refused where there are no functions that it could be about
         return {}
     if isinstance(choice, OneTool):
-        calling = {"mode": "ANY", "allowedFunctionNames": [rules.names.wire(choice.name)]}
+        calling = {"mode": "ANY", "allowedFunctionNames": [history.names.wire(choice.name)]}
     elif choice != "auto":
         calling = {"mode": _MODES[choice]}
     elif call.profile.strict_tools and any(tool.strict for tool in call.tools):
         # The API holds the model to the schemas of all functions or of none.
         calling = {"mode": "VALIDATED"}
     config: dict[str, object] = {"functionCallingConfig": calling} if calling else {}
-    if rules.invocations and options.server_tools:
+    if history.invocations and options.server_tools:
         # Without it, functions and the provider's own tools cannot be used in one request.
         config["includeServerSideToolInvocations"] = True
     return config

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Raw, field
 
-from dragoman.conversation import (
-    Conversation,
-    Json,
-    Media,
-    Message,
-    Native,
-    Opaque,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
-from dragoman.providers.codec import Loss, Written, remembered, written_up_to
-from dragoman.providers.history import MessageWriter, form_key, why_not_media
+from dragoman.conversation import Json, Media, Message, Native, Opaque, Text, Thinking, ToolCall, ToolResult
+from dragoman.providers.history import HistoryWriter, MessageWriter, PlainForm, Written, why_not_media
 from dragoman.providers.profile import Profile
 from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import read_members
@@ -43,47 +31,34 @@ _encode = msgspec.json.encode
 _Part = dict[str, object]
 
 
-class Rules(NamedTuple):
-    """What a message's contents depend on besides the message."""
+class GeminiHistory(HistoryWriter[Written, PlainForm]):
+    nothing = Written()
 
-    profile: Profile
-    names: ToolNames
-    invocations: bool
-    """Whether the provider takes back the account of its own tools' work (Gemini 3, not on Vertex AI)."""
-    key: str
+    def __init__(self, profile: Profile, names: ToolNames, *, vertex: bool) -> None:
+        super().__init__(profile, names, vertex)
+        self.invocations: bool = "tool_invocations" in profile.quirks and not vertex
+        """Whether the provider takes back the account of its own tools' work (Gemini 3, not on Vertex AI)."""
 
-    @classmethod
-    def of(cls, profile: Profile, names: ToolNames, *, vertex: bool) -> Rules:
-        invocations = "tool_invocations" in profile.quirks and not vertex
-        return cls(profile, names, invocations, form_key(profile, names, vertex))
-
-
-def write_history(conversation: Conversation, count: int, rules: Rules) -> Written:
-
-    def append(before: Written, new: tuple[Message, ...]) -> Written:
-        written = [remembered(message, rules.key, lambda message=message: _write(message, rules)) for message in new]
-        losses = [Loss(at, *loss) for at, (_, found) in enumerate(written, before.count) for loss in found]
+    def append(self, before: Written, messages: Sequence[Message]) -> Written:
+        forms = self.forms(messages)
         return Written(
-            count=before.count + len(new),
-            pieces=(*before.pieces, *[data for data, _ in written if data]),
-            losses=(*before.losses, *losses),
+            count=before.count + len(forms),
+            pieces=(*before.pieces, *[form.content for form in forms if form.content]),
+            losses=before.losses_with(forms),
         )
 
-    return written_up_to(conversation, count, rules.key, append, Written())
-
-
-def _write(message: Message, rules: Rules) -> tuple[bytes, list[tuple[int, str, str]]]:
-    """One content, or two with a comma between them; nothing if nothing is left of the message. And what was lost."""
-    role = "model" if message.role == "assistant" else "user"
-    if len(message.blocks) == 1 and type(block := message.blocks[0]) is Text and block.native is None and block.text:
-        return _encode({"role": role, "parts": [{"text": block.text}]}), []  # as most are
-    writer = _Contents(rules.profile, rules.names, READER, message.role, invocations=rules.invocations)
-    writer.write_blocks(message.blocks)
-    if not writer.parts and message.role == "user":
-        writer.parts.append({"text": ""})  # the turn stays a turn, whatever is left of it
-    # In one content with results, other parts are taken for the model's own: they get a content to themselves.
-    contents = [{"role": role, "parts": parts} for parts in (writer.parts, writer.behind) if parts]
-    return b",".join([_encode(content) for content in contents]), writer.losses
+    def write_message(self, message: Message) -> PlainForm:
+        """One content, or two with a comma between them."""
+        role, blocks = "model" if message.role == "assistant" else "user", message.blocks
+        if len(blocks) == 1 and type(block := blocks[0]) is Text and block.native is None and block.text:
+            return PlainForm(_encode({"role": role, "parts": [{"text": block.text}]}))  # as most are
+        writer = _Contents(self.profile, self.names, READER, message.role, invocations=self.invocations)
+        writer.write_blocks(blocks)
+        if not writer.parts and message.role == "user":
+            writer.parts.append({"text": ""})  # the turn stays a turn, whatever is left of it
+        # In one content with results, other parts are taken for the model's own: they get a content to themselves.
+        contents = [{"role": role, "parts": parts} for parts in (writer.parts, writer.behind) if parts]
+        return PlainForm(b",".join([_encode(content) for content in contents]), tuple(writer.losses))
 
 
 class _Contents(MessageWriter):

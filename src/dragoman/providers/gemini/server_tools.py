@@ -17,9 +17,8 @@ from dragoman.providers.server_tools import (
     ToolRows,
     WebFetch,
     WebSearch,
-    plain_text,
 )
-from dragoman.providers.wire import as_object, value_of
+from dragoman.providers.wire import as_object, plain_text, value_of
 
 # --- asking -----------------------------------------------------------------------------------------------------------
 

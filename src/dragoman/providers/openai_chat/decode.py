@@ -41,9 +41,9 @@ from dragoman.providers.wire import (
     DecoderBase,
     Growing,
     as_object,
+    count_of,
     document,
     elements,
-    first_count,
     integer,
     is_empty,
     is_object,
@@ -205,7 +205,7 @@ def _read_usage(fields: Mapping[str, Raw]) -> Usage | None:
 def _count(said: dict[str, object], places: Mapping[str, str], counts: dict[str, Any]) -> None:
     for name, value in said.items():
         place = places.get(name)
-        if place is not None and (count := first_count(value)) is not None and (count or place not in _NOT_IF_ZERO):
+        if place is not None and (count := count_of(value)) is not None and (count or place not in _NOT_IF_ZERO):
             counts.setdefault(place, count)
 
 

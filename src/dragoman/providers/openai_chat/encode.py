@@ -8,13 +8,13 @@ terms, and a body is joined from bytes.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
+from msgspec import Raw
 
 from dragoman.conversation import OneTool
-from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
+from dragoman.providers.codec import Adaptation, Call, Encoded, Frame, nothing_to_send, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
 from dragoman.providers.profile import Profile
 from dragoman.providers.requests import (
@@ -31,9 +31,9 @@ from dragoman.providers.requests import (
     refuse_or_adapt,
 )
 from dragoman.providers.server_tools import ToolRow, ToolRows, WebSearch
-from dragoman.providers.wire import join_members, read_members
+from dragoman.providers.wire import read_members
 
-from .history import HistoryWriter
+from .history import ChatHistory
 
 _encode: Final = msgspec.json.encode
 
@@ -41,32 +41,17 @@ _encode: Final = msgspec.json.encode
 _PLAIN: Final = ("max_tokens", "temperature", "top_p", "top_k", "seed", "user")
 
 
-class _Frame(NamedTuple):
-    """A request but for its messages."""
-
-    before: bytes
-    """The body up to the messages; all of it, where the caller gives messages of their own."""
-    behind: bytes
-    history: HistoryWriter
-    headers: dict[str, str]
-    adaptations: tuple[Adaptation, ...]
-    names: ToolNames
-
-
 def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be renamed or left out to make it."""
-    frame = _make_frame(call)
-    messages, losses = frame.history.write(call.conversation)
+    frame, history = _make_frame(call)
+    messages, losses = history.write_all(call.conversation)
     if not messages:
-        message = "There is nothing to send: the conversation holds no message that this provider can take."
-        raise ConfigurationError(message, hint="Add a message of the user.")
-    body = b"".join((frame.before, messages, frame.behind)) if frame.behind else frame.before
-    request = WireRequest(path="/chat/completions", body=body, headers=frame.headers)
-    return Encoded(request=request, adaptations=frame.adaptations, losses=losses, tool_names=frame.names.to_own)
+        raise nothing_to_send()
+    return frame.complete({"messages": (b"[", messages, b"]")}, losses)
 
 
 @per_terms
-def _make_frame(call: Call) -> _Frame:
+def _make_frame(call: Call) -> tuple[Frame, ChatHistory]:
     adaptations: list[Adaptation] = []
     profile = call.profile
     options = effective_options(call, adaptations, _choose_rows(profile))
@@ -74,23 +59,20 @@ def _make_frame(call: Call) -> _Frame:
     mark = cache_mark(profile, options)
     searches = [read_members(raw) for raw in raw_tools(options) if bytes(raw).startswith(_SEARCHES)]
     tools = _write_tools(call, options, names, adaptations, mark)
-    members = _write_options(call, options, names, adaptations, tools=bool(tools))
+    members: dict[str, object] = {"model": call.model, **({"tools": [*map(Raw, tools)]} if tools else {})}
+    members |= _write_options(call, options, names, adaptations, tools=bool(tools))
     for search in searches:
         members |= search
-    body = {"messages": b"", **({"tools": b"[" + b",".join(tools) + b"]"} if tools else {})}
-    body.update({name: _encode(value) for name, value in (members | dict(options.extra_body)).items()})
-    model = join_members({"model": body.pop("model", _encode(call.model))})[:-1]
-    messages = body.pop("messages")
-    rest = join_members(body)[1:]
-    comma = b"," if body else b""
-    return _Frame(
-        before=model + (b',"messages":' + messages + comma + rest if messages else b',"messages":['),
-        behind=b"" if messages else b"]" + comma + rest,
-        history=HistoryWriter(profile, names, mark),
+    members |= options.extra_body
+    frame = Frame(
+        path="/chat/completions",
+        members=_encode(members)[1:-1],
+        given=frozenset(options.extra_body),
         headers=dict(options.extra_headers),
         adaptations=tuple(adaptations),
-        names=names,
+        tool_names=names.to_own,
     )
+    return frame, ChatHistory(profile, names, mark)
 
 
 def _write_options(

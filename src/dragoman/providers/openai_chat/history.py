@@ -11,25 +11,24 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Raw, field
 
-from dragoman.conversation import (
-    Conversation,
-    Media,
-    Message,
-    Opaque,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    memory_of,
+from dragoman.conversation import Conversation, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from dragoman.providers.codec import Loss
+from dragoman.providers.history import (
+    FoundLoss,
+    HistoryWriter,
+    MessageWriter,
+    Written,
+    content_of,
+    legal_id,
+    url_of,
+    why_not_media,
 )
-from dragoman.providers.codec import Loss, Written, written_up_to
-from dragoman.providers.history import MessageWriter, content_of, form_key, legal_id, url_of, why_not_media
 from dragoman.providers.profile import Profile
 from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import join_members, members, string
@@ -46,14 +45,14 @@ def reader_of(provider: str) -> str:
     return f"openai_chat:{provider}"
 
 
-class _Wire(NamedTuple):
+class _Form(NamedTuple):
     """A message on the wire."""
 
-    messages: bytes
+    content: bytes
     """JSON objects with commas between them; empty if nothing is left of the message."""
-    behind: bytes
+    behind: bytes = b""
     """Parts of content for a message of the user behind all results."""
-    losses: tuple[tuple[int, str, str], ...] = ()
+    losses: tuple[FoundLoss, ...] = ()
 
 
 class _Written(Written, frozen=True, kw_only=True):
@@ -62,49 +61,39 @@ class _Written(Written, frozen=True, kw_only=True):
     after_results: bool = False
 
 
-_NOTHING: Final = _Written()
-
-
-class HistoryWriter:
-    """Writes histories for one server and one set of tools."""
+class ChatHistory(HistoryWriter[_Written, _Form]):
+    nothing = _Written()
 
     def __init__(self, profile: Profile, names: ToolNames, mark: bytes) -> None:
-        self._profile = profile
-        self._names = names
+        super().__init__(profile, names)
         self._mark = mark
         """What marks the system prompt and the end for the provider's cache; empty if nothing does."""
         self._bridge = "assistant_after_tool" in profile.quirks
-        self._key = form_key(profile, names)
 
-    def write(self, conversation: Conversation) -> tuple[bytes, tuple[Loss, ...]]:
+    def write_all(self, conversation: Conversation) -> tuple[bytes, tuple[Loss, ...]]:
         """All messages as JSON with commas between them, and what of them this server does not get."""
-        messages = conversation.messages
-        # A mark is not there to stay: the message that has it now is written without it in the next turn.
-        count = len(messages) - 1 if self._mark and messages else len(messages)
-        written = written_up_to(conversation, count, self._key, self._write_further, _NOTHING)
-        if self._mark:
-            written = self._write_further(written, messages[count:], self._mark)
+        if self._mark and (messages := conversation.messages):
+            # A mark is not there to stay: the message that has it now is written without it in the next turn.
+            written = self.write(conversation, len(messages) - 1)
+            written = self._put_together(written, messages[-1:], [self._write_form(messages[-1], self._mark)])
+        else:
+            written = self.write(conversation)
         out = written.pieces
         if conversation.system:
             text = conversation.system
             content = b"[" + _with_mark(_text_part(text), self._mark) + b"]" if self._mark else _encode(text)
-            out = (b'{"role":"%s","content":%s}' % (self._profile.system_role.encode(), content), *out)
+            out = (b'{"role":"%s","content":%s}' % (self.profile.system_role.encode(), content), *out)
         if written.behind:
             out = (*out, *([_BRIDGE] if self._bridge else []), _user_message([*written.behind]))
         return b",".join(out), written.losses
 
-    def _write_further(self, written: _Written, messages: tuple[Message, ...], mark: bytes = b"") -> _Written:
-        behind, after_results = written.behind, written.after_results
-        key = f"{self._key}|{mark!r}" if mark else self._key
+    def append(self, before: _Written, messages: Sequence[Message]) -> _Written:
+        return self._put_together(before, messages, self.forms(messages))
+
+    def _put_together(self, before: _Written, messages: Sequence[Message], forms: Sequence[_Form]) -> _Written:
+        behind, after_results = before.behind, before.after_results
         out: list[bytes] = []
-        losses: list[Loss] = []
-        for at, message in enumerate(messages, written.count):
-            memory = memory_of(message)
-            wire: _Wire | None = memory.get(key)
-            if wire is None:
-                wire = memory[key] = self._write_message(message, mark)
-            if wire.losses:
-                losses += [Loss(at, *loss) for loss in wire.losses]
+        for message, form in zip(messages, forms, strict=True):
             if after_results and message.role != "tool":
                 if self._bridge and (behind or message.role == "user"):
                     out.append(_BRIDGE)
@@ -112,28 +101,30 @@ class HistoryWriter:
                     out.append(_user_message([*behind]))
                     behind = ()
             after_results = message.role == "tool"
-            if wire.messages:
-                out.append(wire.messages)
-            if wire.behind:
-                behind = (*behind, wire.behind)
+            if form.content:
+                out.append(form.content)
+            if form.behind:
+                behind = (*behind, form.behind)
         return _Written(
-            count=written.count + len(messages),
-            pieces=(*written.pieces, *out),
-            losses=(*written.losses, *losses),
+            count=before.count + len(messages),
+            pieces=(*before.pieces, *out),
+            losses=before.losses_with(forms),
             behind=behind,
             after_results=after_results,
         )
 
-    def _write_message(self, message: Message, mark: bytes) -> _Wire:
+    def write_message(self, message: Message) -> _Form:
+        return self._write_form(message, b"")
+
+    def _write_form(self, message: Message, mark: bytes) -> _Form:
         kept = message.native is not None and "message" in message.native.fields
         if len(message.blocks) == 1 and not kept and not mark:
             block = message.blocks[0]
             if type(block) is Text and block.native is None and message.role != "tool":  # as nearly all are
-                return _Wire(b'{"role":"%s","content":%s}' % (message.role.encode(), _encode(block.text)), b"")
-        reader = reader_of(self._profile.provider)
-        writer = _MessageWriter(self._profile, self._names, reader, message.role)
+                return _Form(b'{"role":"%s","content":%s}' % (message.role.encode(), _encode(block.text)))
+        writer = _MessageWriter(self.profile, self.names, reader_of(self.profile.provider), message.role)
         writer.write_blocks(message.blocks)
-        return _Wire(writer.finish(message, mark), b",".join(writer.behind), tuple(writer.losses))
+        return _Form(writer.finish(message, mark), b",".join(writer.behind), tuple(writer.losses))
 
 
 # --- one message ------------------------------------------------------------------------------------------------------

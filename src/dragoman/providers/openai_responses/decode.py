@@ -46,9 +46,9 @@ from dragoman.providers.wire import (
     BLANK,
     DecoderBase,
     as_object,
+    count_of,
     decode_base64,
     elements,
-    first_count,
     is_empty,
     is_json,
     read_charge,
@@ -92,6 +92,7 @@ _decode_event: Final = msgspec.json.Decoder(Event).decode
 # --- items while they grow --------------------------------------------------------------------------------------------
 
 _BETWEEN_THOUGHTS: Final = "\n\n"
+_SUMMARY: Final = "response.reasoning_summary_text.delta"
 # Where the text of a message's content part is, by the part's type.
 _TEXT_MEMBER: Final[dict[str | None, str]] = {"output_text": "text", "refusal": "refusal"}
 
@@ -424,14 +425,12 @@ class ReplyDecoder(DecoderBase):
 
     # --- reasoning ----------------------------------------------------------------------------------------------------
 
-    def _grow_summary(self, event: Event, events: list[ReplyEvent]) -> None:
-        self._grow_thinking(event, ("summary", event.summary_index or 0), events)
-
-    def _grow_thoughts(self, event: Event, events: list[ReplyEvent]) -> None:
-        """A piece of the thoughts themselves, which open models give."""
-        self._grow_thinking(event, ("content", event.content_index or 0), events)
-
-    def _grow_thinking(self, event: Event, source: tuple[str, int], events: list[ReplyEvent]) -> None:
+    def _grow_thinking(self, event: Event, events: list[ReplyEvent]) -> None:
+        """A piece of a summary, or of the thoughts themselves, which open models give."""
+        if event.type == _SUMMARY:
+            source = ("summary", event.summary_index or 0)
+        else:
+            source = ("content", event.content_index or 0)
         item = self._find(event.output_index, event.item_id)
         if item is None:
             added = Raw(_encode({"type": "reasoning", "id": event.item_id or "", "summary": []}))
@@ -514,8 +513,8 @@ class ReplyDecoder(DecoderBase):
         "response.output_text.delta": _grow_text,
         "response.refusal.delta": _grow_text,
         "response.function_call_arguments.delta": _grow_call,
-        "response.reasoning_summary_text.delta": _grow_summary,
-        "response.reasoning_text.delta": _grow_thoughts,
+        _SUMMARY: _grow_thinking,
+        "response.reasoning_text.delta": _grow_thinking,
         "response.created": _begin,
         "response.queued": _begin,
         "response.in_progress": _begin,
@@ -577,12 +576,12 @@ _NAMES_NOT_KEPT: Final = frozenset(_NOT_KEPT.split())
 def _read_usage(counts: dict[str, object]) -> Usage:
     read, written = as_object(counts.get("input_tokens_details")), as_object(counts.get("output_tokens_details"))
     return Usage(
-        input=first_count(counts.get("input_tokens")),
-        output=first_count(counts.get("output_tokens")),
-        cache_read=first_count(read.get("cached_tokens")),
-        cache_write=first_count(read.get("cache_write_tokens")),
-        reasoning=first_count(written.get("reasoning_tokens")),
-        total=first_count(counts.get("total_tokens")),
+        input=count_of(counts.get("input_tokens")),
+        output=count_of(counts.get("output_tokens")),
+        cache_read=count_of(read.get("cached_tokens")),
+        cache_write=count_of(read.get("cache_write_tokens")),
+        reasoning=count_of(written.get("reasoning_tokens")),
+        total=count_of(counts.get("total_tokens")),
         charged=read_charge(counts) if "cost" in counts else None,
     )
 

@@ -11,15 +11,15 @@ What stands around the items depends on the terms of the call alone: it is writt
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Final, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
 
 import msgspec
 from msgspec import Raw
 
 from dragoman.conversation import OneTool
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
+from dragoman.providers.codec import Adaptation, Call, Encoded, Frame, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
 from dragoman.providers.requests import (
     ToldTool,
@@ -36,7 +36,7 @@ from dragoman.providers.requests import (
     tools_beside,
 )
 
-from .history import HistoryWriter
+from .history import ResponsesHistory
 from .server_tools import ROWS
 from .waiting import named_by
 
@@ -44,41 +44,18 @@ _encode: Final = msgspec.json.encode
 _LOGPROBS: Final = "message.output_text.logprobs"
 
 
-class _Frame(NamedTuple):
-    """A request but for its instructions and items."""
-
-    before: bytes
-    behind: bytes
-    takes_system: bool
-    takes_input: bool
-    """Whether ours are put in: the caller may give their own."""
-    history: HistoryWriter
-    headers: dict[str, str]
-    adaptations: tuple[Adaptation, ...]
-    names: ToolNames
-
-
 def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be renamed or left out to make it."""
-    conversation = call.conversation
-    frame = _make_frame(call)
-    items, losses = frame.history.write(conversation)
-    body = [frame.before]
-    if conversation.system and frame.takes_system:
-        body += [b',"instructions":', _encode(conversation.system)]
-    if frame.takes_input:
-        body += [b',"input":[', items, b"]"]
-    body.append(frame.behind)
-    return Encoded(
-        request=WireRequest(path="/responses", body=b"".join(body), headers=frame.headers),
-        adaptations=frame.adaptations,
-        losses=losses,
-        tool_names=frame.names.to_own,
-    )
+    frame, history = _make_frame(call)
+    written = history.write(call.conversation)
+    members: dict[str, Sequence[bytes]] = {"input": (b"[", b",".join(written.pieces), b"]")}
+    if call.conversation.system:
+        members["instructions"] = (_encode(call.conversation.system),)
+    return frame.complete(members, written.losses)
 
 
 @per_terms
-def _make_frame(call: Call) -> _Frame:
+def _make_frame(call: Call) -> tuple[Frame, ResponsesHistory]:
     adaptations: list[Adaptation] = []
     options = effective_options(call, adaptations, ROWS)
     names = ToolNames([tool.name for tool in call.tools], call.profile.tool_limits)
@@ -86,21 +63,20 @@ def _make_frame(call: Call) -> _Frame:
     if held := [name for name in ("previous_response_id", "conversation") if extra.get(name)]:
         message = f"{held[0]} is about a conversation that the service holds, but here all of it is sent every time."
         raise ConfigurationError(message, hint=f"Leave {held[0]} out of extra_body.")
-    members = {**_write_tools(call, options, names, adaptations), **_write_options(call, options, adaptations)}
+    members = {"model": call.model, **_write_tools(call, options, names, adaptations)}
+    members |= _write_options(call, options, adaptations)
     state = {**_choose_state(call, extra), **({"stream": True} if call.stream else {})}
     for name, value in (*state.items(), *extra.items()):
         members[name] = _merge(name, members.get(name), value)
-    model = members.pop("model", call.model)
-    return _Frame(
-        before=_encode({"model": model})[:-1],
-        behind=b"," + _encode(members)[1:] if members else b"}",
-        takes_system="instructions" not in members,
-        takes_input="input" not in members,
-        history=HistoryWriter(call.profile, names, stateless=members.get("store") is False),
+    frame = Frame(
+        path="/responses",
+        members=_encode(members)[1:-1],
+        given=frozenset(extra),
         headers=dict(call.options.extra_headers),
         adaptations=tuple(adaptations),
-        names=names,
+        tool_names=names.to_own,
     )
+    return frame, ResponsesHistory(call.profile, names, stateless=members.get("store") is False)
 
 
 def _write_options(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> dict[str, object]:

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Raw, field
 
 from dragoman.conversation import (
-    Conversation,
     Media,
     MediaKind,
     Message,
@@ -32,10 +31,17 @@ from dragoman.conversation import (
     Thinking,
     ToolCall,
     ToolResult,
-    memory_of,
 )
-from dragoman.providers.codec import Loss, Written, written_up_to
-from dragoman.providers.history import MessageWriter, content_of, form_key, legal_id, url_of, why_not_media
+from dragoman.providers.history import (
+    FoundLoss,
+    HistoryWriter,
+    MessageWriter,
+    Written,
+    content_of,
+    legal_id,
+    url_of,
+    why_not_media,
+)
 from dragoman.providers.profile import Profile
 from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import elements, read_members, string
@@ -59,12 +65,12 @@ _Part = dict[str, object]
 """A content part or an item, ready to be written."""
 
 
-class _Wire(NamedTuple):
+class _Form(NamedTuple):
     """A message on the wire."""
 
-    items: bytes
+    content: bytes
     """The items, with commas between them; empty where nothing is left of the message."""
-    losses: tuple[tuple[int, str, str], ...] = ()
+    losses: tuple[FoundLoss, ...] = ()
     answers: Mapping[str, _Part] = {}
     """By call id: what a result must say, where that is more than the id: the type of an item that answers no function,
     or what ran the call, where that was a program of the model's."""
@@ -74,56 +80,37 @@ class _Written(Written, frozen=True, kw_only=True):
     answers: Mapping[str, _Part] = {}
 
 
-_NOTHING: Final = _Written()
-
-
-class HistoryWriter:
-    """Writes histories for one service and one set of tools."""
+class ResponsesHistory(HistoryWriter[_Written, _Form]):
+    nothing = _Written()
 
     def __init__(self, profile: Profile, names: ToolNames, *, stateless: bool) -> None:
-        self._profile = profile
-        self._names = names
+        super().__init__(profile, names, stateless)
         self._stateless = stateless
         """Whether the service keeps nothing of this request."""
-        self._key = form_key(profile, names, stateless)
 
-    def write(self, conversation: Conversation) -> tuple[bytes, tuple[Loss, ...]]:
-        """The input items, with commas between them, and what was lost of the messages."""
-        count = len(conversation.messages)
-        written = written_up_to(conversation, count, self._key, self._write_further, _NOTHING)
-        return b",".join(written.pieces), written.losses
-
-    def _write_further(self, written: _Written, messages: tuple[Message, ...]) -> _Written:
-        items: list[bytes] = []
-        losses: list[Loss] = []
-        answers = written.answers
-        for at, message in enumerate(messages, written.count):
-            memory = memory_of(message)
+    def append(self, before: _Written, messages: Sequence[Message]) -> _Written:
+        answers, forms = before.answers, list[_Form]()
+        for message in messages:
             depends = bool(answers) and message.role == "tool"  # on the message before it
-            wire: _Wire | None = None if depends else memory.get(self._key)
-            if wire is None:
-                wire = self._write_message(message, answers)
-                if not depends:
-                    memory[self._key] = wire
-            answers = wire.answers
-            if wire.items:
-                items.append(wire.items)
-            if wire.losses:
-                losses += [Loss(at, *loss) for loss in wire.losses]
+            forms += [self._write_form(message, answers)] if depends else self.forms((message,))
+            answers = forms[-1].answers
         return _Written(
-            count=written.count + len(messages),
-            pieces=(*written.pieces, *items),
-            losses=(*written.losses, *losses),
+            count=before.count + len(messages),
+            pieces=(*before.pieces, *[form.content for form in forms if form.content]),
+            losses=before.losses_with(forms),
             answers=answers,
         )
 
-    def _write_message(self, message: Message, answers: Mapping[str, _Part]) -> _Wire:
+    def write_message(self, message: Message) -> _Form:
+        return self._write_form(message, {})
+
+    def _write_form(self, message: Message, answers: Mapping[str, _Part]) -> _Form:
         block = message.blocks[0] if len(message.blocks) == 1 else None
         if message.role == "user" and type(block) is Text and block.native is None:  # as most are
-            return _Wire(b'{"role":"user","content":%b}' % _encode(block.text))
+            return _Form(b'{"role":"user","content":%b}' % _encode(block.text))
         # Other services speak this dialect too, but cannot read what this one encrypted or stored.
-        own = message.provider is None or message.provider == self._profile.provider
-        writer = _MessageWriter(self._profile, self._names, READER, message.role, own=own, answers=answers)
+        own = message.provider is None or message.provider == self.profile.provider
+        writer = _MessageWriter(self.profile, self.names, READER, message.role, own=own, answers=answers)
         writer.stateless = self._stateless
         if message.role == "assistant" and type(block) is Text:
             writer.write_text(block)
@@ -152,13 +139,13 @@ class _MessageWriter(MessageWriter):
     """The content of the message item that is being written."""
     shell: bytes = b""
 
-    def finish(self) -> _Wire:
+    def finish(self) -> _Form:
         items = self.items
         while self.role == "assistant" and items and _kind_of(items[-1][1]) == "reasoning":
             self.index, _ = items.pop()
             self.lose("thinking", "nothing follows it, and the API takes reasoning only before what it led to")
         joined = b",".join([item if isinstance(item, bytes) else _encode(item) for _, item in items])
-        return _Wire(joined, tuple(sorted(self.losses)), self.found_answers)
+        return _Form(joined, tuple(sorted(self.losses)), self.found_answers)
 
     def native(self, native: Native | None) -> Mapping[str, Raw]:
         return native.fields if self.own and native is not None and native.provider == READER else {}

@@ -17,11 +17,8 @@ from dragoman.providers.server_tools import (
     ToolRow,
     ToolRows,
     WebSearch,
-    objects_in,
-    plain_text,
-    texts_in,
 )
-from dragoman.providers.wire import as_object, string, value_of
+from dragoman.providers.wire import as_object, as_objects, plain_text, string, texts_in, value_of
 
 # --- asking -----------------------------------------------------------------------------------------------------------
 
@@ -86,7 +83,7 @@ def use_of(members: Mapping[str, Raw]) -> ServerToolUse | None:
         _input_of(item, action),
         _output_of(item, error, outputs),
         texts_in(action.get("sources"), "url") or texts_in(outputs, "url") or texts_in(found, "filename"),
-        is_error=bool(error) or item.get("status") in _FAILED or any(map(_has_failed, objects_in(outputs))),
+        is_error=bool(error) or item.get("status") in _FAILED or any(map(_has_failed, as_objects(outputs))),
     )
 
 

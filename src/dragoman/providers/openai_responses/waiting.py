@@ -14,8 +14,7 @@ from msgspec import Raw
 
 from dragoman.conversation import Media, ToolResult
 from dragoman.providers.history import content_of
-from dragoman.providers.server_tools import objects_in, texts_in
-from dragoman.providers.wire import as_object, is_empty, string, value_of
+from dragoman.providers.wire import as_object, as_objects, is_empty, string, texts_in, value_of
 
 # --- from items to calls ----------------------------------------------------------------------------------------------
 
@@ -106,7 +105,7 @@ def _text_of(result: ToolResult) -> str:
 def _objects_in(result: ToolResult) -> list[dict[str, object]]:
     """The objects that a tool gave as JSON, one or a list of them; none if it gave something else."""
     value = result.value if not result.is_error else None
-    return objects_in(value) or objects_in([value])
+    return as_objects(value) or as_objects([value])
 
 
 def _answer_shell(answer: dict[str, object], result: ToolResult) -> dict[str, object]:

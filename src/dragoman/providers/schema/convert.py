@@ -9,7 +9,7 @@ a value of any type) is not bent to fit: the reasons are collected, and it is se
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
 from msgspec import Struct
@@ -17,7 +17,8 @@ from msgspec import Struct
 from dragoman.errors import ToolDefinitionError
 from dragoman.providers.profile import SchemaStyle
 
-from .document import COMBINATORS, Document, TooLargeError, merge, put_right, types_of
+from .document import COMBINATORS, Document, TooLargeError, put_right, types_of
+from .objects import join
 from .rules import (
     ANNOTATIONS,
     ANTHROPIC,
@@ -41,6 +42,8 @@ from .rules import (
     kind_is_one_of,
     kind_of,
     map_subschemas,
+    members_of,
+    required_of,
     same,
     shorten,
 )
@@ -79,7 +82,7 @@ def convert(schema: dict[str, object], style: SchemaStyle, *, strict: bool = Fal
     """
     try:
         notes, reasons = Notes(), ()
-        document = Document(schema, notes)
+        document = Document(schema)
         is_plain = schema.get("type") == "object" and not schema.keys() & _NOT_AT_THE_TOP
         root = schema if is_plain else _object_root(document, notes)
         if strict and style in _RULES:
@@ -104,79 +107,20 @@ def excesses_together(schemas: Sequence[Schema], style: SchemaStyle) -> tuple[st
 
 
 def _object_root(document: Document, notes: Notes) -> Schema:
-    """The root as one object, since that is what a tool's arguments and a structured reply are."""
-    root = document.root
-    words = {word: value for word, value in root.items() if word in ANNOTATIONS}
-    definitions = {word: value for word, value in root.items() if word in ("$defs", "definitions")}
-    given = {word: value for word, value in root.items() if word not in words and word not in definitions}
-    objects = [merge(form, {"type": "object"}) for form in document.forms(given, "")]
-    objects = [form for form in objects if types_of(form) and not _lacks_required(form)]
-    if not objects:
-        message = f"A schema for a model must describe an object, but its root allows none: type {root.get('type')!r}."
+    definitions = {word: value for word, value in document.root.items() if word in ("$defs", "definitions")}
+    given = {word: value for word, value in document.root.items() if word not in definitions}
+    whole = join(document, given, "", notes)
+    if whole is None:
+        kind = given.get("type")
+        message = f"A schema for a model must describe an object, but its root allows none: type {kind!r}."
         raise ToolDefinitionError(message, hint='Put it into a property of an object: {"type": "object", ...}.')
     notes.rewritten("/type", 'read as "object"')
-    whole = objects[0] if len(objects) == 1 else _fold(objects, notes)
-    whole = merge(words, whole)
-    described = {word: whole.pop(word) for word in sorted(_NOT_AT_THE_TOP & whole.keys())}
+    described = {word: whole[word] for word in sorted(_NOT_AT_THE_TOP & whole.keys())}
     for word, value in described.items():
         notes.only_described("", word, value)
-    whole = {**whole, "type": "object", "properties": whole.get("properties", {}), **definitions}
+    kept = {word: value for word, value in whole.items() if word not in described}
+    whole = {**kept, "type": "object", "properties": members_of(whole), **definitions}
     return _with_described(whole, described)
-
-
-def _lacks_required(form: Schema) -> bool:
-    properties = _members(form)
-    others = "patternProperties" in form or form.get("additionalProperties", True)
-    return any(properties.get(name, others) is False for name in _required(form))
-
-
-def _fold(forms: list[Schema], notes: Notes) -> Schema:
-    """Alternatives as one object that has the properties of all of them; only words say which ones go together."""
-    notes.lost("", "the alternatives are folded into one object, only the description tells them apart")
-    required = [name for name in _required(forms[0]) if all(name in _required(form) for form in forms)]
-    names = dict.fromkeys(name for form in forms for name in _members(form))
-    summaries = "; ".join(f"({number}) {_summarise(form, required)}" for number, form in enumerate(forms, 1))
-    folded: Schema = {
-        "description": f"One of these forms must be met: {summaries}.",
-        "properties": {
-            name: _unite([_members(form)[name] for form in forms if name in _members(form)]) for name in names
-        },
-        **({"required": required} if required else {}),
-    }
-    if all(form.get("additionalProperties") is False for form in forms):
-        folded["additionalProperties"] = False
-    rest = [{word: value for word, value in form.items() if word not in _FOLDED} for form in forms]
-    return merge(folded, rest[0] if len(distinct(rest)) == 1 else {"anyOf": rest})
-
-
-_FOLDED: Final = ANNOTATIONS | {"type", "properties", "required", "additionalProperties"}
-
-
-def _unite(schemas: list[object]) -> object:
-    schemas = distinct(schemas)
-    if len(schemas) == 1:
-        return schemas[0]
-    values = distinct([value for schema in schemas for value in _values(schema)])
-    if not all(map(_values, schemas)):
-        return {"anyOf": schemas}
-    return {"type": _as_type(distinct([kind_of(value) for value in values])), "enum": values}
-
-
-def _values(schema: object) -> list[object]:
-    found = put_right(schema, "", Notes()).get("enum") if is_object(schema) else None
-    return found if is_array(found) else []
-
-
-def _summarise(form: Schema, common: list[str]) -> str:
-    needed: list[str] = []
-    for name in _required(form):
-        values = _values(_members(form).get(name))
-        if len(values) == 1:
-            needed.append(f"{name} = {as_json(values[0])}")
-        elif name not in common:
-            needed.append(name)
-    title = form.get("title")
-    return (f"{title}: " if title else "") + (f"with {', '.join(needed)}" if needed else "nothing in particular")
 
 
 # --- JSON Schema as it is ---------------------------------------------------------------------------------------------
@@ -234,6 +178,9 @@ class _StrictWriter:
         except TooLargeError as error:
             self.reasons[""] = error.message
             return {}
+        except RecursionError:  # what is put together refers to itself
+            self.reasons[""] = "the schema is recursive"
+            return {}
         if self._definitions:
             schema["$defs"] = self._definitions
         for text in excesses([schema], {**self._rules.most_each, **self._rules.most_together}):
@@ -251,7 +198,9 @@ class _StrictWriter:
             return self._reason(at, "any value is allowed" if given else "nothing fits")
         if not is_object(given):
             raise ToolDefinitionError(f"{at} of the schema must be a schema, not {shorten(given)}.")
-        outside = merge(words or {}, {word: given[word] for word in ANNOTATIONS if word in given})
+        outside = {**{word: given[word] for word in ANNOTATIONS if word in given}, **(words or {})}
+        if text := join_texts((words or {}).get("description"), given.get("description")):
+            outside["description"] = text
         rest = {word: value for word, value in given.items() if word not in ANNOTATIONS and word not in META}
         combinators = rest.keys() & COMBINATORS
         if len(rest) == 1 and combinators:
@@ -268,15 +217,10 @@ class _StrictWriter:
                 return self._union(written, self._put_into_words(outside, at), at)
         if not combinators:
             return self._typed({**outside, **rest}, at)
-        expanded: list[str] = []
-        forms = self._document.forms(rest, at, self._open, expanded, self.notes)
-        self._open += expanded
-        if len(forms) == 1:
-            schema = self._typed(merge(outside, forms[0]), at)
-        else:
-            schema = self._union([self._typed(form, at) for form in forms], self._put_into_words(outside, at), at)
-        del self._open[len(self._open) - len(expanded) :]
-        return schema
+        joined = join(self._document, {**outside, **rest}, at, self.notes)
+        if joined is None:
+            return self._reason(at, f"{' and '.join(sorted(combinators))} cannot be told as one object")
+        return self._typed({**joined, "type": "object"}, at)
 
     def _union(self, branches: list[Schema], words: Schema, at: str) -> Schema:
         branches = distinct(branches)
@@ -329,7 +273,7 @@ class _StrictWriter:
             if word in LIMITED_TYPE:
                 if kind_is_limited(word, types):
                     (schema if self._knows(word, value, types) else described)[word] = value
-            elif word == "allOf" or (word in ONLY_DESCRIBED and not _says_nothing(word, value)):
+            elif word in ("allOf", "anyOf") or (word in ONLY_DESCRIBED and not _says_nothing(word, value)):
                 described[word] = value
             elif word not in KNOWN:
                 self.notes.rewritten(f"{at}/{word}", "removed, the provider does not know it")
@@ -380,8 +324,8 @@ class _StrictWriter:
         return {**found, "description": join_texts(found.get("description"), *told)} if told else found
 
     def _object(self, given: Schema, at: str, *, is_root: bool) -> Schema:
-        properties = {name: sub for name, sub in _members(given).items() if sub is not False}
-        required, others = _required(given), given.get("additionalProperties", True)
+        properties = {name: sub for name, sub in members_of(given).items() if sub is not False}
+        required, others = required_of(given), given.get("additionalProperties", True)
         if "patternProperties" in given or others not in (True, False) or given.get("additionalProperties") is True:
             self._reason(at, "an object with properties of any name")
         elif not is_root and others is not False and not properties:
@@ -428,15 +372,6 @@ def _plausible_types(schema: Schema) -> list[str]:
     )
     about += ["array"] if schema.keys() & {"items", "prefixItems"} else []
     return distinct(about)
-
-
-def _members(schema: Schema) -> Schema:
-    return found if is_object(found := schema.get("properties")) else {}
-
-
-def _required(schema: Schema) -> list[str]:
-    found = schema.get("required")
-    return [name for name in found if isinstance(name, str)] if is_array(found) else []
 
 
 def _as_type(types: Sequence[str]) -> object:
@@ -492,7 +427,7 @@ def restored(value: object, schema: dict[str, object]) -> object:
 
 class _Restorer:
     def __init__(self, schema: Schema) -> None:
-        self._document: Document = Document(schema, Notes())
+        self._document: Document = Document(schema)
         self._known: dict[int, list[Schema]] = {}
         """The forms of schemas, by their ids: a long array has one schema for all its items."""
 
@@ -504,12 +439,12 @@ class _Restorer:
             ]
         if not is_object(value):
             return value
-        forms = self._forms(schemas, value)
-        forms = [form for form in forms if value.keys() >= set(_required(form))] or forms
-        found: Schema = {}
+        forms, found = self._forms(schemas, value), Schema()
         for name, sub in value.items():
-            declared = [_members(form)[name] for form in forms if name in _members(form)]
-            needed = bool(forms) and all(name in _required(form) for form in forms)
+            declaring = [form for form in forms if name in members_of(form)]
+            declaring = [form for form in declaring if value.keys() >= set(required_of(form))] or declaring
+            declared = [members_of(form)[name] for form in declaring]
+            needed = bool(declaring) and all(name in required_of(form) for form in declaring)
             if sub is not None or needed or not declared or any(_takes(form, None) for form in self._forms(declared)):
                 found[name] = self.restore(sub, declared)
         return found
@@ -518,12 +453,29 @@ class _Restorer:
         """The forms of these schemas; those that a value may have, if there are such."""
         for schema in schemas:
             if id(schema) not in self._known:
-                try:
-                    self._known[id(schema)] = self._document.forms(schema, "")
-                except TooLargeError:  # nor was it sent as a strict one, so that there is nothing to restore
-                    self._known[id(schema)] = []
+                self._known[id(schema)] = [*self._forms_of(schema, set())]
         forms = [form for schema in schemas for form in self._known[id(schema)]]
         return forms if value is None else [form for form in forms if _takes(form, value)] or forms
+
+    def _forms_of(self, schema: object, followed: set[str]) -> Iterator[Schema]:
+        """What a schema says itself, and what all those say that it refers to or combines, each for itself."""
+        if schema is True:
+            yield {}
+        if not is_object(schema):
+            return
+        combined = schema.keys() & COMBINATORS
+        own = {word: value for word, value in schema.items() if word not in ANNOTATIONS and word not in META}
+        if not combined or own.keys() - combined:
+            yield put_right({word: value for word, value in own.items() if word not in combined}, "", Notes())
+        if isinstance(reference := schema.get("$ref"), str):
+            pointer = self._document.pointer(reference, "")
+            if pointer not in followed:
+                followed.add(pointer)
+                yield from self._forms_of(self._document.at(pointer), followed)
+        for word in ("allOf", "anyOf", "oneOf"):
+            if is_array(branches := schema.get(word)):
+                for sub in branches:
+                    yield from self._forms_of(sub, followed)
 
 
 def _item(form: Schema, index: int) -> list[object]:

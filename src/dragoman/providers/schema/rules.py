@@ -96,14 +96,22 @@ def same(a: object, b: object) -> bool:
     return a == b and _key(a) == _key(b)
 
 
-def distinct(values: Iterable[_T], among: Iterable[object] | None = None) -> list[_T]:
-    """The values, each once; only those that are `among` others, where these are given."""
-    allowed = None if among is None else {_key(value) for value in among}
+def distinct(values: Iterable[_T]) -> list[_T]:
+    """The values, each once."""
     found: dict[object, _T] = {}
     for value in values:
-        if allowed is None or _key(value) in allowed:
-            found.setdefault(_key(value), value)
+        found.setdefault(_key(value), value)
     return list(found.values())
+
+
+def members_of(schema: Schema) -> Schema:
+    """The properties of a schema."""
+    return found if is_object(found := schema.get("properties")) else {}
+
+
+def required_of(schema: Schema) -> list[str]:
+    found = schema.get("required")
+    return [name for name in found if isinstance(name, str)] if is_array(found) else []
 
 
 def as_json(value: object) -> str:

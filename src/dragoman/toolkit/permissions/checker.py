@@ -26,7 +26,7 @@ from dragoman.errors import ConfigurationError, DragomanError, ToolError
 from dragoman.toolkit.responder import AsksPermission, PermissionAnswer, PermissionRequest
 from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, WorkerThreads
 
-from .judge import CompiledRule, Judge, Verdict, compile_rule
+from .judge import CompiledRule, Verdict, compile_rule, decide
 from .places import Places, Surroundings
 from .rules import PermissionPolicy, Rule, policy_from, words_in
 from .shell import option_name, read_shell
@@ -53,8 +53,11 @@ class PermissionChecker:
         logger: logging.Logger | None = None,
         door: str = "api",
     ) -> None:
-        rules = policy_from(policy) if isinstance(policy, Mapping) else policy or PermissionPolicy()
-        self._judge: Judge = Judge(rules, Surroundings.of(workspace, home))
+        self._policy: PermissionPolicy = (
+            policy_from(policy) if isinstance(policy, Mapping) else policy or PermissionPolicy()
+        )
+        self._around: Surroundings = Surroundings.of(workspace, home)
+        self._rules: tuple[CompiledRule, ...] = tuple(compile_rule(each, self._around) for each in self._policy.rules)
         self._responder: AsksPermission | None = responder
         self._logger: logging.Logger = logger or _AUDIT
         self._door: str = door
@@ -76,7 +79,10 @@ class PermissionChecker:
 
     def judge(self, call: ToolCall, tool: AnyTool | None = None) -> Verdict:
         """What would be decided and why, without asking anybody and without an audit line."""
-        return self._judge.decide(subject_of(call, tool), self._session)
+        return self._decide(subject_of(call, tool))
+
+    def _decide(self, subject: Subject) -> Verdict:
+        return decide(subject, self._policy, self._rules, self._session, Places(self._around))
 
     def check(self, call: ToolCall, tool: AnyTool | None = None, *, door: str = "") -> Decision | Awaitable[Decision]:
         """Decide about a call, also one that no executor runs, such as one of a program's own tools.
@@ -91,12 +97,14 @@ class PermissionChecker:
             # wrong with them is not said here: it would quote them.
             subject = Subject(tool=call.name, read_only=False, unclear=True, arguments=call.arguments)
             return self._conclude(subject, Verdict("deny", "its arguments cannot be read", "error"), door)
-        asked = self._judge.decide(subject, self._session)
+        asked = self._decide(subject)
         if asked.action != "ask" or self._responder is None:
             return self._conclude(subject, asked, door)
-        rules = suggest_rules(subject, self._judge.around)
+        rules = suggest_rules(subject, self._around)
         ask = self._responder.ask_permission
-        question = partial(_attempt, partial(ask, PermissionRequest(call=call, reason=asked.reason, rules=rules)))
+        about = "" if tool is None else tool.description.partition("\n")[0]
+        request = PermissionRequest(call=call, reason=asked.reason, rules=rules, about=about)
+        question = partial(_attempt, partial(ask, request))
         if inspect.iscoroutinefunction(ask):
             return self._await_answer(subject, asked, door, question)
         if _is_on_loop():
@@ -155,11 +163,11 @@ class PermissionChecker:
 
         `rule.text` says in words what each of them allows. Raises ToolValidationError if the arguments cannot be read.
         """
-        return suggest_rules(subject_of(call, tool), self._judge.around)
+        return suggest_rules(subject_of(call, tool), self._around)
 
     def remember(self, rule: Rule) -> None:
         """Let this rule answer questions for the rest of the session. Rules of the policy that deny still win."""
-        compiled = compile_rule(rule, self._judge.around)
+        compiled = compile_rule(rule, self._around)
         with self._lock:
             others = [each for each in self._session if each.rule != rule]
             self._session = (*others[-_MOST_RULES + 1 :], compiled)

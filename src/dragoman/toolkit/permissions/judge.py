@@ -204,53 +204,49 @@ class Verdict(Struct, frozen=True):
     """What the rule that decided is called."""
 
 
-class Judge:
-    """A policy, compiled. Never changes; safe to share."""
+def decide(
+    subject: Subject,
+    policy: PermissionPolicy,
+    rules: Sequence[CompiledRule],
+    session: Sequence[CompiledRule],
+    at: Places,
+) -> Verdict:
+    """What the policy, with its rules compiled, says of a call.
 
-    def __init__(self, policy: PermissionPolicy, around: Surroundings) -> None:
-        self.policy: PermissionPolicy = policy
-        self.around: Surroundings = around
-        self._by_action: dict[Action, list[CompiledRule]] = {"allow": [], "deny": [], "ask": []}
-        for rule in policy.rules:
-            self._by_action[rule.action].append(compile_rule(rule, around))
+    A rule of the session answers what the policy would ask; nothing makes good for a rule that denies.
+    """
+    allowing, asking = ([each for each in rules if each.rule.action == action] for action in ("allow", "ask"))
+    denying = [(each.rule, each.touches(subject, at)) for each in rules if each.rule.action == "deny"]
+    for rule, match in denying:
+        if match is Match.YES:
+            return Verdict("deny", rule.reason or "a rule forbids it", "rule", rule.label)
+    for each in reversed(session):  # what was said last
+        if each.covers(subject, at):
+            said = "the user allowed it" if each.rule.action == "allow" else "the user refused"
+            return Verdict(each.rule.action, each.rule.reason or said, "session", each.rule.label)
+    for each in asking:
+        if each.touches(subject, at) is not Match.NO:
+            return Verdict("ask", each.rule.reason or "a rule says to ask", "rule", each.rule.label)
+    for rule, match in denying:
+        if match is Match.MAYBE:
+            return Verdict("ask", f"it may be what a rule forbids: {rule.reason or rule.label}", "rule", rule.label)
+    for each in allowing:
+        if each.covers(subject, at):
+            return Verdict("allow", each.rule.reason or "a rule allows it", "rule", each.rule.label)
+    if not subject.read_only:
+        return Verdict(policy.default, f"no rule allows {subject.tool}", rule="default")
+    if outside := _reach(subject, at):
+        return Verdict(policy.default, outside, rule="default")
+    return Verdict(policy.read_only, "it changes nothing and stays in the workspace", rule="read-only")
 
-    def decide(self, subject: Subject, session: Sequence[CompiledRule] = ()) -> Verdict:
-        """What the policy says. A rule of the session answers what it would ask; nothing makes good for a rule that
-        denies."""
-        places = Places(self.around)
-        denying = [(each.rule, each.touches(subject, places)) for each in self._by_action["deny"]]
-        for rule, match in denying:
-            if match is Match.YES:
-                return Verdict("deny", rule.reason or "a rule forbids it", "rule", rule.label)
-        for each in reversed(session):  # what was said last
-            if each.covers(subject, places):
-                said = "the user allowed it" if each.rule.action == "allow" else "the user refused"
-                return Verdict(each.rule.action, each.rule.reason or said, "session", each.rule.label)
-        for each in self._by_action["ask"]:
-            if each.touches(subject, places) is not Match.NO:
-                return Verdict("ask", each.rule.reason or "a rule says to ask", "rule", each.rule.label)
-        for rule, match in denying:
-            if match is Match.MAYBE:
-                reason = f"it may be what a rule forbids: {rule.reason or rule.label}"
-                return Verdict("ask", reason, "rule", rule.label)
-        for each in self._by_action["allow"]:
-            if each.covers(subject, places):
-                return Verdict("allow", each.rule.reason or "a rule allows it", "rule", each.rule.label)
-        return self._default(subject, places)
 
-    def _default(self, subject: Subject, places: Places) -> Verdict:
-        if not subject.read_only:
-            return Verdict(self.policy.default, f"no rule allows {subject.tool}", rule="default")
-        # A tool that changes nothing is not harmless for that.
-        outside = ""
-        if subject.commands:
-            outside = "it runs a command"
-        elif subject.urls:
-            outside = "it reaches out of this machine"
-        elif subject.unclear:
-            outside = "it is not clear what it touches"
-        elif not all(places.is_inside(places.of(path)) for path in subject.paths):
-            outside = "it reaches out of the workspace"
-        if outside:
-            return Verdict(self.policy.default, outside, rule="default")
-        return Verdict(self.policy.read_only, "it changes nothing and stays in the workspace", rule="read-only")
+def _reach(subject: Subject, at: Places) -> str:
+    """How a call reaches out of the workspace, if it does: a tool that changes nothing is not harmless for that."""
+    if subject.commands:
+        return "it runs a command"
+    if subject.urls:
+        return "it reaches out of this machine"
+    if subject.unclear:
+        return "it is not clear what it touches"
+    is_inside = all(at.is_inside(at.of(path)) for path in subject.paths)
+    return "" if is_inside else "it reaches out of the workspace"

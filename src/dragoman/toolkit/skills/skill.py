@@ -1,15 +1,13 @@
 """A skill: instructions that a model loads when it needs them.
 
 The format is that of the open Agent Skills specification. What comes from elsewhere is often not quite right, so
-`read_skill` forgives and warns; `validate_skill` only tells what is wrong.
+`read_skill` forgives, and warns of all that the specification would not accept.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -24,8 +22,8 @@ SKILL_FILES: Final = ("SKILL.md", "skill.md")
 
 _MOST_KEYS: Final = 64
 _LONGEST_VALUE: Final = 2_000
-_MOST_BYTES: Final = 4 * 1024 * 1024
-_LONGEST: Final = {"name": 64, "description": 1024, "license": _MOST_BYTES, "compatibility": 500}
+_LONGEST: Final = {"name": 64, "description": 1024, "license": 256 * 1024, "compatibility": 500}
+"""Texts, and how many characters of each the specification allows; of a license, as many as a SKILL.md may have."""
 
 
 class SkillSummary(Struct, frozen=True, kw_only=True):
@@ -95,10 +93,7 @@ def _front_matter(text: str) -> FrontMatter:
 
 
 def read_skill(text: str, *, folder: str, location: str = "") -> Skill:
-    """A skill from the text of its SKILL.md, whatever that is; a name that cannot be used is that of the folder.
-
-    Its warnings are all that the specification would not accept.
-    """
+    """A skill from the text of its SKILL.md, whatever that is; a name that cannot be used is that of the folder."""
     front = _front_matter(text)
     values, warnings = front.values, _problems(front, folder)
     declared = values.get("name", "")
@@ -129,29 +124,6 @@ def _as_text(value: Value) -> str:
     if isinstance(value, dict):
         value = [f"{key}: {item}" for key, item in value.items()]
     return (value if isinstance(value, str) else ", ".join(value))[:_LONGEST_VALUE]
-
-
-def validate_skill(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """All that is wrong with the skill in a directory, a line each; nothing if it is good."""
-    directory = Path(path)
-    if directory.name.lower() == "skill.md" and directory.is_file():
-        directory = directory.parent
-    if not directory.is_dir():
-        return ("the path is not a directory",)
-    file = next((file for name in SKILL_FILES if (file := directory / name).is_file()), None)
-    if file is None:
-        return ("there is no SKILL.md",)
-    try:
-        with file.open("rb") as opened:
-            raw = opened.read(_MOST_BYTES + 1)
-        text = raw.decode("utf-8")
-    except OSError as error:
-        return (f"{file.name} cannot be read: {error.strerror or type(error).__name__}",)
-    except UnicodeDecodeError:
-        return (f"{file.name} is not UTF-8",)
-    if len(raw) > _MOST_BYTES:
-        return (f"{file.name} is larger than {_MOST_BYTES} bytes",)
-    return tuple(_problems(_front_matter(text), directory.resolve().name))
 
 
 # --- what the specification says -------------------------------------------------------------------------------------

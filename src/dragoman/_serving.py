@@ -1,0 +1,132 @@
+"""Serving an ASGI app at an address of this machine with uvicorn: in the foreground, or beside a program.
+
+Owns: the only import of uvicorn, which the extras `mcp` and `web` bring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Generator
+from typing import Final, Literal, Self
+
+import uvicorn
+
+from dragoman.errors import ConfigurationError
+from dragoman.tools import LoopThread
+
+_START_SECONDS: Final = 30.0
+_CLOSE_SECONDS: Final = 5.0
+_BACKLOG: Final = 1024
+
+
+class WebServer:
+    """An ASGI app at an address of this machine: `serve()`, or as a block (`with` or `async with`) beside a program."""
+
+    def __init__(
+        self,
+        app: Callable[..., Awaitable[None]],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        lifespan: Literal["on", "off"] = "off",
+        when_closed: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._host: Final = "127.0.0.1" if host == "localhost" else host
+        self._socket: Final = _bind(self._host, port)
+        self.port: int = int(self._socket.getsockname()[1])
+        """Where it listens; a free port if 0 was asked for."""
+        self._when_closed: Final = when_closed
+        """Awaited when nobody is served any more."""
+        self._config: Final = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan=lifespan,
+            loop="asyncio",
+            http="httptools",
+            ws="none",
+            timeout_graceful_shutdown=2,
+        )
+        self._listener: Final = _Listener(self._config)
+        self._thread: Final = LoopThread()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it can be reached."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self.port}"
+
+    def serve(self, when_ready: Callable[[], object] | None = None) -> None:
+        """Serve until Ctrl-C or SIGTERM."""
+        with contextlib.closing(self._socket), contextlib.suppress(KeyboardInterrupt):
+            if when_ready is not None:
+                when_ready()
+            asyncio.run(self._serve(uvicorn.Server(self._config)))
+
+    async def _serve(self, server: uvicorn.Server) -> None:
+        try:
+            await server.serve(sockets=[self._socket])
+        finally:
+            if self._when_closed is not None:
+                await self._when_closed()
+
+    def __enter__(self) -> Self:
+        try:
+            self._thread.submit(self.__aenter__).result()
+        except BaseException:  # Ctrl-C included
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        try:
+            if self._thread.running:
+                self._thread.submit(self.__aexit__).result(2 * _CLOSE_SECONDS)
+        finally:
+            self._thread.close()
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.ensure_future(self._serve(self._listener))
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                while not self._listener.started:  # uvicorn tells nobody
+                    if self._task.done():
+                        raise ConfigurationError(f"The HTTP server at {self.url} did not start.")
+                    await asyncio.sleep(0.005)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        if self._task is not None:
+            self._listener.should_exit = True
+            await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+            self._task.cancel()
+        self._socket.close()
+
+
+class _Listener(uvicorn.Server):
+    """Listens without touching the program's signals."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Take the address now, so that an error is raised here and not in the background."""
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(_BACKLOG)  # whoever comes from now on is heard, if a little later
+    except OSError as error:
+        bound.close()
+        message = f"Nothing can listen on {host} port {port}: {error.strerror or error}."
+        raise ConfigurationError(message, hint="Choose another port, or 0 for a free one.") from error
+    return bound
