@@ -12,12 +12,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 import dragoman._observer
-import dragoman.providers
 from dragoman._observer import Observed
 from dragoman._stop import CURRENT, Stop, shorter
 from dragoman.conversation import (
@@ -54,7 +53,7 @@ from dragoman.providers import ModelOptions
 from dragoman.tools import Approval, PendingApproval, ToolRun
 from dragoman.transport import AttemptRecord
 
-from .context import ContextUse
+from .context import ask_policy
 from .io import LoopIO
 from .moment import instruct, tools_of
 from .result import ENDINGS, Cancelled, Ending, RunResult
@@ -296,18 +295,9 @@ class LoopRun:
     async def _shorten(self, io: LoopIO) -> None:
         """Let the context policies have their say."""
         for policy in self._settings.context:
-            before = self.conversation
-            tokens = dragoman.providers.estimated_tokens(before)
-            use = ContextUse(tokens, io.engine.context_window, partial(self._ask, io))
-            after: object = policy(before, use)
-            if isinstance(after, Awaitable):
-                after = cast("object", await io.wait_for(after))
-            if not isinstance(after, Conversation):
-                message = f"A context policy gave back a {type(after).__name__}."
-                raise ConfigurationError(message, hint="Return a conversation: the same one, or a shorter one.")
-            if after is not before:
-                after.ensure_valid()
-                self.conversation = after
+            before, ask = self.conversation, partial(self._ask, io)
+            self.conversation = await ask_policy(policy, before, io.engine.context_window, ask, io.wait_for)
+            if self.conversation is not before:
                 await self._notify(io, "compacted", before)
 
     async def _ask(self, io: LoopIO, conversation: Conversation) -> Message:
