@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -78,6 +78,8 @@ if TYPE_CHECKING:
     from dragoman.tools import Batch, ToolContext, ToolExecutor, ToolSet
 
 T = TypeVar("T")
+
+_GOES_ON: Final = (AskModel, RunTools)
 
 
 class LoopRun:
@@ -261,7 +263,7 @@ class LoopRun:
                 self.conversation = self.conversation.plus(self.unread[0])
                 self.unread.popleft()
             step = next_step(self.conversation, settings.limits, self.tally.spent, self.pending)
-            if isinstance(step, AskModel | RunTools):
+            if isinstance(step, _GOES_ON):
                 if not self.stop.cancelled:
                     self.tally.check(step, io.engine, self.conversation)
                     if shortened or isinstance(step, RunTools):
