@@ -239,7 +239,12 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     async def chat(
         self, prompt: Prompt | None = None, *, answer: object = None, **given: Unpack[TurnOptions]
     ) -> RunResult:
-        """Say something, let the model use its tools, and get its answer: `ChatClient.chat`, awaited."""
+        """Say something, let the model use its tools, and get its answer; `str()` of the result is the text.
+
+        Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
+        What is given here holds for this turn alone. With `answer`, a type as in `ask`, the turn ends with a value of
+        that type: `result.answer`.
+        """
         return await self._chat(prompt, given, answer)
 
     async def resume(self, *approvals: Approval) -> RunResult:
@@ -301,7 +306,11 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     @overload
     async def ask(self, question: Prompt, answer: object = None, **given: Unpack[CallOptions]) -> Any: ...
     async def ask(self, question: Prompt, answer: object = None, **given: Unpack[CallOptions]) -> object:
-        """Ask for an answer of a type, without tools: `ChatClient.ask`, awaited."""
+        """Ask for an answer of a type: a dataclass, TypedDict, Struct, pydantic model, list, number … or a JSON Schema.
+
+        No tools are used, and the schema holds for this question alone. The answer joins the history. One that does not
+        fit is shown its problems and asked for again, once or `retries` times; then InvalidAnswerError has the text.
+        """
         return await self._ask(question, answer, given)
 
     # --- keeping ---
@@ -311,7 +320,12 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         return await self._save()
 
     async def restore(self, saved: Snapshot | str) -> tuple[Loss, ...]:
-        """Go on with a saved conversation: `ChatClient.restore`, awaited."""
+        """Go on with a saved conversation; what this client's model will not get of it is returned.
+
+        By an id, the store is asked for the newest state of that conversation, up to the last step before a crash; see
+        `pending` and `uncertain`. A Snapshot is that very point: going on from one that is not the newest in the store
+        begins a conversation of its own.
+        """
         return await self._restore(saved)
 
     # --- changing ---
@@ -339,7 +353,10 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
             return twin
 
     async def aclose(self) -> None:
-        """Stop a turn under way, end the threads of the tools and close the connections, unless a fork needs them."""
+        """End the threads of the tools and close the connections, unless a fork still needs them.
+
+        A turn under way is stopped.
+        """
         await self._close()
 
     async def __aenter__(self) -> Self:
