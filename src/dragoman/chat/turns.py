@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -250,9 +250,11 @@ class TurnCore(Generic[E]):
                 events = run.events(io, streamed=streamed)
                 if run.observed is not None:
                     events = follow(run.observed, events)
-                async with aclosing(events):
+                try:
                     async for event in events:
                         yield event
+                finally:
+                    await events.aclose()
             except BaseException as error:
                 await self._finish(run, error)
                 raise

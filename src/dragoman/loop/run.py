@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -200,13 +199,16 @@ class LoopRun:
             while (step := await self._next_step(io)) is not None:
                 if isinstance(step, RunTools):
                     batch = await self._begin_tools(io, step.calls, watched=streamed)
-                    async with aclosing(io.run_tools(batch)) as happenings:
+                    happenings = io.run_tools(batch)
+                    try:
                         async for event in happenings:
                             if self.hooks and isinstance(event, ToolStarted):
                                 await self._notify(io, "tool_started", event.call)
                             elif self.hooks and isinstance(event, ToolFinished):
                                 await self._notify(io, "tool_finished", event.result)
                             yield event
+                    finally:
+                        await happenings.aclose()
                     before, io = io, await self._take_results(io, step.calls, batch)
                     if io is not before:
                         yield self._handoffs[-1]
@@ -265,7 +267,8 @@ class LoopRun:
             step = next_step(self.conversation, settings.limits, self.tally.spent, self.pending)
             if isinstance(step, _GOES_ON):
                 if not self.stop.cancelled:
-                    self.tally.check(step, io.engine, self.conversation)
+                    if settings.limits.cost is not None or self.tally.caller is not None:
+                        self.tally.check(step, io.engine, self.conversation)
                     if shortened or isinstance(step, RunTools):
                         return step
                     await self._shorten(io)  # this may have called the model, so what is next is to be decided again
