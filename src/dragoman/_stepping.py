@@ -37,3 +37,12 @@ def step_through(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
             yield item
     finally:
         step(items.aclose())
+
+
+async def exhaust(items: AsyncGenerator[object, None]) -> None:
+    """Go through an async generator for what it does, in either colour."""
+    try:
+        async for _ in items:
+            pass
+    finally:
+        await items.aclose()

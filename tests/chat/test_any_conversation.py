@@ -26,6 +26,7 @@ from dragoman.stores import AsyncStore, JournalEntry, SqliteStore, ToolCallBegun
 from dragoman.tools import ToolConfig, ToolErrorHandling, approve, deny
 from tests.chat.failing import Tools
 from tests.chat.talking import WAYS, AsyncTalk, Talk
+from tests.rounds import PROFILE
 
 NAMES = ["note", "anote", "delete", "fail", "nowhere"]
 
@@ -300,7 +301,7 @@ class Story:
         self.store.close()
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS if PROFILE == "thorough" else ["plain-stream", "async-whole"])
 @settings(max_examples=settings().max_examples // 2, deadline=None)
 @given(script=st.lists(_replies, max_size=12), actions=st.lists(_actions, min_size=1, max_size=8), setup=_setups)
 def test_any_conversation_stays_valid_and_complete(

@@ -17,6 +17,7 @@ from dragoman.stores import SqliteStore, resume
 from dragoman.tools import approve
 from tests.chat.failing import Tools
 from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
+from tests.rounds import PROFILE
 
 # An interrupt between making a coroutine and stepping it leaves one that nobody awaits; Python says so, and no more.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -85,9 +86,10 @@ def _check(client: ChatClient, tools: Tools, where: str) -> None:
         assert any(what in result.text or result.is_error for result in results), where
 
 
-def _every_moment(scenario: Callable[[ChatClient], None], directory: Path | None) -> None:
-    """Or every eleventh, with a store in this directory, which then holds what the client has."""
-    at = 0
+def _many_moments(scenario: Callable[[ChatClient], None], directory: Path | None) -> None:
+    """Every moment in a thorough run, else every third; with a store in this directory, which then holds what the
+    client has, fewer."""
+    at, step = 0, 1 if PROFILE == "thorough" else 3
     with nullcontext() if directory is None else SqliteStore(directory / "talks.db") as store:
         while True:
             tools = Tools()
@@ -98,7 +100,7 @@ def _every_moment(scenario: Callable[[ChatClient], None], directory: Path | None
                 _check(client, tools, where)
                 if store is not None:
                     assert resume(store, client.id or "").conversation == client.conversation, where
-            at += 1 if store is None else 11
+            at += step if store is None else 11 * step
     assert at > 100
 
 
@@ -107,4 +109,4 @@ def _every_moment(scenario: Callable[[ChatClient], None], directory: Path | None
 def test_ctrl_c_at_any_moment_leaves_a_client_that_goes_on(
     scenario: Callable[[ChatClient], None], kept: bool, tmp_path: Path
 ) -> None:
-    in_a_thread_of_its_own(lambda: _every_moment(scenario, tmp_path if kept else None))
+    in_a_thread_of_its_own(lambda: _many_moments(scenario, tmp_path if kept else None))

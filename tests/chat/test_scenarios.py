@@ -5,15 +5,25 @@ from __future__ import annotations
 import pytest
 
 from dragoman.simulator import Simulator
-from tests.chat.scenarios import SCENARIOS, Scenario, check, script
+from tests.chat.scenarios import SCENARIOS, check, script
 from tests.chat.talking import WAYS, Stage
 from tests.engines.talking import MODELS
+from tests.rounds import PROFILE
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
-@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
-def test_scenario(scenario: Scenario, model: str, way: str) -> None:
-    with Simulator(script(scenario.replies)) as simulator:
-        check(scenario, Stage(simulator, model, way))
+def _chosen() -> list[tuple[str, str, str]]:
+    """All of them in a thorough run; else each scenario with every provider in one way, and the ways in turn."""
+    ways, chosen = list(WAYS), list[tuple[str, str, str]]()
+    for first, scenario in enumerate(SCENARIOS):
+        for place, dialect in enumerate(MODELS):
+            fitting = ways if PROFILE == "thorough" else [ways[(first + place) % len(ways)]]
+            chosen += [(scenario, dialect, way) for way in fitting]
+    return chosen
+
+
+@pytest.mark.parametrize(("scenario", "dialect", "way"), _chosen())
+def test_scenario(scenario: str, dialect: str, way: str) -> None:
+    told = SCENARIOS[scenario]
+    with Simulator(script(told.replies)) as simulator:
+        check(told, Stage(simulator, MODELS[dialect], way))
         assert simulator.wait_until_idle()

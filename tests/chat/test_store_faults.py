@@ -51,8 +51,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         yield found
 
 
-# What writes is the same for streams, so that not every way needs to fail at every write.
-few_ways = pytest.mark.parametrize("way", ["plain-whole", "async-stream"])
+# What writes is the same for streams and for both stores, so that not every way needs to fail at every write.
+pairs = pytest.mark.parametrize(
+    ("store", "way"), [("file", "plain-whole"), ("sqlite", "async-stream")], indirect=["store"]
+)
 
 
 @pytest.fixture(params=WAYS)
@@ -127,7 +129,7 @@ def _how_many_writes(way: str, path: Path) -> int:
 
 
 @pytest.mark.slow
-@few_ways
+@pairs
 @pytest.mark.parametrize("after", [False, True], ids=["undone", "done all the same"])
 def test_a_write_that_fails_ends_the_turn_and_the_next_one_goes_on(
     store: ConversationStore, way: str, after: bool, tmp_path: Path
@@ -165,7 +167,7 @@ def _reply(asked: Any) -> Message | str:
 
 
 @pytest.mark.slow
-@few_ways
+@pairs
 @pytest.mark.parametrize("after", [False, True], ids=["undone", "done"])
 def test_a_program_that_dies_at_any_write_is_continued_by_another(
     store: ConversationStore, way: str, after: bool, tmp_path: Path

@@ -21,7 +21,7 @@ from dragoman.providers import ComputerUse, HostedMcp, ModelOptions, ServerTool
 from dragoman.simulator import Reply, Request, Simulator
 from dragoman.stores import AsyncStore, FileStore
 from dragoman.tools import Allow, Ask, Deny, approve, deny, tool
-from tests.chat.talking import WAYS, Stage, Talk
+from tests.chat.talking import Stage, Talk
 from tests.providers.calls import HI, body_of, call_of, decoder_of, lost
 from tests.providers.feeding import message_of
 from tests.providers.strict_types import problems
@@ -37,7 +37,7 @@ def item(kind: str, **members: Any) -> Opaque:
     return Opaque("openai_responses", Raw(json.dumps(whole).encode()))
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=["plain-stream", "async-whole"])  # both colours, and both forms of a reply
 def way(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -17,9 +17,9 @@ from dragoman.engines import ScriptedEngine, engine
 from dragoman.loop import DropToolResults
 from dragoman.providers import (
     CacheUse,
+    Call,
     ModelOptions,
     Profile,
-    Prompt,
     Reasoning,
     ResponseFormat,
     explain_cache,
@@ -40,11 +40,11 @@ def _prompts(
     tools: tuple[Sequence[ToolSpec], Sequence[ToolSpec]] = ((), ()),
     options: tuple[ModelOptions, ModelOptions] = (ModelOptions(), ModelOptions()),
     profile: Profile = GPT,
-) -> tuple[Prompt, ...]:
+) -> tuple[Call, ...]:
     """As an engine keeps them. Of tools and options the second ones are those of the last request."""
     return tuple(
         [
-            Prompt(profile, said.system, said.messages, tuple(tools[last]), options[last])
+            Call(model="m", conversation=said, profile=profile, tools=tuple(tools[last]), options=options[last])
             for at, said in enumerate(conversations, 1)
             for last in (at == len(conversations),)
         ]
@@ -132,8 +132,8 @@ def test_what_is_kept_is_bounded() -> None:
         for conversation in others:
             one.reply(conversation)
         lost = one.reply(asked)
-    assert (len(lost.sent.prompts), lost.cache.changed) == (9, "system")
-    assert lost.sent.prompts[-1].messages is asked.messages
+    assert (len(lost.sent.calls), lost.cache.changed) == (9, "system")
+    assert lost.sent.calls[-1].conversation.messages is asked.messages
     assert len(repr(lost)) < 4_000
 
 
@@ -148,7 +148,7 @@ def test_prompts_stay_in_the_process_and_are_remembered_once_they_are_sent() -> 
         assert "nothing before" in one.reply(asked).cache.why
         one.reply(private)
         reply = one.reply(asked)
-    assert len(reply.sent.prompts) == 3
+    assert len(reply.sent.calls) == 3
     for kept in (pickle.dumps(reply), msgspec.json.encode(reply), repr(reply).encode()):
         assert b"private" not in kept
     assert pickle.loads(pickle.dumps(reply)) == reply

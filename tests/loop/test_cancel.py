@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman._stepping import step
+from dragoman._stepping import exhaust, step
 from dragoman.conversation import (
     Event,
     Message,
@@ -63,6 +63,6 @@ def test_ctrl_c_in_a_tool_leaves_a_valid_history() -> None:
     with Orchestrator(ScriptedEngine([calls(1, name="interrupted")]), [interrupted]) as loop:
         run = loop.start(ASKED)
         with pytest.raises(KeyboardInterrupt):
-            step(run.complete(PlainIO(loop.engine, loop.executor)))
+            step(exhaust(run.events(PlainIO(loop.engine, loop.executor), streamed=False)))
         assert run.conversation.is_valid
         assert isinstance(run.result.ending, Cancelled)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman._stepping import step
+from dragoman._stepping import exhaust, step
 from dragoman.conversation import (
     Message,
     StopReason,
@@ -125,7 +125,7 @@ def test_what_is_said_to_a_reply_that_broke_off_waits_for_the_next_run() -> None
     with Orchestrator(ScriptedEngine(["never"]), [add]) as loop:
         run = loop.start(ASKED.plus(broken))
         run.add(Message.user("And?"))
-        step(run.complete(PlainIO(loop.engine, loop.executor)))
+        step(exhaust(run.events(PlainIO(loop.engine, loop.executor), streamed=False)))
     assert [message.text for message in run.unread] == ["And?"]
     assert run.conversation.is_valid
 

@@ -35,9 +35,8 @@ from .growing import AsyncTypedStream as AsyncTypedStream, TypedStream as TypedS
 from .handoffs import handoff as handoff
 from .options import (
     ChatOptions as ChatOptions,
-    Prompt as Prompt,
     drop_engine_options as drop_engine_options,
     find_engine as find_engine,
     make_executor as make_executor,
-    make_message as make_message,
 )
+from .turns import Prompt as Prompt, make_message as make_message

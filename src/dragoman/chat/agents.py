@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack, cast
 
 from msgspec import structs
@@ -60,11 +61,11 @@ from .core import ChatCore
 from .options import (
     ELSEWHERE,
     ChatOptions,
-    TurnOptions,
     drop_engine_options,
     find_engine,
     list_engine_options,
 )
+from .turns import TurnCore
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore
@@ -207,7 +208,7 @@ def agent_of(tools: ToolSet, name: str, *, takes_over: bool) -> Agent | None:
 # --- the agents of a client -------------------------------------------------------------------------------------------
 
 
-def staff_of(core: Core) -> Staff:
+def staff_of(core: TurnCore[Any]) -> Staff:
     """What a client has for its agents; made when one is first called."""
     with core._state:
         if core._staff is None:
@@ -218,10 +219,12 @@ def staff_of(core: Core) -> Staff:
 class Staff:
     """The engines of a client's agents, and those of their turns that wait for a person."""
 
-    def __init__(self, owner: Core | None) -> None:
-        caller = None if owner is None or owner._caller is None else cast("Core | None", owner._caller[0].owner)
+    def __init__(self, owner: TurnCore[Any] | None) -> None:
+        caller = (
+            None if owner is None or owner._caller is None else cast("TurnCore[Any] | None", owner._caller[0].owner)
+        )
         above = None if caller is None else staff_of(caller)
-        self._owner: Core | None = owner
+        self._owner: TurnCore[Any] | None = owner
         self._above: Staff | None = above
         """That of the caller, if the owner is an agent's client: both share the engines."""
         self._engines: dict[Agent, Any] = {} if above is None else above._engines
@@ -272,7 +275,7 @@ class Staff:
     async def work(self, agent: Agent, context: ToolContext[object], prompt: str) -> str:
         """Carry a turn of the agent out, or go on with it: the text of its answer."""
         run = run_of(context)
-        if run is not None and run.depth >= DEEPEST:
+        if run is not None and run.tally.depth >= DEEPEST:
             message = f"Agents may call each other {DEEPEST} deep, and {agent.name!r} would be one more."
             raise ToolBudgetError(message, tool_name=context.tool_name, call_id=context.call_id)
         client, waits = self._paused.pop(context.call_id, None), False
@@ -331,8 +334,8 @@ class Staff:
         answers = [said for each in client.pending if (said := context.answer_about(each.call)) is not None]
         while True:
             begun: list[LoopRun] = []
-            given: TurnOptions = {"approvals": answers}
-            async with aclosing(client._turn(prompt, given, begun, streamed=context.watched, spent=spent)) as events:
+            begin = partial(client._begin_turn, prompt, {"approvals": answers}, None, spent)
+            async with aclosing(client._turn(begin, begun, streamed=context.watched)) as events:
                 async for event in events:
                     context.report(event)
             result = begun[0].result

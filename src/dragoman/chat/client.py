@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 import dragoman.stores
@@ -16,7 +17,8 @@ from dragoman.transport import Transport
 
 from . import later
 from .core import ChatCore
-from .options import CallOptions, ChatOptions, Prompt, TurnOptions, check_store, drop_engine_options, find_engine
+from .options import CallOptions, ChatOptions, TurnOptions, check_store, drop_engine_options, find_engine
+from .turns import Prompt
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, ConversationStore, Snapshot
@@ -127,7 +129,7 @@ class ChatClient(ChatCore[Engine]):
         """
         begun: list[LoopRun] = []
         judge = None if answer is None else self._make_judge(answer, given)
-        events = self._turn(prompt, given, begun, streamed=True, judge=judge)
+        events = self._turn(partial(self._begin_turn, prompt, given, judge), begun, streamed=True)
         if judge is None:
             stream = ChatStream(begun, events)
         else:
@@ -292,7 +294,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         """
         begun: list[LoopRun] = []
         judge = None if answer is None else self._make_judge(answer, given)
-        events = self._turn(prompt, given, begun, streamed=True, judge=judge)
+        events = self._turn(partial(self._begin_turn, prompt, given, judge), begun, streamed=True)
         if judge is None:
             stream = AsyncChatStream(begun, events)
         else:

@@ -7,7 +7,7 @@ Must not know: stores. The conversation says it all: its metadata, or the result
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
-from typing import Unpack, cast
+from typing import Any, Unpack, cast
 
 from msgspec import structs
 
@@ -19,8 +19,8 @@ from dragoman.tools import AnyTools, Tool, ToolContext, ToolSet
 from dragoman.transport import Transport
 
 from .agents import Agent, Core, agent_of, list_agents, run_of, staff_of
-from .core import IN_CHARGE, Charge, Shared
 from .options import ChatOptions, drop_engine_options, make_executor
+from .turns import IN_CHARGE, Charge, Shared, TurnCore
 
 
 def handoff(
@@ -69,7 +69,7 @@ def _admit(agent: Agent, context: ToolContext[object]) -> str:
 # --- who is in charge -------------------------------------------------------------------------------------------------
 
 
-def in_charge(core: Core, conversation: Conversation) -> Agent | None:
+def in_charge(core: TurnCore[Any], conversation: Conversation) -> Agent | None:
     """The agent that a conversation names, or whose handoff has just got its result; None: the client itself."""
     name = conversation.metadata.get(IN_CHARGE)
     led_to = () if name is None else list_agents(core._own_charge().executor.tools, handoffs=True)
@@ -90,7 +90,7 @@ def put_in_charge(tools: ToolSet, conversation: Conversation) -> Agent | None:
     return next((agent for each in done if (agent := agent_of(tools, each.name, takes_over=True))), None)
 
 
-def charge_of(core: Core, agent: Agent | None) -> Charge:
+def charge_of(core: TurnCore[Any], agent: Agent | None) -> Charge:
     """What an agent in charge works with, made when it first is; None: what the client was made with."""
     with core._state:
         if agent is core._agent:
@@ -113,7 +113,7 @@ def name_agent(agent: Agent | None, conversation: Conversation) -> Conversation:
     return named.with_system(split_instructions(agent.options.get("system"))[0])
 
 
-def hand_over(core: Core, run: LoopRun) -> LoopIO | None:
+def hand_over(core: TurnCore[Any], run: LoopRun) -> LoopIO | None:
     """Let a run go on with whoever takes over behind the results that it has just taken in, if anybody does."""
     agent = put_in_charge(run.executor.tools, run.conversation)
     if agent is None:

@@ -1,7 +1,5 @@
-"""What a chat client can be given: its options, and what a user may say.
+"""What a chat client can be given: which options are the engine's, the executor's and the loop's.
 
-Owns: which options are the engine's, the executor's and the loop's; from a prompt to a message, refusing what no
-history could hold.
 Must not know: what a client does with them.
 """
 
@@ -9,12 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import dragoman.tools
 from dragoman._checks import check_names
-from dragoman._files import read_message
-from dragoman.conversation import Block, Conversation, Message, Text, ToolCall, ToolResult
+from dragoman.conversation import Conversation
 from dragoman.engines import AsyncEngine, Engine, EngineOptions, adopt, async_engine, engine
 from dragoman.errors import ConfigurationError
 from dragoman.loop import Limits, LoopOptions
@@ -158,34 +155,3 @@ def make_executor(tools: AnyTools, given: ChatOptions) -> ToolExecutor:
         on_result=given.get("on_result"),
         logger=given.get("logger"),
     )
-
-
-# --- what a user says -------------------------------------------------------------------------------------------------
-
-Prompt: TypeAlias = str | Block | Message | Sequence[str | Block]
-"""A text, a block such as an image, several of them, or a whole message."""
-
-
-def make_message(prompt: Prompt) -> Message:
-    """The user's message."""
-    if isinstance(prompt, str) and prompt:  # nearly always
-        return Message(role="user", blocks=(Text(prompt),))
-    if isinstance(prompt, Message):
-        message = prompt
-    else:
-        content = (prompt,) if isinstance(prompt, str) or not isinstance(prompt, Sequence) else tuple(prompt)
-        message = Message.user(*content)
-    for block in cast("Sequence[object]", message.blocks):  # whatever the types promise
-        if not isinstance(block, Block):
-            text = f"A message cannot be made of a {type(block).__name__}."
-            raise ConfigurationError(text, hint="Give a text, a block such as Media, a list of these, or a Message.")
-    if all(isinstance(block, Text) and not block.text for block in message.blocks):
-        text = "An empty message says nothing that a model could answer."
-        raise ConfigurationError(text, hint="Give a text or a block.")
-    if message.role != "user" or any(isinstance(block, ToolCall | ToolResult) for block in message.blocks):
-        for change in Conversation().plus(message).repaired().changes:
-            if change.kind != "added_result":  # calls whose results come later are fine
-                text = f"This message would spoil the history: {change.problem}."
-                hint = "Say texts and media; results of tools join the history by themselves."
-                raise ConfigurationError(text, hint=hint)
-    return read_message(message)

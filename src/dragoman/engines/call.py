@@ -42,7 +42,7 @@ from .credential import Credential, MadeKey
 from .keys import without_keys
 
 if TYPE_CHECKING:
-    from dragoman.providers import AnswerReader, CacheUse, Prices, Prompt, SafetyRating, TokenLogprob
+    from dragoman.providers import AnswerReader, CacheUse, Prices, SafetyRating, TokenLogprob
     from dragoman.transport import RateLimits
 
     from .http import Connection
@@ -50,17 +50,17 @@ if TYPE_CHECKING:
 
 
 class Sent(Struct, frozen=True, dict=True):
-    """Prompts that this process knows. It has no fields: they are in no pickle, JSON or text, for others said them."""
+    """Calls that this process made. It has no fields: they are in no pickle, JSON or text, for others said them."""
 
     @classmethod
-    def of(cls, prompts: tuple[Prompt, ...]) -> Sent:
+    def of(cls, calls: tuple[Call, ...]) -> Sent:
         made = cls()
-        vars(made)["prompts"] = prompts
+        vars(made)["calls"] = calls
         return made
 
     @property
-    def prompts(self) -> tuple[Prompt, ...]:
-        return self.__dict__.get("prompts", ())
+    def calls(self) -> tuple[Call, ...]:
+        return self.__dict__.get("calls", ())
 
 
 class Reply(Struct, frozen=True, kw_only=True):
@@ -109,7 +109,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     @property
     def cache(self) -> CacheUse:
         """What the provider's prompt cache did for this reply, and why it did no more; found out when asked for."""
-        return dragoman.providers.explain_cache(self.sent.prompts, self.message.usage)  # loaded when somebody asks
+        return dragoman.providers.explain_cache(self.sent.calls, self.message.usage)  # loaded when somebody asks
 
 
 Veto: TypeAlias = Callable[[ProviderError, float], str]
@@ -294,7 +294,7 @@ class ModelCall(ReplyCall):
     _headers: Mapping[str, str] = _NO_HEADERS
     _status: int | None = None
     _request_id: str | None = None
-    _prompts: Sent = _NOTHING_SENT
+    _earlier: Sent = _NOTHING_SENT
     _response: Response | None = None
     _decoder: Decoder | None = None
 
@@ -306,11 +306,11 @@ class ModelCall(ReplyCall):
         transport: Transport,
         *,
         blocking: bool,
-        remember: Callable[[Call], tuple[Prompt, ...]] | None = None,
+        remember: Callable[[Call], tuple[Call, ...]] | None = None,
     ) -> None:
         super().__init__()
-        self._remember: Callable[[Call], tuple[Prompt, ...]] | None = remember
-        """Told of the call when it is sent for the first time; it gives the prompts of late."""
+        self._remember: Callable[[Call], tuple[Call, ...]] | None = remember
+        """Told of the call when it is sent for the first time; it gives those of late."""
         self._blocking: bool = blocking
         self.request: HttpRequest = request
         self._prepared: Prepared = prepared
@@ -328,7 +328,7 @@ class ModelCall(ReplyCall):
             adaptations=encoded.adaptations,
             losses=encoded.losses,
             attempts=tuple(self.attempts),
-            sent=self._prompts,
+            sent=self._earlier,
         )
 
     async def advance(self) -> None:
@@ -371,7 +371,7 @@ class ModelCall(ReplyCall):
             if isinstance(self._connection.key, Credential):
                 request = await self._sign(request, self._connection.key)
             if self._remember is not None:
-                self._prompts, self._remember = Sent.of(self._remember(self._prepared.call)), None
+                self._earlier, self._remember = Sent.of(self._remember(self._prepared.call)), None
             response = self._response = await self._transport.open(request)
             headers = self._headers = response.headers
             self._status = response.status

@@ -39,10 +39,12 @@ from .credential import AwsKeys, Confidential, Credential, MadeKey, Secret, Toke
 from .keys import without_keys
 
 if TYPE_CHECKING:
-    from dragoman.providers import Prices, Prompt
+    from dragoman.providers import Prices
 
     from .limiter import Line, RateLimiter
 
+_RECENT: Final = 8
+"""How many calls before one are kept to compare it with."""
 _AGENT: Final = f"dragoman/{__version__} python/{'.'.join(map(str, sys.version_info[:3]))}"
 
 
@@ -171,7 +173,7 @@ class _Http(BaseEngine):
             self._line = line_of(connection.limiter, connection.provider.name, connection.place)
         self._warned: int = 0
         """How many losses were told of; the same ones come again with every turn."""
-        self._prompts: tuple[Prompt, ...] = ()
+        self._sent: tuple[Call, ...] = ()
         """What was sent of late, which the provider may have in its cache."""
 
     def call(
@@ -180,11 +182,9 @@ class _Http(BaseEngine):
         prepared = self.prepare(conversation, tools, options, stream=stream)
         return self._make_call(prepared, self._remember)
 
-    def _remember(self, call: Call) -> tuple[Prompt, ...]:
-        said = call.conversation
-        prompt = dragoman.providers.Prompt(call.profile, said.system, said.messages, call.tools, call.options)
-        prompts = self._prompts = (*self._prompts[-dragoman.providers.RECENT :], prompt)
-        return prompts
+    def _remember(self, call: Call) -> tuple[Call, ...]:
+        sent = self._sent = (*self._sent[-_RECENT:], call)
+        return sent
 
     def count_call(
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None
@@ -195,7 +195,7 @@ class _Http(BaseEngine):
         prepared = self._prepare(conversation, tools, options, stream=False, codec=codec)
         return self._make_call(msgspec.structs.replace(prepared, reader=None))  # no answer is to be read
 
-    def _make_call(self, prepared: Prepared, remember: Callable[[Call], tuple[Prompt, ...]] | None = None) -> ModelCall:
+    def _make_call(self, prepared: Prepared, remember: Callable[[Call], tuple[Call, ...]] | None = None) -> ModelCall:
         wanted = "text/event-stream" if prepared.call.stream else "application/json"
         request = self._request(prepared.encoded.request, wanted)
         call = ModelCall(

@@ -32,16 +32,14 @@ from .orchestrator import (
     execute_tool_calls as execute_tool_calls,
     run_tool_calling_loop as run_tool_calling_loop,
 )
-from .run import (
+from .result import (
     ENDINGS as ENDINGS,
     Cancelled as Cancelled,
     Ended as Ended,
     Ending as Ending,
-    LoopRun as LoopRun,
     RunResult as RunResult,
-    offered_tools as offered_tools,
-    step_options as step_options,
 )
+from .run import LoopRun as LoopRun
 from .settings import (
     Instruction as Instruction,
     Instructions as Instructions,
@@ -68,5 +66,7 @@ from .step import (
     append_tool_results as append_tool_results,
     extract_tool_calls as extract_tool_calls,
     next_step as next_step,
+    offered_tools as offered_tools,
     refuse_unanswered_calls as refuse_unanswered_calls,
+    step_options as step_options,
 )

@@ -21,6 +21,7 @@ from dragoman.conversation import (
     Text,
     ToolResult,
 )
+from dragoman.errors import ConfigurationError
 
 _DROPPED: Final = "[This result was dropped to save space. Call the tool again if it is needed.]"
 
@@ -42,6 +43,26 @@ class ContextUse(Struct, frozen=True):
 
 ContextPolicy: TypeAlias = Callable[[Conversation, ContextUse], Conversation | Awaitable[Conversation]]
 """Gives back the conversation as it is, or a shorter one. In plain programs it may await `use.ask` and nothing else."""
+
+
+async def ask_policy(
+    policy: ContextPolicy,
+    conversation: Conversation,
+    window: int | None,
+    ask: Callable[[Conversation], Awaitable[Message]],
+    wait: Callable[[Awaitable[Conversation]], Awaitable[object]],
+) -> Conversation:
+    """What a policy makes of this conversation; `wait` awaits what an async one gave."""
+    use = ContextUse(dragoman.providers.estimated_tokens(conversation), window, ask)
+    after: object = policy(conversation, use)
+    if isinstance(after, Awaitable):
+        after = await wait(after)
+    if not isinstance(after, Conversation):
+        message = f"A context policy gave back a {type(after).__name__}."
+        raise ConfigurationError(message, hint="Return a conversation: the same one, or a shorter one.")
+    if after is not conversation:
+        after.ensure_valid()
+    return after
 
 
 class DropToolResults(Struct, frozen=True, kw_only=True):

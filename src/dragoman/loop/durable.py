@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import aclosing
+from functools import partial
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._stepping import exhaust
 from dragoman._stop import Stop, current_stop, stoppable
 from dragoman.conversation import (
     Conversation,
@@ -220,9 +221,7 @@ class DurableIO(LoopIO):
             )
             run.counts.update(counts)
             alone = self.executor.batch((call,), run, batch.tools)
-            async with aclosing(self.executor.aevents(alone)) as events:
-                async for _ in events:
-                    pass
+            await exhaust(self.executor.aevents(alone))
             return outcome_to_json(alone.outcomes[0])
 
         async with self._room:  # which is given in the order of calls, so that their steps begin in that order
@@ -267,29 +266,26 @@ class _StepEngine(AsyncEngine):
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
     ) -> ReplyCall:
         self._asked += 1
-        key, stop = f"model/{self._asked}", current_stop()
+        key = f"model/{self._asked}"
 
-        async def ask() -> str:
+        async def ask(stop: Stop | None) -> str:
             try:
                 coming = self._engine.reply(conversation, tools=tools, options=options)
                 return reply_to_json(await (coming if stop is None else stoppable(coming, stop)))
             except DragomanError as error:
                 return error_to_json(error)
 
-        return _StepCall(lambda: self._step(key, ask), stop)
+        # The stop of the run is found here, and not where an engine may call the function.
+        return _StepCall(lambda: self._step(key, partial(ask, current_stop())))
 
 
 class _StepCall(RemoteCall):
     """A call of a model that is a step."""
 
-    def __init__(self, ask: Callable[[], Awaitable[str]], stop: Stop | None) -> None:
-        super().__init__(ask)
-        self._stop: Stop | None = stop
-
     async def advance(self) -> None:
         try:
             await super().advance()
         except StoppedError as error:
-            if self._stop is not None and error.reason == "cancelled":
-                self._stop.cancel()  # as the run was in the life that a replay tells of
+            if (stop := current_stop()) is not None and error.reason == "cancelled":
+                stop.cancel()  # as the run was in the life that a replay tells of
             raise

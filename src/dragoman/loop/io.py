@@ -20,7 +20,8 @@ from dragoman.errors import ConfigurationError
 if TYPE_CHECKING:
     from dragoman.tools import Batch, ToolEvent, ToolExecutor
 
-    from .run import LoopRun, RunResult
+    from .result import RunResult
+    from .run import LoopRun
 
 T = TypeVar("T")
 

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypedDict, TypeVar, 
 import dragoman._observer
 import dragoman.loop
 from dragoman._checks import check_names
-from dragoman._observer import follow, observing
-from dragoman._stepping import step
+from dragoman._observer import follow
+from dragoman._stepping import exhaust, step
 from dragoman.conversation import Conversation, Event, ToolCall, ToolResult
 from dragoman.engines import AsyncEngine, Engine, Models, adopt, async_engine, engine, made_here
 from dragoman.errors import ConfigurationError
 from dragoman.tools import AnyTools, Approval, PendingApproval, ToolConfig, ToolExecutor
 
 from .io import AsyncIO, AsyncRunStream, LoopIO, PlainIO, RunStream, close_engine
-from .run import LoopRun, RunResult
+from .result import RunResult
+from .run import LoopRun
 from .settings import LoopOptions, LoopSettings, settings_of, split_instructions
 from .step import Spent
 
@@ -75,16 +76,11 @@ class _Bound(Generic[E]):
         return LoopRun(conversation, self.executor, self.settings, **given)
 
     async def _complete(self, run: LoopRun, io: LoopIO) -> RunResult:
-        if (told := dragoman._observer.current) is None:
-            await run.complete(io)
-        else:
-            run.observed = told.run(run, self.engine, lambda: None)
-            with observing(run.observed, run):
-                await run.complete(io)
+        await exhaust(self._events(run, io, streamed=False))
         return run.result
 
-    def _events(self, run: LoopRun, io: LoopIO) -> AsyncGenerator[Event, None]:
-        events = run.events(io, streamed=True)
+    def _events(self, run: LoopRun, io: LoopIO, *, streamed: bool = True) -> AsyncGenerator[Event, None]:
+        events = run.events(io, streamed=streamed)
         if (told := dragoman._observer.current) is None:
             return events
         run.observed = told.run(run, self.engine, lambda: None)

@@ -19,7 +19,8 @@ from .step import Limits
 
 if TYPE_CHECKING:
     from .io import LoopIO
-    from .run import LoopRun, RunResult
+    from .result import RunResult
+    from .run import LoopRun
 
 Deps = TypeVar("Deps")
 

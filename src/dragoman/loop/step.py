@@ -1,21 +1,29 @@
 """What to do next: the loop's only decision, a pure function of data.
 
 The state of a loop is its conversation: whoever holds one, in whatever process, gets the same answer. Here are the
-limits and what counts against them, the kinds of steps, and how calls leave a conversation and results join it.
+limits, what counts against them (Spent, and the Tally that adds it up), the kinds of steps, and how calls leave a
+conversation and results join it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+import dragoman.providers
+import dragoman.tools
 from dragoman._checks import CheckedMeta, NotNegative
-from dragoman.conversation import Conversation, Message, StopReason, ToolCall, ToolResult
-from dragoman.errors import ConfigurationError, InvalidConversationError
+from dragoman.conversation import Conversation, Message, StopReason, ToolCall, ToolChoice, ToolResult, ToolSpec, Usage
+from dragoman.errors import ConfigurationError, InvalidConversationError, LimitReachedError, UnknownCostError
 from dragoman.tools import Approval, PendingApproval
+
+if TYPE_CHECKING:
+    from dragoman.engines import BaseEngine, Reply
+    from dragoman.providers import ModelOptions, Profile
+    from dragoman.tools import ToolConfig, ToolContext, ToolExecutor, ToolRun, ToolSet
 
 
 class Spent(Struct, frozen=True, kw_only=True):
@@ -30,10 +38,6 @@ class Spent(Struct, frozen=True, kw_only=True):
     cost: float | None = 0.0
     """US dollars, counted where there is a limit of them. None: not known; `result.cost` says it without a limit."""
     seconds: float = 0.0
-
-
-# Without tool calls: who has used all of them may still hear what the model makes of them.
-_ASKING: Final = ("steps", "model_calls", "tokens", "cost", "seconds")
 
 
 class Limits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -51,11 +55,20 @@ class Limits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_un
     """For everything in the run: a model call under way is ended, and tools still running are given up."""
 
     def reached(self, spent: Spent) -> tuple[str, float] | None:
-        """The first limit that leaves no room for asking the model once more."""
-        for name in _ASKING:
-            limit: float | None = getattr(self, name)
-            if limit is not None and (getattr(spent, name) or 0.0) >= limit:
-                return name, limit
+        """The first limit that leaves no room for asking the model once more.
+
+        That of tool calls does not: who has used all of them may still hear what the model makes of them.
+        """
+        if self.steps is not None and spent.steps >= self.steps:
+            return "steps", self.steps
+        if self.model_calls is not None and spent.model_calls >= self.model_calls:
+            return "model_calls", self.model_calls
+        if self.tokens is not None and spent.tokens >= self.tokens:
+            return "tokens", self.tokens
+        if self.cost is not None and (spent.cost or 0.0) >= self.cost:
+            return "cost", self.cost
+        if self.seconds is not None and spent.seconds >= self.seconds:
+            return "seconds", self.seconds
         return None
 
     def reached_by_tools(self, spent: Spent, calls: int) -> tuple[str, float] | None:
@@ -116,6 +129,94 @@ Step: TypeAlias = AskModel | RunTools | AwaitApproval | Done | LimitReached
 NOTHING_SPENT: Final = Spent()
 UNCERTAIN: Final = "it had begun when the program was stopped, and nobody knows whether it did its work"
 """Why a call waits for a person that had begun in another life of the program."""
+
+
+class Tally:
+    """What a run spends, and whether its limits, and those of the runs that wait for it, leave room for more."""
+
+    tools: ToolRun | None = None
+    """What the tool calls of the run share, as soon as there is one: it knows what agents behind them have spent."""
+    under_way: int = 0
+    """How many tool calls have begun and are not counted yet."""
+    caller: Tally | None = None
+    """Of the run that waits for this one, which is that of an agent."""
+    context: ToolContext[object] | None = None
+    """The call for which it does."""
+
+    def __init__(self, limits: Limits, before: Spent, clock: Callable[[], float]) -> None:
+        self.limits: Limits = limits
+        """They hold for what was spent before and what is spent now together."""
+        self.began: float = clock() - before.seconds
+        self._clock: Callable[[], float] = clock
+        self._counted: Spent = before if limits.cost is not None else msgspec.structs.replace(before, cost=None)
+
+    @property
+    def spent(self) -> Spent:
+        """What the run has used up so far, its agents included."""
+        counted, tools, seconds = self._counted, self.tools, self._clock() - self.began
+        if tools is None or not (tools.used or tools.calls_inside):
+            return msgspec.structs.replace(counted, seconds=seconds)
+        used = tuple(tools.used)
+        return Spent(
+            steps=counted.steps,
+            model_calls=counted.model_calls + len(used),
+            tool_calls=counted.tool_calls + tools.calls_inside,
+            tokens=counted.tokens + sum(map(_tokens, used)),
+            cost=dragoman.providers.total_cost([counted.cost, *[each.charged for each in used]]),
+            seconds=seconds,
+        )
+
+    @property
+    def depth(self) -> int:
+        """How many runs wait for this one."""
+        return 0 if self.caller is None else self.caller.depth + 1
+
+    def count_reply(self, reply: Reply, *, steps: int) -> None:
+        """Count a call of the model; one that a context policy asked for is no step."""
+        usage, counted = reply.message.usage, self._counted
+        self._counted = Spent(
+            steps=counted.steps + steps,
+            model_calls=counted.model_calls + 1,
+            tool_calls=counted.tool_calls,
+            tokens=counted.tokens if usage is None else counted.tokens + _tokens(usage),
+            cost=None if self.limits.cost is None else dragoman.providers.total_cost([counted.cost, reply.cost]),
+        )
+        if self.context is not None:
+            self.context.used(msgspec.structs.replace(usage or Usage(), charged=reply.cost))
+
+    def count_tools(self, calls: int) -> None:
+        self._counted = msgspec.structs.replace(self._counted, tool_calls=self._counted.tool_calls + calls)
+        self.under_way = 0
+        if self.context is not None:
+            self.context.used(tool_calls=calls)
+
+    def check(self, step: AskModel | RunTools, engine: BaseEngine, conversation: Conversation) -> None:
+        """Raise UnknownCostError where a limit of cost could not be kept, and LimitReachedError where one of a caller
+        leaves no room for this step; `next_step` sees to the run's own."""
+        if self.limits.cost is not None and isinstance(step, AskModel):
+            known = self.spent.cost is not None
+            if not known or not engine.priced:
+                what = f"what {engine.name} costs" if known else "what the replies so far have cost"
+                message = f"The run has a limit of cost, but it is not known {what}."
+                raise UnknownCostError(message, conversation=conversation)
+        above = self.caller
+        while above is not None:
+            limits, spent = above.limits, above.spent
+            if limits.cost is not None and isinstance(step, AskModel) and not engine.priced:
+                message = f"The caller has a limit of cost, but it is not known what {engine.name} costs."
+                raise UnknownCostError(message, conversation=conversation)
+            if isinstance(step, RunTools):
+                reached = limits.reached_by_tools(spent, above.under_way + len(step.calls))
+            else:
+                reached = msgspec.structs.replace(limits, steps=None).reached(spent)
+            if reached is not None:
+                message = f"The caller's limit: {LimitReached(*reached)}"
+                raise LimitReachedError(message, conversation=conversation, limit=reached[0])
+            above = above.caller
+
+
+def _tokens(usage: Usage) -> int:
+    return usage.total or (usage.input or 0) + (usage.output or 0)
 
 
 def next_step(
@@ -214,3 +315,43 @@ def refuse_unanswered_calls(
         return conversation
     *_, last = conversation.repaired().conversation.messages
     return append_tool_results(conversation, [each for each in last.tool_results if each.call_id in unanswered])
+
+
+# --- what the model is asked with; a workflow engine's worker asks for the run, and knows tools and options -----------
+
+
+def offered_tools(
+    executor: ToolExecutor,
+    conversation: Conversation,
+    profile: Profile,
+    options: ModelOptions,
+    tools: ToolSet | None = None,
+) -> tuple[ToolSpec, ...]:
+    """What the model is told of tools: of the executor's, or of these, which are those of the moment."""
+    config, tools = executor.config, executor.tools if tools is None else tools
+    if not config.enabled:
+        return ()
+    if config.search is not None and (many := dragoman.tools.many_tools(tools, config)) is not None:
+        return many.offer(conversation, _choice(options, config), profile.tool_search)
+    specs = tools.specs if tools.by_name else ()
+    if config.allowed_tools is None:
+        return specs
+    return tuple([spec for spec in specs if spec.name in config.allowed_tools])
+
+
+def step_options(options: ModelOptions, config: ToolConfig, specs: Sequence[ToolSpec], *, first: bool) -> ModelOptions:
+    """The options with the caller's tool choice; one that forces a call holds for the first step only."""
+    choice = _choice(options, config)
+    if choice not in ("auto", "none"):
+        if not specs:
+            message = "The model must call a tool, but there is none."
+            raise ConfigurationError(message, hint="Give it tools, or leave tool_choice at 'auto'.")
+        if not first:
+            choice = "auto"
+    elif not specs:
+        choice = "auto"
+    return options if choice == options.tool_choice else msgspec.structs.replace(options, tool_choice=choice)
+
+
+def _choice(options: ModelOptions, config: ToolConfig) -> ToolChoice:
+    return config.tool_choice if options.tool_choice == "auto" else options.tool_choice

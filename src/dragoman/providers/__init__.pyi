@@ -66,12 +66,7 @@ from .profile import (
     profile_with as profile_with,
 )
 from .programs import PROFILES as PROFILES
-from .prompt_cache import (
-    RECENT as RECENT,
-    CacheUse as CacheUse,
-    Prompt as Prompt,
-    explain_cache as explain_cache,
-)
+from .prompt_cache import CacheUse as CacheUse, explain_cache as explain_cache
 from .requests import (
     ToolNames as ToolNames,
     description_with_examples as description_with_examples,

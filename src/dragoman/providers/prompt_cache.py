@@ -1,9 +1,8 @@
 """What a provider's prompt cache did for a reply, and why it did no more.
 
-Owns: Prompt, what is kept of a request to compare later ones with; CacheUse, what comes of the comparison.
-
-A provider can reuse the beginning that a prompt has in common with an earlier one. An engine keeps what it last sent as
-references to values that never change; they are compared when somebody asks, messages by identity before anything else.
+A provider can reuse the beginning that a prompt has in common with an earlier one. An engine keeps the calls that it
+last made, which are values that never change; they are compared when somebody asks, messages by identity before
+anything else.
 """
 
 from __future__ import annotations
@@ -15,23 +14,10 @@ from msgspec import Struct
 
 from dragoman.conversation import Message, Text, ToolSpec, Usage
 
+from .codec import Call
 from .counting import CHARACTERS_PER_TOKEN, length_of_block, length_of_message, length_of_tool
 from .options import ModelOptions
-from .profile import Profile
 from .requests import takes_cache_marks
-
-
-class Prompt(Struct, frozen=True, gc=False):
-    """What a model was given, as references."""
-
-    profile: Profile
-    system: str | None
-    messages: tuple[Message, ...]
-    tools: tuple[ToolSpec, ...]
-    options: ModelOptions
-
-    def __repr__(self) -> str:
-        return f"<Prompt of {len(self.messages)} messages>"
 
 
 class CacheUse(Struct, frozen=True, kw_only=True):
@@ -56,9 +42,6 @@ class CacheUse(Struct, frozen=True, kw_only=True):
         return f"read {read} of {eligible} tokens" + (f": {self.why}" if self.why else "")
 
 
-RECENT: Final = 8
-"""How many requests an engine keeps to compare with. A client's conversation needs one; a server has many at once."""
-
 # --- the first difference ---------------------------------------------------------------------------------------------
 
 _AT_THE_BEGINNING: Final = ("server_tools", "response_format", "extra_body")
@@ -75,7 +58,7 @@ class _Shared(NamedTuple):
     """What is different then, for `why`."""
 
 
-def _compare(old: Prompt, new: Prompt) -> _Shared:
+def _compare(old: Call, new: Call) -> _Shared:
     """Where a prompt departs from an older one: in the order in which providers read it."""
     if name := _changed_option(old.options, new.options, _AT_THE_BEGINNING):
         return _Shared(0, f"options.{name}", f"the option {name} is another one than before")
@@ -86,15 +69,15 @@ def _compare(old: Prompt, new: Prompt) -> _Shared:
         length += length_of_tool(spec)
     if len(old.tools) > len(new.tools):
         return _Shared(length, *_describe_change(old.tools, new.tools, len(new.tools)))
-    if old.system != new.system:
-        same = _common(old.system or "", new.system or "")
+    if old.conversation.system != new.conversation.system:
+        same = _common(old.conversation.system or "", new.conversation.system or "")
         where = f" from character {same:,} on" if same else ""
         return _Shared(length + same, "system", f"the system prompt is another one than before{where}")
-    length += len(new.system or "")
+    length += len(new.conversation.system or "")
     if name := _changed_option(old.options, new.options, _BEHIND_THE_SYSTEM_PROMPT.get(new.profile.dialect, ())):
         why = f"the option {name} is another one than before, and this provider then reads all messages anew"
         return _Shared(length, f"options.{name}", why)
-    for index, (before, now) in enumerate(zip(old.messages, new.messages, strict=False)):
+    for index, (before, now) in enumerate(zip(old.conversation.messages, new.conversation.messages, strict=False)):
         if before is not now and _sent(before) != _sent(now):
             where = f"message {index} is not the one that stood there before"
             return _Shared(length + _shared_length(before, now), f"messages.{index}", where)
@@ -154,13 +137,13 @@ _LARGEST_MINIMUM: Final = 4096
 """Every provider caches prompts of so many tokens; below, it depends on the model."""
 
 
-def explain_cache(prompts: Sequence[Prompt], usage: Usage | None) -> CacheUse:
+def explain_cache(calls: Sequence[Call], usage: Usage | None) -> CacheUse:
     """What the cache did for the last prompt, compared with that of those before whose beginning is most like it."""
     usage = usage or Usage()
     read, written = usage.cache_read, usage.cache_write
-    if not prompts:
+    if not calls:
         return CacheUse(read=read, written=written, eligible=None)
-    *recent, prompt = prompts
+    *recent, prompt = calls
     if not recent:
         why = "" if read else "the engine had sent nothing before, and a cache is each model's own"
         return CacheUse(read=read, written=written, eligible=None, why=why)
@@ -173,12 +156,12 @@ def explain_cache(prompts: Sequence[Prompt], usage: Usage | None) -> CacheUse:
     return CacheUse(read=read, written=written, eligible=eligible, changed=shared.changed, why=why)
 
 
-def _length(prompt: Prompt) -> int:
-    parts = sum(map(length_of_tool, prompt.tools)) + sum(map(length_of_message, prompt.messages))
-    return parts + len(prompt.system or "")
+def _length(prompt: Call) -> int:
+    parts = sum(map(length_of_tool, prompt.tools)) + sum(map(length_of_message, prompt.conversation.messages))
+    return parts + len(prompt.conversation.system or "")
 
 
-def _explain(prompt: Prompt, shared: _Shared, eligible: int, read: int | None, written: int | None) -> str:
+def _explain(prompt: Call, shared: _Shared, eligible: int, read: int | None, written: int | None) -> str:
     if shared.changed is not None and (not read or read * _ENOUGH <= eligible):
         return shared.what
     if read is None:

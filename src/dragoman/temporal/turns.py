@@ -100,7 +100,7 @@ class WorkflowTurn(LoopIO):
 
     async def complete(self) -> RunResult:
         """Carry the turn out."""
-        # Not run.complete, which ends what it leaves: there is nothing to be ended when a worker drops a workflow.
+        # Not `exhaust`, which ends what it leaves: there is nothing to be ended when a worker drops a workflow.
         async for _ in self.run.events(self, streamed=False):
             pass
         return self.run.result

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import aclosing
 from typing import Final, Never, TypeAlias
 
 import msgspec
@@ -17,7 +16,7 @@ from msgspec import Struct
 
 import dragoman.tools
 from dragoman._checks import refuse_unknown
-from dragoman._stepping import step, step_through
+from dragoman._stepping import exhaust, step, step_through
 from dragoman._stop import shorter
 from dragoman.conversation import ToolCall, ToolResult
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolError
@@ -89,13 +88,13 @@ class ToolExecutor:
     def outcome(self, call: ToolCall, run: ToolRun | None = None) -> Outcome:
         """`execute`, with the error behind a failed result."""
         batch = self.batch((call,), run)
-        step(_exhaust(self.stepped_events(batch)))
+        step(exhaust(self.stepped_events(batch)))
         return _only_outcome(batch)
 
     async def aoutcome(self, call: ToolCall, run: ToolRun | None = None) -> Outcome:
         """`outcome` on the caller's event loop."""
         batch = self.batch((call,), run)
-        await _exhaust(self.aevents(batch))
+        await exhaust(self.aevents(batch))
         return _only_outcome(batch)
 
     # --- many calls ---
@@ -103,13 +102,13 @@ class ToolExecutor:
     def execute_all(self, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Executed:
         """Carry out the calls of one message, in parallel up to the cap. Raises only under the policy `abort`."""
         batch = self.batch(calls, run)
-        step(_exhaust(self.stepped_events(batch)))
+        step(exhaust(self.stepped_events(batch)))
         return _executed(batch)
 
     async def aexecute_all(self, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Executed:
         """`execute_all` on the caller's event loop."""
         batch = self.batch(calls, run)
-        await _exhaust(self.aevents(batch))
+        await exhaust(self.aevents(batch))
         return _executed(batch)
 
     # --- many calls, step by step ---
@@ -202,12 +201,6 @@ class ToolExecutor:
 def _word(text: str) -> str:
     """A name as the model wrote it, unless it could be taken for more than one word or line."""
     return text if text.isprintable() and " " not in text else repr(text)
-
-
-async def _exhaust(events: AsyncGenerator[object, None]) -> None:
-    async with aclosing(events):
-        async for _ in events:
-            pass
 
 
 def _only_outcome(batch: Batch) -> Outcome:

@@ -139,11 +139,11 @@ class Pool:
         if self.closed:
             raise error_for("client_closed", response.request)
         oldest = time.monotonic() - self._limits.idle_seconds
-        while (wires := self._idle.get(response.route)) is not None:
-            with self._lock:
-                if not wires:
-                    return
-                wire = wires.pop()
+        while wires := self._idle.get(response.route):
+            try:
+                wire = wires.pop()  # without the lock: nobody else gets the same one
+            except IndexError:  # somebody else was quicker
+                return
             if wire.idle_since >= oldest and wire.quiet:
                 response.attach(wire)
                 return

@@ -254,28 +254,30 @@ def _says_error(fields: dict[str, Raw]) -> bool:
 class ReplyDecoder(DecoderBase):
     """Reads one reply: which parts are open, in which order they stand, and how it ends."""
 
+    # What few replies have, or only streams, stands here and not in each of them.
+    _id: str | None = None
+    _started: bool = False
+    _finish_reason: str = ""
+    _usage: Usage | None = None
+    _counted: bool = False
+    """Whether a count of tokens came behind the last choice."""
+    _takes_text: bool = False
+    """Whether chunks of nothing but text are read as such: not the first one, and none behind a count."""
+    # The parts:
+    _next_index: int = 0
+    _text: int = -1
+    """The part that text goes to, and that of a refusal; -1 while none is open."""
+    _refusal: int = -1
+    _refused: bool = False
+    # Made when they are needed: they refer back to this, and such a circle is left to the collector.
+    _thoughts: Thoughts | None = None
+    _calls: Calls | None = None
+    _speech: Speech | None = None
+
     def __init__(self, call: Call, encoded: Encoded) -> None:
         super().__init__(call, encoded)
         self._reader: str = reader_of(call.profile.provider)
-        self._id: str | None = None
-        self._started: bool = False
-        self._finish_reason: str = ""
-        self._usage: Usage | None = None
-        self._counted: bool = False
-        """Whether a count of tokens came behind the last choice."""
-        self._takes_text: bool = False
-        """Whether chunks of nothing but text are read as such: not the first one, and none behind a count."""
-        # The parts:
-        self._next_index: int = 0
-        self._text: int = -1
-        """The part that text goes to, and that of a refusal; -1 while none is open."""
         self._texts: dict[int, list[str]] = {}
-        self._refusal: int = -1
-        self._refused: bool = False
-        # Made when they are needed: they refer back to this, and such a circle is left to the collector.
-        self._thoughts: Thoughts | None = None
-        self._calls: Calls | None = None
-        self._speech: Speech | None = None
         # Members that are not known, kept as raw JSON; those of the message go back to the server that sent them.
         self._of_reply: dict[str, Raw] = {}
         self._of_choice: dict[str, Raw] = {}
