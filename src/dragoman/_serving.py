@@ -17,7 +17,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.tools import LoopThread
 
 _START_SECONDS: Final = 30.0
-_CLOSE_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 10.0
 _BACKLOG: Final = 1024
 
 
@@ -41,8 +41,6 @@ class WebServer:
         self._socket: Final = _bind(self._host, port)
         self.port: int = int(self._socket.getsockname()[1])
         """Where it listens; a free port if 0 was asked for."""
-        self._when_closed: Final = when_closed
-        """Awaited when nobody is served any more."""
         self._config: Final = uvicorn.Config(
             app,
             log_config=None,
@@ -54,7 +52,8 @@ class WebServer:
             ws="none",
             timeout_graceful_shutdown=2,
         )
-        self._listener: Final = _Listener(self._config)
+        self._when_closed: Final = when_closed
+        self._listener: Final = _Listener(self._config, when_closed)
         self._thread: Final = LoopThread()
         self._task: asyncio.Task[None] | None = None
 
@@ -69,14 +68,7 @@ class WebServer:
         with contextlib.closing(self._socket), contextlib.suppress(KeyboardInterrupt):
             if when_ready is not None:
                 when_ready()
-            asyncio.run(self._serve(uvicorn.Server(self._config)))
-
-    async def _serve(self, server: uvicorn.Server) -> None:
-        try:
-            await server.serve(sockets=[self._socket])
-        finally:
-            if self._when_closed is not None:
-                await self._when_closed()
+            asyncio.run(_Server(self._config, self._when_closed).serve(sockets=[self._socket]))
 
     def __enter__(self) -> Self:
         try:
@@ -92,29 +84,54 @@ class WebServer:
                 self._thread.submit(self.__aexit__).result(2 * _CLOSE_SECONDS)
         finally:
             self._thread.close()
+            self._socket.close()
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.ensure_future(self._serve(self._listener))
+        self._task = asyncio.ensure_future(self._listener.serve(sockets=[self._socket]))
         try:
             async with asyncio.timeout(_START_SECONDS):
-                while not self._listener.started:  # uvicorn tells nobody
-                    if self._task.done():
-                        raise ConfigurationError(f"The HTTP server at {self.url} did not start.")
+                while not self._listener.started and not self._task.done():  # noqa: ASYNC110 -- uvicorn tells nobody
                     await asyncio.sleep(0.005)
+        except TimeoutError:
+            pass
         except BaseException:
-            await self.__aexit__()
+            await self._close()
             raise
+        if not self._listener.started:
+            await self._close()
+            raise ConfigurationError(f"The HTTP server at {self.url} did not start.")
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
+        task = await self._close()
+        if task is not None and task.done() and not task.cancelled():
+            task.result()  # what went wrong while it was closed
+
+    async def _close(self) -> asyncio.Task[None] | None:
         if self._task is not None:
             self._listener.should_exit = True
             await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
             self._task.cancel()
         self._socket.close()
+        return self._task
 
 
-class _Listener(uvicorn.Server):
+class _Server(uvicorn.Server):
+    """Awaits `when_closed` when nobody is served any more, and before the signal that ended it is raised again."""
+
+    def __init__(self, config: uvicorn.Config, when_closed: Callable[[], Awaitable[None]] | None) -> None:
+        super().__init__(config)
+        self._when_closed: Final = when_closed
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().shutdown(sockets)
+        finally:
+            if self._when_closed is not None:
+                await self._when_closed()
+
+
+class _Listener(_Server):
     """Listens without touching the program's signals."""
 
     @contextlib.contextmanager

@@ -81,6 +81,12 @@ def test_always_holds_for_exactly_this_call(tmp_path: Path) -> None:
     assert desk.answer(ToolCall("3", "Bash", '{"command": "ls y"}'))[0] is False
 
 
+def test_never_is_not_asked_about_again(tmp_path: Path) -> None:
+    desk = Desk("ask", "never\ny\n", tmp_path)
+    assert [desk.answer(), desk.answer(msgspec.structs.replace(CALL, id="c2"))] == [(False, "the user refused")] * 2
+    assert desk.err.getvalue().count("wants to run") == 1
+
+
 def test_a_wider_rule_is_shown_and_chosen_by_its_number(tmp_path: Path) -> None:
     desk = Desk("ask", "1\n", tmp_path)
     assert desk.answer() == (True, "")

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import io
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,27 @@ def console(*answers: str) -> tuple[ConsoleResponder, io.StringIO]:
     return ConsoleResponder(show=lambda text: out.write(f"{text}\n"), ask=ask), out
 
 
+def test_nothing_is_shown_between_a_question_and_its_answer() -> None:
+    shown: list[str] = []
+    threads: list[threading.Thread] = []
+
+    def ask(prompt: str) -> str:
+        shown.append(prompt)
+        for say in (responder.update, responder.reaction):
+            threads.append(threading.Thread(target=say, args=("ls wants to run:",)))
+            threads[-1].start()
+            threads[-1].join(0.05)
+        shown.append("answered")
+        return "n"
+
+    responder = ConsoleResponder(show=shown.append, ask=ask)
+    responder.ask_permission(ASKED)
+    for thread in threads:
+        thread.join(30)
+    assert shown.index("answered") == len(shown) - 3
+    assert sorted(shown[-2:]) == ["> ls wants to run:", "[ls wants to run:]"]
+
+
 @pytest.mark.parametrize(
     ("answers", "answer"),
     [
@@ -56,6 +78,11 @@ def console(*answers: str) -> tuple[ConsoleResponder, io.StringIO]:
         (["n"], PermissionAnswer(allowed=False, reason="the user refused")),
         (["never"], PermissionAnswer(allowed=False, reason="the user refused", remember=EXACTLY)),
         (["what?", "", "no"], PermissionAnswer(allowed=False, reason="the user refused")),
+        (
+            ["a bit risky", "y but not with -f", "1 of them", "n"],
+            PermissionAnswer(allowed=False, reason="the user refused"),
+        ),
+        (["what?"] * 5 + ["y"], None),
         (["n too dear"], PermissionAnswer(allowed=False, reason="too dear")),
         ([], None),
         ([""], None),

@@ -256,6 +256,8 @@ class Approver(Struct):
         verdict = self._checker.judge(call, tool)
         if not begun and (verdict.action, verdict.source) == ("allow", "session"):
             return approve(call)  # "always" was said; a tool that asks of its own accord does not look at the rules
+        if (verdict.action, verdict.source) == ("deny", "session"):  # "never" was, perhaps just now
+            return deny(call, reason=_NOT_AGAIN if begun else _REFUSED)
         if self._terminal.in_is_tty:
             return self._ask(pending, tool, begun=begun)
         self.refused += 1

@@ -8,6 +8,7 @@ loop, or on its own where there is none. So one responder serves both colours.
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, Protocol, TypeAlias
@@ -23,6 +24,8 @@ from .base import Given
 from .permissions.rules import Rule
 
 _REFUSED: Final = "the user refused"
+_MOST_TRIES: Final = 5
+"""How often somebody is asked again who does not answer the question."""
 
 
 class PermissionRequest(Struct, frozen=True, kw_only=True):
@@ -91,22 +94,31 @@ class CallbackResponder(NullResponder):
         self.ask_permission = ask_permission or self.ask_permission
 
 
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()  # also into a pipe: it is said before the work is done
+
+
 class ConsoleResponder:
     """Writes to a terminal and asks there. One question at a time, also if several calls ask at once."""
 
-    def __init__(self, *, show: Callable[[str], object] = print, ask: Callable[[str], str] = input) -> None:
+    def __init__(self, *, show: Callable[[str], object] = _print, ask: Callable[[str], str] = input) -> None:
         self._show: Callable[[str], object] = show
         self._ask: Callable[[str], str] = ask
         self._lock: threading.Lock = threading.Lock()
 
+    # Not while a question waits for its answer: a model's text could pass for another question.
+
     def reaction(self, emoji: str, /) -> None:
-        self._show(f"[{escape_controls(emoji)}]")
+        with self._lock:
+            self._show(f"[{escape_controls(emoji)}]")
 
     def update(self, text: str, /) -> None:
-        self._show(f"> {escape_controls(text)}")
+        with self._lock:
+            self._show(f"> {escape_controls(text)}")
 
     def ask_permission(self, request: PermissionRequest, /) -> PermissionAnswer | None:
-        """Ask on the terminal. Where nobody answers any more (Ctrl-D, the end of a pipe) the question stays open."""
+        """Ask on the terminal. Where nobody answers (Ctrl-D, the end of a pipe, no sense) the question stays open."""
         exactly, *wider = request.rules or (None,)
         numbered = {str(number): rule for number, rule in enumerate(wider, start=1)}
         choices = "".join(f", [{number}]" for number in numbered)
@@ -114,25 +126,26 @@ class ConsoleResponder:
             self._show_call(request)
             for number, rule in numbered.items():
                 self._show(f"  [{number}] from now on: {to_line(rule.text)}")
-            while True:
+            for _ in range(_MOST_TRIES):
                 try:
-                    said = self._ask(f"[y]es, [n]o, [a]lways exactly this{choices}? ")
+                    said = self._ask(f"[y]es, [n]o, [a]lways exactly this{choices}? ").strip()
                 except (EOFError, OSError):
                     return None
-                word, _, reason = said.strip().partition(" ")
+                word, _, reason = said.partition(" ")
                 match word.lower():
-                    case "y" | "yes":
-                        return PermissionAnswer(allowed=True)
                     case "n" | "no":
                         return PermissionAnswer(allowed=False, reason=reason.strip() or _REFUSED)
                     case "never":
                         return PermissionAnswer(allowed=False, reason=reason.strip() or _REFUSED, remember=exactly)
-                    case "a" | "always":
+                    case "y" | "yes" if not reason:  # "yes, but …" is no consent
+                        return PermissionAnswer(allowed=True)
+                    case "a" | "always" if not reason:
                         return self._allow(exactly)
-                    case number if number in numbered:
+                    case number if said in numbered:
                         return self._allow(numbered[number])
                     case _:
                         self._show(f"Answer y, n, never, a{choices and ' or a number'}; behind n, say why if you like.")
+            return None
 
     def _show_call(self, request: PermissionRequest) -> None:
         why = f" ({to_line(request.reason)})" if request.reason else ""

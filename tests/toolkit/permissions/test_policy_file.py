@@ -61,6 +61,11 @@ def test_what_is_wrong_is_said_with_its_place(data: dict[str, object], message: 
         policy_from(data)
 
 
+def test_a_rule_with_an_action_that_is_none_is_refused_in_code_too() -> None:
+    with pytest.raises(ConfigurationError, match="'Deny'.*Say 'allow', 'deny' or 'ask'"):
+        Rule(action="Deny", tool="Bash")  # type: ignore[arg-type]
+
+
 @given(
     st.dictionaries(
         st.text(max_size=8), st.none() | st.integers() | st.text(max_size=5) | st.lists(st.text(max_size=3))

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Struct
@@ -56,6 +56,9 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """What the rule is called in the audit line; without one, it is called by what it says."""
 
     def __post_init__(self) -> None:
+        if self.action not in get_args(Action):
+            message = f"The rule for {self.tool!r} has the action {self.action!r}."
+            raise ConfigurationError(message, hint="Say 'allow', 'deny' or 'ask'.")
         for field in _LISTED:
             given: Texts | list[str] = getattr(self, field)
             if isinstance(given, list):  # as people write it in Python; a rule does not change afterwards
