@@ -77,7 +77,7 @@ def _locks(_: Work) -> bool:
 
 def _shared() -> tuple[str, ...]:
     """The arguments with which several processes share the tests, a file at a time."""
-    workers = (os.cpu_count() or 1) + 1  # one more than there are cores: many tests wait for another process
+    workers = 2 * (os.cpu_count() or 1)  # more than there are cores: many tests wait for another process
     # What ends a worker ends it again: without this, a test that stalls would be tried by one worker after the other.
     return ("-n", str(workers), "--dist", "loadfile", "--max-worker-restart", "0")
 

@@ -206,7 +206,7 @@ def test_commands_share_it_until_it_is_stopped(around: Surroundings) -> None:
     assert "key" not in first
     assert around.apart(*ask).out
     assert around.here("local", "status", "--json").json == [first]
-    assert around.here("local", "stop").out.startswith(f"local:{SMALL}")
+    assert around.here("local", "stop").out == f"Unloaded local:{SMALL}.\n"
     assert gone(first["pid"])
     assert around.here("local", "status", "--json").json == []
 
@@ -222,7 +222,7 @@ def test_ctrl_c_in_a_terminal_stops_the_answer_and_not_the_model(around: Surroun
         person.type(question)
         person.see(" ".join(beginning.split()[:2]))
         person.press("c")
-        person.see("[stopped; /continue goes on]", ">")
+        person.see("[stopped; /continue resumes]", ">")
         person.type("Go on.")
         person.see("waiting", ">")
         person.press("d")
