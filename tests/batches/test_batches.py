@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from dragoman import Conversation, Media, Message, ModelOptions, ToolCall, ToolSpec
 from dragoman._stop import Stop, stopping
 from dragoman.batches import AsyncBatches, Batch, BatchDirectory, Batches, BatchStatus, batch_from_json, batch_to_json
+from dragoman.batches.services import AnthropicBatches, OpenAIBatches
 from dragoman.engines.call import ModelCall
 from dragoman.errors import (
     AuthenticationError,
@@ -352,3 +353,11 @@ def test_a_status_that_is_none_is_an_error() -> None:
             pytest.raises(ProtocolError, match="cannot be"),
         ):
             batches.status(moved)
+
+
+def test_one_odd_line_does_not_cost_the_other_results() -> None:
+    line = OpenAIBatches._line(b'{"custom_id":"a","response":{"status_code":200,"body":{"odd":1e999}}}')
+    assert (line.key, line.body) == ("a", b'{"odd":1e999}')
+    assert AnthropicBatches._line(b'{"custom_id":"b","result":{"type":"succeeded"}}').body == b""
+    with pytest.raises(msgspec.ValidationError):
+        OpenAIBatches._line(b'{"custom_id":"a","response":{"status_code":null}}')

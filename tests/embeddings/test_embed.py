@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import threading
 import time
@@ -18,7 +19,7 @@ from dragoman import ChatClient
 from dragoman._stop import Stop, stopping
 from dragoman.conversation import Usage
 from dragoman.embeddings import Embeddings, aembed, embed
-from dragoman.embeddings.codecs import Answered
+from dragoman.embeddings.codecs import CODECS, Answered
 from dragoman.embeddings.profiles import fold
 from dragoman.embeddings.run import _divide
 from dragoman.embeddings.vectors import Sheet
@@ -385,3 +386,14 @@ def test_vectors_of_another_length_than_was_asked_for_are_refused() -> None:
         with pytest.raises(ValueError, match="numbers are wanted"):
             sheet.fill([0], Answered([row], 1))
         assert sheet.finish("m", ()).dimensions == 0
+
+
+@pytest.mark.parametrize(("counts", "tokens"), [((5, 3), 8), ((5, None), None), ((None, None), None)])
+def test_tokens_that_are_known_for_some_texts_only_are_unknown(
+    counts: tuple[int | None, ...], tokens: int | None
+) -> None:
+    rows = [
+        {"embeddings": {"values": [0.1], "statistics": {} if count is None else {"token_count": count}}}
+        for count in counts
+    ]
+    assert CODECS["vertex"].decode(json.dumps({"predictions": rows}).encode()).tokens == tokens

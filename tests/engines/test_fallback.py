@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dragoman import ChatClient, Conversation, Message, ModelOptions, Orchestrator, ToolCall
-from dragoman.conversation import Failed, ReplyStarted, TextDelta, Thinking, fold
+from dragoman.conversation import Failed, ReplyStarted, TextDelta, TextStarted, Thinking, fold
 from dragoman.engines import (
     AsyncFallbackEngine,
     AsyncScriptedEngine,
     Fallback,
     FallbackEngine,
+    ReplyCall,
     ScriptedEngine,
     async_engine,
     engine,
@@ -575,3 +576,27 @@ def test_options_of_engines_hold_for_each_and_those_of_a_call_for_all() -> None:
         client.chat("Hi")
     asked = [each.calls[0].options for each in (cold, hot)]
     assert [(each.temperature, each.max_tokens) for each in asked if each is not None] == [(0.1, 7), (0.9, 7)]
+
+
+class _Begins(ReplyCall):
+    """Says something, and then that it cannot take the conversation."""
+
+    async def advance(self) -> None:
+        if self.message.blocks:
+            raise ConfigurationError("It cannot go on.")
+        self.take([ReplyStarted("own", "two"), TextStarted(0, ""), TextDelta(0, "", "Once")])
+
+
+class _BeginningEngine(ScriptedEngine):
+    def call(self, *_asked: object, **_how: object) -> ReplyCall:
+        return _Begins()
+
+
+def test_a_model_that_has_begun_is_followed_by_nobody_where_its_words_were_seen() -> None:
+    busy = [OverloadedError("Busy.", provider="p", model="m")] * 2
+    chain = FallbackEngine([ScriptedEngine(busy), _BeginningEngine([]), ScriptedEngine(["The third answers."])])
+    asked = Conversation().plus(Message.user("x"))
+    assert chain.reply(asked).message.text == "The third answers."
+    with pytest.raises(ConfigurationError, match="It cannot go on"), chain.stream(asked) as stream:
+        for _ in stream:
+            pass

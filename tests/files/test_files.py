@@ -23,6 +23,7 @@ from dragoman.errors import (
     LossyConversionError,
     MalformedDataError,
     ProtocolError,
+    ProviderError,
 )
 from dragoman.files import AsyncFiles, AsyncFilesEngine, FileList, Files, FilesEngine
 from dragoman.providers import Prices
@@ -272,3 +273,14 @@ def test_what_cannot_be_kept_is_refused_with_the_next_step(tmp_path: Path) -> No
         for model in MODELS:
             with Files(model, **at(broken, model)) as files, pytest.raises(ProtocolError):
                 files.upload(PDF)
+
+
+def test_a_failed_upload_tells_its_attempts() -> None:
+    large = Media.from_bytes(bytes(2 << 20), "application/pdf", name="report.pdf")
+    nobody = {"key": "any", "base_url": "http://127.0.0.1:9", "retry": RetryPolicy(max_attempts=2, first_wait=0.0)}
+    with (
+        FilesEngine(engine("anthropic:claude-sonnet-4-5", **nobody)) as talker,
+        pytest.raises(ProviderError) as caught,
+    ):
+        talker.reply(Conversation().plus(Message.user("hi", large)))
+    assert len(caught.value.attempts) == 2

@@ -386,6 +386,8 @@ def test_no_server_no_tables_no_agents(server: Server, schema: str, tmp_path: Pa
         for attempt in (lambda: fleet.submit("x", agent="a"), fleet.status, lambda: fleet.wait(new_id())):
             with pytest.raises(errors.FleetError, match="has no tables of a fleet.*dragoman fleet install"):
                 attempt()
+        with psycopg.connect(server.conninfo) as link:  # whoever only looks makes none, sealed or not
+            assert link.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone() is None
         fleet.install()
         with pytest.raises(errors.UnknownAgentError, match="they have: none yet"):
             fleet.submit("x", agent="a")

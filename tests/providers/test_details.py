@@ -16,6 +16,7 @@ from openai.types.responses import Response
 from dragoman.conversation import Message, Native, StopReason, Text, ToolCall
 from dragoman.errors import ConfigurationError
 from dragoman.providers import SafetyRating, TokenLogprob, choices_of, logprobs_of, safety_of
+from dragoman.providers.wire import Growing
 from tests.providers.bedrock.test_recorded import call_of as bedrock_call
 from tests.providers.bedrock.wire import read_by_amazon
 from tests.providers.calls import body_of, call_of, decoder_of, encoded
@@ -331,3 +332,19 @@ def test_numbers_that_no_float_can_hold_are_passed_over() -> None:
     choice = {"index": 0, "message": {"content": "ab"}, "logprobs": {"content": tokens}, "finish_reason": "stop"}
     message = message_of(decoder_of(call_of("openai:gpt-4o")), [json.dumps({"id": "i", "choices": [choice]}).encode()])
     assert logprobs_of(message) == (TokenLogprob("b", -1.0),)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "whole"),
+    [
+        (['"ha"', '"ha"', '"!"'], '"haha!"'),
+        (['"a"', '"b"', '"ab"'], '"abab"'),
+        (['"same"', '"same"'], '"same"'),
+        (['[{"t":"x","index":0},{"d":"E","index":0}]'], '[{"t":"x","index":0},{"d":"E","index":0}]'),
+    ],
+)
+def test_members_that_nobody_knows_grow_by_their_pieces(pieces: list[str], whole: str) -> None:
+    growing = Growing(deltas=True)
+    for piece in pieces:
+        growing.add(Raw(piece.encode()))
+    assert bytes(growing.whole()).decode() == whole

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from dragoman.engines import AnyHttpEngine
 from dragoman.errors import ConfigurationError, ProviderError
@@ -122,6 +122,17 @@ _OPENAI_STATES: Final[dict[str, BatchState]] = {
 }
 
 
+class _OpenAIResponse(Struct):
+    status_code: int = 200
+    body: Raw = Raw(b"")
+
+
+class _OpenAILine(Struct):
+    custom_id: str
+    response: _OpenAIResponse | None = None
+    error: dict[str, Any] | None = None
+
+
 class OpenAIBatches(Service):
     """`/batches` of OpenAI, and of servers that are compatible with it."""
 
@@ -157,14 +168,15 @@ class OpenAIBatches(Service):
 
     async def lines(self, engine: AnyHttpEngine, id: str, status: BatchStatus) -> Iterator[Line]:
         bodies = [await _get(engine, f"/files/{file}/content", results=True) for file in status.outputs]
-        return (self._line(_read(line)) for body in bodies for line in _json_lines(body))
+        return (self._line(line) for body in bodies for line in _json_lines(body))
 
     @staticmethod
-    def _line(read: dict[str, Any]) -> Line:
-        if (response := read.get("response")) is not None:
-            return Line(read["custom_id"], msgspec.json.encode(response.get("body")), response.get("status_code", 200))
-        error = _object(read, "error")
-        return _refused(read["custom_id"], error.get("code"), error.get("message"))
+    def _line(line: bytes) -> Line:
+        read = msgspec.json.decode(line, type=_OpenAILine)
+        if read.response is not None:
+            return Line(read.custom_id, bytes(read.response.body), read.response.status_code)
+        error = read.error or {}
+        return _refused(read.custom_id, error.get("code"), error.get("message"))
 
     async def cancel(self, engine: AnyHttpEngine, id: str) -> None:
         await engine.exchange(WireRequest(path=f"/batches/{id}/cancel")).body()
@@ -173,6 +185,17 @@ class OpenAIBatches(Service):
 # --- Anthropic --------------------------------------------------------------------------------------------------------
 
 _CLAUDE: Final = {"anthropic-version": "2023-06-01"}
+
+
+class _ClaudeResult(Struct):
+    type: str
+    message: Raw = Raw(b"")
+    error: dict[str, Any] | None = None
+
+
+class _ClaudeLine(Struct):
+    custom_id: str
+    result: _ClaudeResult
 
 
 class AnthropicBatches(Service):
@@ -203,16 +226,17 @@ class AnthropicBatches(Service):
 
     async def lines(self, engine: AnyHttpEngine, id: str, status: BatchStatus) -> Iterator[Line]:
         body = await _get(engine, f"/v1/messages/batches/{id}/results", results=True)
-        return (self._line(_read(line)) for line in _json_lines(body))
+        return map(self._line, _json_lines(body))
 
     @staticmethod
-    def _line(read: dict[str, Any]) -> Line:
-        key, result = read["custom_id"], read["result"]
-        match result["type"]:
+    def _line(line: bytes) -> Line:
+        read = msgspec.json.decode(line, type=_ClaudeLine)
+        key, result = read.custom_id, read.result
+        match result.type:
             case "succeeded":
-                return Line(key, msgspec.json.encode(result["message"]))
+                return Line(key, bytes(result.message))
             case "errored":
-                error = _object(_object(result, "error"), "error")
+                error = _object(result.error or {}, "error")
                 return _refused(key, error.get("type"), error.get("message"))
             case other:
                 return unanswered(key, "cancelled" if other == "canceled" else other)
@@ -232,6 +256,29 @@ _GEMINI_STATES: Final[dict[str, BatchState]] = {
 }
 
 
+class _GeminiAnswer(Struct):
+    response: Raw = Raw(b"")
+    metadata: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+class _GeminiAnswers(Struct, rename="camel"):
+    inlined_responses: list[_GeminiAnswer] = []
+
+
+class _GeminiOutput(Struct, rename="camel"):
+    inlined_responses: _GeminiAnswers | None = None
+
+
+class _GeminiMetadata(Struct):
+    output: _GeminiOutput | None = None
+
+
+class _GeminiResults(Struct):
+    response: _GeminiOutput | None = None
+    metadata: _GeminiMetadata | None = None
+
+
 class GeminiBatches(Service):
     """`:batchGenerateContent`, with all requests in one body."""
 
@@ -249,11 +296,8 @@ class GeminiBatches(Service):
         path = f"/v1beta/models/{engine.connection.model.removeprefix('models/')}:batchGenerateContent"
         return (await _hand_in(engine, path, body, requests[0][1].headers))["name"].removeprefix("batches/")
 
-    async def _find(self, engine: AnyHttpEngine, id: str) -> dict[str, Any]:
-        return _read(await _get(engine, f"/v1beta/batches/{id}", results=True))
-
     async def status(self, engine: AnyHttpEngine, id: str) -> BatchStatus:
-        found = await self._find(engine, id)
+        found = _read(await _get(engine, f"/v1beta/batches/{id}", results=True))
         metadata = _object(found, "metadata")
         stats, error = _object(metadata, "batchStats"), found.get("error")
         state = _GEMINI_STATES.get(metadata.get("state", "").rpartition("STATE_")[2])
@@ -268,18 +312,18 @@ class GeminiBatches(Service):
         )
 
     async def lines(self, engine: AnyHttpEngine, id: str, status: BatchStatus) -> Iterator[Line]:
-        found = await self._find(engine, id)
-        output = _object(found, "response") or _object(_object(found, "metadata"), "output")
-        answers: list[dict[str, Any]] = _object(output, "inlinedResponses").get("inlinedResponses") or []
+        found = msgspec.json.decode(await _get(engine, f"/v1beta/batches/{id}", results=True), type=_GeminiResults)
+        output = found.response or (found.metadata or _GeminiMetadata()).output or _GeminiOutput()
+        answers = output.inlined_responses or _GeminiAnswers()
         # In the order of the requests; the keys do not always come back.
-        return (self._line(position, each) for position, each in enumerate(answers))
+        return (self._line(position, each) for position, each in enumerate(answers.inlined_responses))
 
     @staticmethod
-    def _line(position: int, answer: dict[str, Any]) -> Line:
-        key = _object(answer, "metadata").get("key") or key_of(position)
-        if "response" in answer:
-            return Line(key, msgspec.json.encode(answer["response"]))
-        error = _object(answer, "error")
+    def _line(position: int, answer: _GeminiAnswer) -> Line:
+        key = (answer.metadata or {}).get("key") or key_of(position)
+        if answer.response:
+            return Line(key, bytes(answer.response))
+        error = answer.error or {}
         return _refused(key, error.get("status") or error.get("code"), error.get("message"))
 
     async def cancel(self, engine: AnyHttpEngine, id: str) -> None:

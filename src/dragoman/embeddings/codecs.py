@@ -60,13 +60,13 @@ def _write(path: str, members: Mapping[str, object]) -> WireRequest:
     return WireRequest(path=path, body=msgspec.json.encode(_said(members)))
 
 
-def _reader(rows: str, tokens: str) -> Callable[[bytes], Answered]:
-    """A decoder for replies that have their vectors, and the numbers of tokens, at these paths of names."""
+def _reader(rows: str, tokens: str, *, each: bool = False) -> Callable[[bytes], Answered]:
+    """A decoder for replies that have their vectors, and the tokens of `each` or of all, at these paths of names."""
 
     def decode(body: bytes) -> Answered:
         reply = msgspec.json.decode(body)
-        counts = list(_at(tokens.split("."), reply))
-        return Answered(list(_at(rows.split("."), reply)), int(sum(counts)) if counts else None)
+        found, counts = list(_at(rows.split("."), reply)), list(_at(tokens.split("."), reply))
+        return Answered(found, int(sum(counts)) if len(counts) == (len(found) if each else 1) else None)
 
     return decode
 
@@ -209,7 +209,8 @@ CODECS: Final[dict[str, EmbeddingCodec]] = {
     "nova": EmbeddingCodec(_encode_nova, _reader("embeddings.embedding", "-")),
     "bedrock_cohere": EmbeddingCodec(_encode_bedrock_cohere, _read_cohere),
     "vertex": EmbeddingCodec(
-        _encode_vertex, _reader("predictions.embeddings.values", "predictions.embeddings.statistics.token_count")
+        _encode_vertex,
+        _reader("predictions.embeddings.values", "predictions.embeddings.statistics.token_count", each=True),
     ),
     "vertex_content": EmbeddingCodec(
         _encode_vertex_content, _reader("embedding.values", "usageMetadata.promptTokenCount")

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._checks import CheckedMeta, NotNegative, Positive, overlay
-from dragoman.conversation import Conversation, ToolSpec, Usage
+from dragoman.conversation import Conversation, Fold, ToolSpec, Usage
 from dragoman.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -197,8 +197,13 @@ class FallbackCall(ReplyCall):
         try:
             events = await trial.call.next()
         except _CANNOT_TAKE as problem:  # a call over HTTP does not begin with one; others may
+            if self._stream and self.has_begun:
+                self._conclude(trial, problem)  # never two answers
+                self._error = problem
+                raise self._explain(problem) from None
             if not self._follow(trial, problem):
                 raise self._explain(problem) from None
+            self._fold, self._unsaid = Fold(), []
             return
         failure = trial.call.failure
         if failure is not None:

@@ -61,7 +61,12 @@ class _FilesCall(ReplyCall):
     async def advance(self) -> None:
         try:
             if self._inner is None:
-                placed = await self._core.place(self._conversation)
+                try:
+                    placed = await self._core.place(self._conversation)
+                except ProviderError as error:  # an upload has attempts of its own
+                    self.attempts += error.attempts
+                    self._before = len(self.attempts)
+                    raise
                 self._ids = frozenset(_ids_in(placed))
                 self._inner = self._core.engine.begin(placed, *self._given, stream=self._stream, veto=self._may_not)
             events = await self._inner.next()

@@ -114,10 +114,14 @@ class Database:
     """Carries out work in transactions, and tells of changes."""
 
     def __init__(self, conninfo: str, *, on_loop: bool, **options: Unpack[PostgresOptions]) -> None:
-        self._plain: Final = PostgresStore(conninfo, **options)
-        threads = options.get("connections", 8)
-        self.store: Final = AsyncStore(self._plain, threads=threads) if on_loop else BlockingStore(self._plain)
+        def open_store(store: PostgresStore) -> BlockingStore:
+            return AsyncStore(store, threads=options.get("connections", 8)) if on_loop else BlockingStore(store)
+
+        self.store: Final = open_store(PostgresStore(conninfo, **options))
         """The conversations, which lie in the same database."""
+        # Connections of the fleet's own: turns that wait for the store must not keep their own heartbeats waiting.
+        self._plain: Final = PostgresStore(conninfo, **options)
+        self._own: Final = open_store(self._plain)
         self._password: Final = parse_address(conninfo).password
         self.conninfo: Final = conninfo
         self.schema: Final = options.get("schema", "dragoman")
@@ -145,7 +149,7 @@ class Database:
                 hint = "Make them once: Fleet(url).install(), or `dragoman fleet install`; a worker does so, too."
                 raise FleetError(message, hint=hint) from error
 
-        return await self.store.run(lambda: self._plain.transact(carry_out))
+        return await self._own.run(lambda: self._plain.transact(carry_out))
 
     async def take_jobs(
         self, link: Connection, owner: UUID, limits: Mapping[str, int], most: int, lease: timedelta
@@ -167,6 +171,7 @@ class Database:
         """Close all connections."""
         if self._hub is not None:
             await self._hub.close()
+        await self._own.aclose()
         await self.store.aclose()
 
     # --- notices ---
@@ -209,8 +214,9 @@ class Database:
                             break
                 except (psycopg.Error, OSError, StoreUnavailableError) as error:
                     if time.monotonic() - reached > _PATIENCE:
-                        known = isinstance(error, StoreUnavailableError)
-                        raise error if known else Attempt(repeatable=True).typed(error, hide=self._password) from error
+                        if isinstance(error, StoreUnavailableError):
+                            raise
+                        raise Attempt(repeatable=True).typed(error, hide=self._password) from error
                     if link is not None:
                         link.close()
                     link = None
@@ -227,8 +233,9 @@ class Database:
 
     async def install(self) -> None:
         """Make the tables of the store, of the fleet and of PgQueuer, or bring PgQueuer's up to its version."""
+        await self.store.list(limit=1)  # makes the tables of the store, or finds them
         if not await self.run(self._make_tables):
-            await self.store.run(self._upgrade)
+            await self._own.run(self._upgrade)
 
     def _upgrade(self) -> None:
         with psycopg.connect(self.conninfo, autocommit=True) as link:  # some of it goes in no transaction

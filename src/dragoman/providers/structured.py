@@ -155,7 +155,7 @@ def _describes_object(document: Document, schema: object, followed: set[str]) ->
         followed.add(pointer)
         return _describes_object(document, document.at(pointer), followed)
     if "type" in schema or "properties" in schema:
-        return schema.get("type", "object") == "object"
+        return schema.get("type", "object") == "object" and schema.get("nullable") is not True
     parts = found if is_array(found := schema.get("allOf")) else []
     return any(_describes_object(document, part, followed) for part in parts)
 

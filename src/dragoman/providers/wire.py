@@ -149,23 +149,38 @@ class Growing:
     """A member that nobody knows, while its pieces come: objects mix, and a list that does not begin with what is known
     continues it. Anything else is replaced; in deltas strings grow, and elements of the same `index` mix."""
 
-    __slots__ = ("_deltas", "_node")
+    __slots__ = ("_deltas", "_lists", "_node", "_repeats", "_texts")
 
     def __init__(self, *, deltas: bool = False) -> None:
         self._deltas: bool = deltas
         self._node: _Node = b""
+        self._texts: list[bytes] = []
+        """Strings that came one after another, in deltas; as long as it is the same one, `_repeats` counts it."""
+        self._repeats: int = 0
+        self._lists: int = 0
+        """How many lists came one after another."""
 
     def add(self, piece: Raw) -> None:
-        data, node = bytes(piece), self._node
-        if self._deltas and data[:1] == b'"' and isinstance(node, bytes) and node[:1] == b'"' and node != data:
-            self._node = node[:-1] + data[1:]
+        data = bytes(piece)
+        self._lists = self._lists + 1 if data[:1] == b"[" else 0
+        if not self._deltas or data[:1] != b'"':
+            self._texts = []
+            self._node = _grow(self._node, data)
+        elif not self._texts:
+            self._texts, self._repeats, self._node = [data], 0, b""
+        elif len(self._texts) == 1 and self._texts[0] == data:
+            self._repeats += 1
         else:
-            self._node = _grow(node, data)
+            self._texts += [self._texts[0]] * self._repeats
+            self._texts.append(data)
+            self._repeats = 0
 
     def whole(self) -> Raw:
         """What the pieces make up."""
+        if self._texts:
+            return Raw(b'"' + b"".join([text[1:-1] for text in self._texts]) + b'"')
         node = self._node
-        return Raw(_join(_mix(node) if self._deltas and isinstance(node, list) else node))
+        return Raw(_join(_mix(node) if self._deltas and self._lists > 1 and isinstance(node, list) else node))
 
 
 def _grow(node: _Node, piece: bytes) -> _Node:

@@ -77,6 +77,7 @@ class PostgresStore(SqlStore):
             raise ConfigurationError(message)
         records = Records("postgres", sealing)
         database = _Database(conninfo, schema, records.mode, timeout, connections, prepared=prepared_statements)
+        self._postgres: Final = database
         self._shown: Final = f"PostgresStore({database.shown!r}, schema={schema!r})"
         super().__init__(database, records)
 
@@ -84,11 +85,11 @@ class PostgresStore(SqlStore):
         return self._shown
 
     def transact(self, work: Callable[[Link], _T]) -> _T:
-        """Do work of one's own, such as a fleet's, in a transaction on the store's connections.
+        """Do work of one's own, such as a fleet's, in a transaction on the store's connections; it makes no tables.
 
         It is done again where a connection broke, so it must bear that.
         """
-        return self._database.write(cast("Callable[[Session], _T]", work))
+        return self._postgres.transact(cast("Callable[[Session], _T]", work))
 
 
 _SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
@@ -156,6 +157,10 @@ class _Database:
 
     def write(self, work: Callable[[Session], _T], *, repeatable: bool = True) -> _T:
         return self._run(work, "READ WRITE", repeatable=repeatable)
+
+    def transact(self, work: Callable[[Session], _T]) -> _T:
+        """Work that has nothing to do with the tables of the store."""
+        return self._repeat(work, time.monotonic() + self._timeout)
 
     def close(self) -> None:
         """Close the connections that nobody uses; the others follow when they are given back."""

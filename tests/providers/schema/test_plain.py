@@ -282,3 +282,22 @@ A_NUMBER, A_NULL = {"properties": {"a": {"type": "integer"}}}, {"properties": {"
 def test_which_forms_count(forms: list[Any], kept: dict[str, None]) -> None:
     schema = {"type": "object", "properties": {"x": {"anyOf": forms}}}
     assert restored({"x": {"a": None}}, schema) == {"x": kept}
+
+
+A = {"type": "object", "properties": {"s": {"type": "string"}}}
+CAT = {"type": "object", "properties": {"k": {"const": "cat"}, "m": {"type": "integer"}}, "required": ["k", "m"]}
+DOG = {"type": "object", "properties": {"k": {"const": "dog"}, "b": {"type": "string"}}, "required": ["k", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("property_", "given", "wanted"),
+    [
+        ({"allOf": [{"$ref": "#/$defs/A"}, {"properties": {"zip": {"type": "string"}}}]}, None, "absent"),
+        ({"$ref": "#/$defs/A", "required": ["s"]}, None, "absent"),
+        ({"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]}, None, None),
+        ({"type": "object", "oneOf": [CAT, DOG]}, {"k": "cat", "m": 1, "b": None}, {"k": "cat", "m": 1}),
+    ],
+)
+def test_a_null_that_only_fills_a_place_is_taken_away(property_: object, given: object, wanted: object) -> None:
+    schema = {"type": "object", "properties": {"x": property_}, "$defs": {"A": A}}
+    assert restored({"x": given}, schema) == ({} if wanted == "absent" else {"x": wanted})

@@ -256,3 +256,22 @@ def test_what_else_is_strict_or_refused() -> None:
         one(OPENAI, {"type": "array", "items": 5})
     of_gemini = {"type": "OBJECT", "properties": {"a": {"type": "STRING", "nullable": True}}, "required": ["a"]}
     assert convert(of_gemini, "json_schema")[0] == of(a=MAYBE)
+
+
+def test_alternatives_of_objects_stay_alternatives() -> None:
+    forms = [{"type": "object", "properties": {name: STR}, "required": [name]} for name in "ab"]
+    sent = one(OPENAI, {"type": "object", "oneOf": forms})[0]
+    assert [list(form["properties"]) for form in sent["anyOf"]] == [["a"], ["b"]]
+
+
+def test_what_is_said_around_alternatives_holds_for_all_of_them() -> None:
+    kind = {"enum": ["a", "b"]}
+    forms = [{"properties": {"kind": {"const": "a"}}, "required": ["size"]}, {"required": ["kind"]}]
+    schema = {"type": "object", "properties": {"kind": kind, "size": INT}, "oneOf": forms}
+    sent = convert(schema, OPENAI)[0]
+    assert '"b"' in str(sent["properties"]["kind"]).replace("'", '"')
+    assert "allOf" not in str(sent["properties"]["kind"])
+    said = {"properties": {"op": {"const": "get"}}, "required": ["id"]}, {"properties": {"op": {"const": "list"}}}
+    own = {"op": {**STR, "enum": ["get", "list"]}, "id": STR}
+    told = str(convert({"type": "object", "properties": own, "required": ["op"], "anyOf": [*said]}, OPENAI)[0])
+    assert '(1) with op = "get", id; (2) with op = "list"' in told

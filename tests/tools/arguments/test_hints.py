@@ -37,7 +37,7 @@ import typing_extensions
 from msgspec import Meta
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools import InvalidArguments, decoder_of_type, schema_of_type
+from dragoman.tools import InvalidArguments, decoder_of_type, schema_of_type, tool
 from tests.tools.cases import arguments_of, values_of
 
 INTEGER = {"type": "integer"}
@@ -629,3 +629,15 @@ def test_aliases_and_generics_in_the_syntax_of_python_3_12() -> None:
     with pytest.raises(InvalidArguments) as caught:
         arguments.decode('{"json": true, "pair": [1], "box": {"value": "x"}, "some": "y"}')
     assert [problem.path for problem in caught.value.problems] == [("json",), ("pair",), ("box", "value"), ("some",)]
+
+
+def test_a_schema_that_is_changed_changes_no_other_tool() -> None:
+    def first(x: list[int]) -> None:
+        """First."""
+
+    def second(x: list[int]) -> None:
+        """Second."""
+
+    schema: Any = tool(first).arguments.schema
+    schema["properties"]["x"]["items"]["minimum"] = 7
+    assert tool(second).arguments.schema["properties"]["x"]["items"] == {"type": "integer"}

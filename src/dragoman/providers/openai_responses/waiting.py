@@ -7,14 +7,14 @@ the shapes are those of the API's own types.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import msgspec
 from msgspec import Raw
 
 from dragoman.conversation import Media, ToolResult
 from dragoman.providers.history import content_of
-from dragoman.providers.wire import as_object, as_objects, is_empty, string, texts_in, value_of
+from dragoman.providers.wire import as_items, as_object, is_empty, string, texts_in, value_of
 
 # --- from items to calls ----------------------------------------------------------------------------------------------
 
@@ -105,7 +105,8 @@ def _text_of(result: ToolResult) -> str:
 def _objects_in(result: ToolResult) -> list[dict[str, object]]:
     """The objects that a tool gave as JSON, one or a list of them; none if it gave something else."""
     value = result.value if not result.is_error else None
-    return as_objects(value) or as_objects([value])
+    several = as_items(cast("object", value)) if isinstance(value, list) else [value]
+    return [cast("dict[str, object]", each) for each in several if isinstance(each, dict)]
 
 
 def _answer_shell(answer: dict[str, object], result: ToolResult) -> dict[str, object]:

@@ -204,6 +204,10 @@ class _StrictWriter:
             outside["description"] = text
         rest = {word: value for word, value in given.items() if word not in ANNOTATIONS and word not in META}
         combinators = rest.keys() & COMBINATORS
+        if rest.keys() - combinators == {"type"} and len(combinators) == 1 and "allOf" not in combinators:
+            several = rest.get("anyOf", rest.get("oneOf"))
+            if is_array(several) and all(is_object(sub) and sub.get("type") == rest["type"] for sub in several):
+                del rest["type"]  # every form says it itself
         if len(rest) == 1 and combinators:
             (word,) = combinators
             branches = rest[word]
@@ -445,8 +449,8 @@ class _Restorer:
             declaring = [form for form in forms if name in members_of(form)]
             declaring = [form for form in declaring if value.keys() >= set(required_of(form))] or declaring
             declared = [members_of(form)[name] for form in declaring]
-            needed = bool(declaring) and all(name in required_of(form) for form in declaring)
-            if sub is not None or needed or not declared or any(_takes(form, None) for form in self._forms(declared)):
+            needed = bool(declared) and all(name in required_of(form) for form in forms if members_of(form))
+            if sub is not None or needed or not declared or any(map(self._takes_null, declared)):
                 found[name] = self.restore(sub, declared)
         return found
 
@@ -457,6 +461,25 @@ class _Restorer:
                 self._known[id(schema)] = [*self._forms_of(schema, set())]
         forms = [form for schema in schemas for form in self._known[id(schema)]]
         return forms if value is None else [form for form in forms if _takes(form, value)] or forms
+
+    def _takes_null(self, schema: object, followed: tuple[str, ...] = ()) -> bool:
+        if not is_object(schema):
+            return schema is True
+        if not _takes(
+            normalize({word: value for word, value in schema.items() if word not in META}, "", Notes()), None
+        ):
+            return False
+        if isinstance(reference := schema.get("$ref"), str):
+            pointer = self._document.pointer(reference, "")
+            if pointer not in followed and not self._takes_null(self._document.at(pointer), (*followed, pointer)):
+                return False
+        branches = {
+            word: found for word in ("allOf", "anyOf", "oneOf") if is_array(found := schema.get(word)) and found
+        }
+        return all(
+            (all if word == "allOf" else any)(self._takes_null(sub, followed) for sub in several)
+            for word, several in branches.items()
+        )
 
     def _forms_of(self, schema: object, followed: set[str]) -> Iterator[Schema]:
         """What a schema says itself, and what all those say that it refers to or combines, each for itself."""

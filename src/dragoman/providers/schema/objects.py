@@ -57,7 +57,10 @@ def join(document: Document, schema: object, at: str, notes: Notes, opened: tupl
     for word in ("allOf", "anyOf", "oneOf"):
         if is_array(branches := schema.get(word)) and branches:
             each = [join(document, sub, f"{at}/{word}/{i}", notes, opened) for i, sub in enumerate(branches)]
-            parts += each if word == "allOf" else [_fold([form for form in each if form is not None], at, notes)]
+            around = [part for part in parts if part is not None]
+            parts += (
+                each if word == "allOf" else [_fold([form for form in each if form is not None], at, notes, around)]
+            )
     possible = [part for part in parts if part is not None]
     whole = _meet(possible) if len(possible) == len(parts) else None
     return None if whole is None or _lacks_required(whole) else whole
@@ -111,8 +114,11 @@ def _both(a: object, b: object) -> object:
     return False if a is False or b is False else {"allOf": [a, b]}
 
 
-def _fold(forms: list[Schema], at: str, notes: Notes) -> Schema | None:
-    """Alternatives as one object that has the properties of all of them."""
+def _fold(forms: list[Schema], at: str, notes: Notes, around: list[Schema]) -> Schema | None:
+    """Alternatives as one object that has the properties of all of them.
+
+    What is said `around` them of a property holds alone, where one of the forms says nothing of it.
+    """
     if len(forms) < 2:
         return forms[0] if forms else None
     notes.lost(at, "the alternatives are folded into one object, only the description tells them apart")
@@ -121,10 +127,15 @@ def _fold(forms: list[Schema], at: str, notes: Notes) -> Schema | None:
     for form in forms:
         for name, sub in members_of(form).items():
             declared.setdefault(name, []).append(sub)
-    summaries = "; ".join(f"({number}) {_summarise(form, required)}" for number, form in enumerate(forms, 1))
+    known = {name for part in around for name in members_of(part)}
+    needed = [name for part in around for name in required_of(part)]
+    summaries = "; ".join(f"({number}) {_summarise(form, required, needed)}" for number, form in enumerate(forms, 1))
     folded: Schema = {
         "description": f"One of these forms must be met: {summaries}.",
-        "properties": {name: _either(several) for name, several in declared.items()},
+        "properties": {
+            name: _either(several) if len(several) == len(forms) or name not in known else True
+            for name, several in declared.items()
+        },
         **({"required": required} if required else {}),
     }
     others = [form.get("additionalProperties") for form in forms]
@@ -141,14 +152,14 @@ def _either(several: list[object]) -> object:
     return several[0] if len(several) == 1 else {"anyOf": several}
 
 
-def _summarise(form: Schema, common: list[str]) -> str:
+def _summarise(form: Schema, common: list[str], around: list[str]) -> str:
     needed: list[str] = []
-    for name in required_of(form):
+    for name in dict.fromkeys([*around, *required_of(form)]):
         sub = members_of(form).get(name)
         values = normalize(sub, "", Notes()).get("enum") if is_object(sub) else None
         if is_array(values) and len(values) == 1:
             needed.append(f"{name} = {as_json(values[0])}")
-        elif name not in common:
+        elif name not in common and name not in around:
             needed.append(name)
     title = form.get("title")
     return (f"{title}: " if title else "") + (f"with {', '.join(needed)}" if needed else "nothing in particular")

@@ -43,7 +43,8 @@ def parse_docstring(text: str | None) -> tuple[str, Mapping[str, str]]:
 
 def _lines(text: str) -> list[str]:
     lines = inspect.cleandoc(text).splitlines()
-    if len(lines) > 1 and lines[0].endswith(":") and _TITLE.fullmatch(lines[0]) and not lines[1].startswith(" "):
+    is_title = len(lines) > 1 and lines[0].rstrip().endswith(":") and _TITLE.fullmatch(lines[0])
+    if is_title and not lines[1].startswith(" "):
         # Nothing but parameters: cleandoc has taken their indentation for that of the code.
         lines[1:] = [f"    {line}" for line in lines[1:]]
     return lines

@@ -70,7 +70,9 @@ class Parser:
 
     def write(self, schema: Schema) -> Schema:
         """A schema made of the nodes, as a document of its own."""
-        return write_document(schema) if self._has_definitions else schema
+        if self._has_definitions:
+            return write_document(schema)
+        return msgspec.json.decode(msgspec.json.encode(schema))  # a copy: nodes are shared by all tools
 
     def _define(self, name: str) -> Definition:
         self._has_definitions = True
