@@ -51,7 +51,7 @@ class Check:
     what: str
     passes: Callable[[Work], bool]
     beside: bool = False
-    """Whether it keeps one core busy for a while, so that it is better run beside the tests than before them."""
+    """Whether it is run beside the tests, which often wait for other processes, rather than before or after them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,12 @@ CHECKS = (
         beside=True,
     ),
     Check(name="pytest", what="the tests, the code blocks of the documentation among them", passes=_pytest),
-    Check(name="coverage", what=f"the tests of {' and '.join(ROOM_FLOORS)}, and what they cover", passes=_coverage),
+    Check(
+        name="coverage",
+        what=f"the tests of {' and '.join(ROOM_FLOORS)}, and what they cover",
+        passes=_coverage,
+        beside=True,
+    ),
     Check(
         name="docs",
         what="the documentation, without a broken link",
@@ -168,7 +173,7 @@ def selected(only: Sequence[str], expression: str | None, pytest_arguments: Sequ
 def run(selection: Selection, environment: Environment) -> int:
     """Run the checks, failures or not, and sum up. The exit code is 1 when any failed.
 
-    Beside the tests, which wait for other processes now and then, the checks of one core run one after the other.
+    Some run beside the tests, one after the other.
     """
     began = time.monotonic()
     names = {check.name for check in selection.checks}
