@@ -15,9 +15,10 @@ import pytest
 from msgspec import Raw
 from openai.types.responses import ResponseCreateParams
 
-from dragoman.conversation import Media, Message, Native, Opaque, StopReason, Text, ToolCall, ToolResult
+from dragoman.conversation import Json, Media, Message, Native, Opaque, StopReason, Text, ToolCall, ToolResult
 from dragoman.loop import AwaitApproval
 from dragoman.providers import ComputerUse, HostedMcp, ModelOptions, ServerTool
+from dragoman.providers.openai_responses.waiting import _answer_shell
 from dragoman.simulator import Reply, Request, Simulator
 from dragoman.stores import AsyncStore, FileStore
 from dragoman.tools import Allow, Ask, Deny, approve, deny, tool
@@ -407,3 +408,9 @@ def test_who_speaks_instead_of_answering_has_not_approved(way: str) -> None:
         talk.chat("Ask.")
         assert talk.chat("Never mind.").text == "Refused."
         assert [each["approve"] for each in sent(simulator)] == [False, False]
+
+
+def test_each_command_of_a_shell_call_has_its_output_though_it_says_nothing() -> None:
+    result = ToolResult("1", "shell", (Json(Raw(b'[{"stdout": "a"}, {}]')),))
+    outputs: Any = _answer_shell({}, result)["output"]
+    assert [each["stdout"] for each in outputs] == ["a", ""]

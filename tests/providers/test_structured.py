@@ -46,6 +46,7 @@ from dragoman.providers import (
     prepare,
 )
 from dragoman.providers.schema import convert
+from dragoman.providers.structured import _wrap_schema
 
 SCHEMA = Raw(b'{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}')
 WEATHER = ToolSpec("weather", "Tells the weather.")
@@ -419,3 +420,9 @@ ANSWERS = [
 @pytest.mark.parametrize(("texts", "answer"), ANSWERS)
 def test_the_answer_alone(texts: tuple[str, ...], answer: str) -> None:
     assert answer_text(Message.assistant(*texts)) == answer
+
+
+@pytest.mark.parametrize("nullable", [True, False])
+def test_an_answer_that_may_be_null_is_wrapped(nullable: bool) -> None:
+    schema = {"nullable": nullable, "type": "object", "properties": {"a": {"type": "string"}}}
+    assert _wrap_schema(Raw(json.dumps(schema).encode()))[1] is nullable

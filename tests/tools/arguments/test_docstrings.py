@@ -118,3 +118,7 @@ PIECES = ["Args:", "Parameters", "----------", ":param a: b", "@param a: b", "  
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=12).map("\n".join))
 def test_no_text_is_too_odd(text: str) -> None:
     parse_docstring(text)
+
+
+def test_a_title_may_have_blanks_behind_it() -> None:
+    assert parse_docstring("Args: \n    x: the x\n") == ("", {"x": "the x"})
