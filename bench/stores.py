@@ -208,7 +208,7 @@ def growth(backend: Backend, place: Path) -> None:
         snapshot = Snapshot.first(Conversation("Be brief."), provider="p", model="m")
         store.save(snapshot)
         if isinstance(store, SqliteStore):
-            store._database.write(lambda session: session.fetch("PRAGMA wal_autocheckpoint = 0"))
+            store._write(lambda session: session.fetch("PRAGMA wal_autocheckpoint = 0"))
         sizes: list[int] = []
         for turn in range(1000):
             before = backend.written(place)

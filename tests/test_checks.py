@@ -1,4 +1,4 @@
-"""What is said to a constructor and is wrong is refused at once, with what is right."""
+"""Wrong constructor arguments are refused, with a suggestion."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Settings(msgspec.Struct, metaclass=CheckedMeta, frozen=True, kw_only=True)
     inner: Inner = Inner()
 
 
-def test_what_means_the_same_is_taken() -> None:
+def test_equivalent_values_are_converted() -> None:
     made = Settings(colour="blue", names=["a"], seconds=3, inner={"count": 2})  # type: ignore[arg-type]
     assert made == Settings(colour=Colour.BLUE, names=frozenset(["a"]), seconds=3.0, inner=Inner(count=2))
     assert msgspec.json.decode(b'{"colour":"blue"}', type=Settings) == Settings(colour=Colour.BLUE)
 
 
-def test_names() -> None:
+def test_unknown_names_are_refused_with_a_suggestion() -> None:
     assert nearest("Time-Out", ["timeout", "time"]) == "timeout"
     assert nearest("xyz", ["timeout"]) == ""
 

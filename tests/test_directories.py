@@ -1,4 +1,4 @@
-"""Where files are kept on each platform."""
+"""The directories on each platform."""
 
 from __future__ import annotations
 
@@ -46,13 +46,15 @@ HOME = {"HOME": "/home/me"}
         ),
     ],
 )
-def test_below_the_home_directory(platform: str, environ: dict[str, str], expected: tuple[str, ...]) -> None:
+def test_defaults_are_below_the_home_directory(
+    platform: str, environ: dict[str, str], expected: tuple[str, ...]
+) -> None:
     assert tuple(each(environ, platform=platform) for each in ALL) == tuple(
         Path("/home/me") / each for each in expected
     )
 
 
-def test_variables_name_other_places() -> None:
+def test_environment_variables_change_the_directories() -> None:
     xdg = {f"XDG_{name}_HOME": f"/{name}" for name in ("CONFIG", "DATA", "CACHE", "STATE")}
     assert [each(HOME | xdg, platform="linux") for each in ALL] == [
         Path(f"/{name}/dragoman") for name in ("CONFIG", "DATA", "CACHE", "STATE")
@@ -63,11 +65,11 @@ def test_variables_name_other_places() -> None:
 
 
 @pytest.mark.parametrize("named", ["", "relative/path", "~/x"])
-def test_a_relative_path_counts_as_none(named: str) -> None:
+def test_relative_paths_in_variables_are_ignored(named: str) -> None:
     assert config_directory(HOME | {"XDG_CONFIG_HOME": named}, platform="linux") == Path("/home/me/.config/dragoman")
 
 
-def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_directory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert home_directory({}) == Path.home()
 
     def nobody() -> Path:

@@ -27,7 +27,7 @@ def make(cls: type[DragomanError], **more: object) -> DragomanError:
 def test_every_error_says_what_happened_and_what_to_do_next(cls: type[DragomanError]) -> None:
     error = make(cls)
     assert str(error).startswith("It broke.")
-    if cls not in (ToolError, errors.ToolExecutionError):  # their text is the tool's own
+    if cls not in (ToolError, errors.ToolExecutionError):  # the tool writes their text
         assert error.hint
         assert error.hint in str(error)
     assert str(make(cls, hint="Do that.")) == "It broke. Do that."
@@ -35,7 +35,7 @@ def test_every_error_says_what_happened_and_what_to_do_next(cls: type[DragomanEr
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-def test_every_error_survives_a_process_boundary(cls: type[DragomanError]) -> None:
+def test_every_error_can_be_pickled(cls: type[DragomanError]) -> None:
     error = make(cls, hint="Do that.")
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is cls
@@ -53,6 +53,6 @@ def test_the_tree_is_drawn_in_the_docstring() -> None:
             assert len(depth[parent.__name__]) < len(depth[cls.__name__])
 
 
-def test_a_field_that_an_error_does_not_have_is_refused() -> None:
+def test_an_unknown_field_is_refused() -> None:
     with pytest.raises(TypeError, match="no field 'statsu'"):
         errors.ProviderError("It failed.", statsu=500)  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""Files that media name: read when they are added to a conversation, and never because a conversation was loaded."""
+"""Files of media are read when they are added to a conversation, and never when one is loaded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def picture(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_is_read_when_it_is_said(picture: Path) -> None:
+def test_a_file_is_read_when_it_is_added(picture: Path) -> None:
     with ChatClient(ScriptedEngine(["A cat."])) as client:
         client.add(Media.from_path(picture))
         picture.write_bytes(b"changed")
@@ -32,7 +32,7 @@ def test_a_file_is_read_when_it_is_said(picture: Path) -> None:
     assert second.data == b"changed"
 
 
-def test_a_file_of_a_tool_is_read_when_the_tool_returns(picture: Path) -> None:
+def test_a_file_that_a_tool_returns_is_read_at_once(picture: Path) -> None:
     from dragoman import ToolCall
 
     def photograph() -> Media:
@@ -47,7 +47,7 @@ def test_a_file_of_a_tool_is_read_when_the_tool_returns(picture: Path) -> None:
     assert (part.data, part.path) == (b"meow", None)
 
 
-def test_a_conversation_without_files_stays_itself(picture: Path) -> None:
+def test_a_conversation_without_files_is_not_changed(picture: Path) -> None:
     plain = Conversation("s").plus(Message.user("Hi"), Message.assistant("Yes?"))
     assert read_files(plain) is plain
     shown = plain.plus(Message.user(Media.from_path(picture)))

@@ -1,4 +1,4 @@
-"""An app served beside a program, and in the foreground until a signal comes."""
+"""An app served in the background, and in the foreground until a signal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_free(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def test_what_goes_wrong_while_it_is_closed_is_told() -> None:
+def test_errors_of_closing_are_raised() -> None:
     async def fail() -> None:
         raise OSError("the disk is gone")
 
@@ -34,7 +34,7 @@ def test_what_goes_wrong_while_it_is_closed_is_told() -> None:
     assert is_free(server.port)
 
 
-def test_a_server_that_does_not_start_in_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_start_in_time_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     async def hang(scope: object, receive: object, send: object) -> None:
         await asyncio.sleep(60)
 
@@ -46,7 +46,7 @@ def test_a_server_that_does_not_start_in_time_says_so(monkeypatch: pytest.Monkey
     assert is_free(server.port)
 
 
-def test_no_socket_is_left_where_there_is_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_socket_is_left_open_if_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def cannot(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -73,7 +73,7 @@ server.serve(lambda: print(server.port, flush=True))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_lets_it_close_what_it_has(number: signal.Signals) -> None:
+def test_a_signal_closes_the_server(number: signal.Signals) -> None:
     with started([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         asked = http.client.HTTPConnection("127.0.0.1", int(program.stdout.readline()), timeout=60)

@@ -52,7 +52,7 @@ def _mcp(checker: PermissionChecker, workspace: Path) -> str:
     return asyncio.run(main())
 
 
-def test_the_same_command_is_denied_at_every_door_with_the_same_reason_and_audit_line(
+def test_a_command_is_denied_at_every_door_with_the_same_reason_and_audit_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "dragoman.audit")

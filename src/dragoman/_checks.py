@@ -1,8 +1,4 @@
-"""What a program says to a constructor is checked at once: names that nobody knows, values of the wrong type.
-
-Owns: `check_names` and `refuse_unknown` for keywords; for settings that are Structs `CheckedMeta`, and `overlay`: the
-nearer setting wins field by field.
-"""
+"""Validation of constructor arguments: unknown names, values of the wrong type; and merging of settings."""
 
 from __future__ import annotations
 
@@ -21,8 +17,8 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 def nearest(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """The one of these names that was probably meant, whatever its case, "-" and "_"; "" if none is near."""
-    from difflib import get_close_matches  # needed only where something is wrong
+    """The most similar of these names, ignoring case, "-" and "_"; "" if none is similar."""
+    from difflib import get_close_matches  # only needed for errors
 
     folded = {_fold(each): each for each in names}
     found = get_close_matches(_fold(name), folded, n=1, cutoff=cutoff)
@@ -42,7 +38,7 @@ def suggest(name: str, known: Collection[str]) -> str:
 def check_names(
     given: Iterable[str], known: Collection[str], what: str, elsewhere: Mapping[str, str] | None = None
 ) -> None:
-    """Raise ConfigurationError for a keyword that nobody knows: the one that is probably meant, or its place."""
+    """Raise ConfigurationError for an unknown keyword, with the most similar one; `elsewhere` says where others go."""
     for name in given:
         if name not in known:
             place = (elsewhere or {}).get(name)
@@ -51,7 +47,7 @@ def check_names(
 
 
 def refuse_unknown(unknown: Mapping[str, object], function: Callable[..., object], what: str) -> None:
-    """Raise ConfigurationError if there are keywords that the function does not have by name."""
+    """Raise ConfigurationError for keywords that are not parameters of the function."""
     if unknown:
         code: Any = function.__code__
         count = code.co_argcount + code.co_kwonlyargcount
@@ -59,50 +55,49 @@ def refuse_unknown(unknown: Mapping[str, object], function: Callable[..., object
 
 
 def check_takes_run(function: Callable[..., object], what: str, hint: str = "") -> None:
-    """Raise ConfigurationError for a function of the moment that cannot be called with a RunContext alone."""
-    import inspect  # slow to load, and few programs have such functions
+    """Raise ConfigurationError unless the function can be called with a RunContext alone."""
+    import inspect  # slow to load, and rarely needed
 
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some built-in functions do not tell their parameters
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return
     try:
         signature.bind(None)
     except TypeError:
         name = getattr(function, "__name__", type(function).__name__)
         message = f"The function {name!r} cannot give {what}: it is called with the RunContext and nothing else."
-        raise ConfigurationError(message, hint=hint or "Let it have one parameter: the RunContext.") from None
+        raise ConfigurationError(message, hint=hint or "Give it one parameter: the RunContext.") from None
 
 
 def list_changes(value: msgspec.Struct) -> Iterator[tuple[str, object]]:
-    """The fields that differ from the defaults: what somebody has said."""
-    plain = type(value)()
+    """The fields that differ from their defaults."""
+    default = type(value)()
     for name in value.__struct_fields__:
-        if (found := getattr(value, name)) != getattr(plain, name):
-            yield name, found
+        if (set_to := getattr(value, name)) != getattr(default, name):
+            yield name, set_to
 
 
 def overlay(nearer: S | None, outer: S) -> S:
-    """Settings of which the nearer ones win, field by field; one that is left at its default does not say anything."""
+    """Merge settings, field by field: the nearer ones win unless they are left at their default."""
     if nearer is None or nearer is outer:
         return outer
     if not isinstance(nearer, type(outer)):
         wanted, given = type(outer).__name__, type(nearer).__name__
-        raise ConfigurationError(f"A {given} was given where a {wanted} is wanted.", hint=f"Say {wanted}(…).")
+        raise ConfigurationError(f"Expected a {wanted}, not a {given}.", hint=f"Pass {wanted}(…).")
     return msgspec.structs.replace(outer, **dict(list_changes(nearer)))
 
 
 class CheckedMeta(msgspec.StructMeta):
-    """The metaclass of a Struct whose fields are checked against their types also when a program makes one.
+    """The metaclass of Structs that validate the types of their fields in the constructor, not only when decoded.
 
-    Without it only what comes from a file is. What means the same is taken: "abort" for the member of an Enum, a list
-    for a frozenset, a dict for a Struct.
+    Equivalent values are converted: "abort" to the member of an Enum, a list to a frozenset, a dict to a Struct.
     """
 
     if not TYPE_CHECKING:  # type checkers know the fields
 
-        def __call__(cls, *args: Any, **keywords: Any) -> Any:  # noqa: N805 -- of a metaclass
-            if not keywords:  # nothing was said, and to look at all fields takes a while
+        def __call__(cls, *args: Any, **keywords: Any) -> Any:  # noqa: N805 -- a metaclass
+            if not keywords:  # checking all fields would be slow
                 return super().__call__(*args)
             holders = _holders_of(cls)
             check_names(keywords, holders, cls.__name__)
@@ -112,9 +107,9 @@ class CheckedMeta(msgspec.StructMeta):
 
 @cache
 def _holders_of(cls: type[msgspec.Struct]) -> dict[str, Any]:
-    """For each field a Struct of it alone: msgspec looks at the type of a Struct once, and at any other each time.
+    """A Struct with only that field, for each field: msgspec inspects a Struct once, and any other type each time.
 
-    That matters, for in looking it calls Python, and drops the exception if Ctrl-C comes just then.
+    While it inspects a type, it runs Python code and swallows a Ctrl-C that arrives then.
     """
     return {
         field.name: msgspec.defstruct("Holder", [("it", field.type)], gc=False) for field in msgspec.structs.fields(cls)
@@ -124,16 +119,16 @@ def _holders_of(cls: type[msgspec.Struct]) -> dict[str, Any]:
 def _checked(owner: str, name: str, value: object, holder: Any) -> object:
     try:
         return msgspec.convert({"it": value}, holder).it
-    except msgspec.ValidationError as error:  # which does not repeat the value: it may be a key
+    except msgspec.ValidationError as error:  # does not contain the value, which may be a key
         members = getattr(holder.__annotations__["it"], "__members__", {})
         hint = f"It is one of {', '.join(repr(member.value) for member in members.values())}." if members else None
         reason = reason_of(error).removesuffix(" - at $.it").replace(" - at $.it", " - at $")
         raise ConfigurationError(f"{name} of {owner} does not fit: {reason}.", hint=hint) from None
-    except TypeError:  # a type that only type checkers can judge, such as that of a function
+    except TypeError:  # a type that msgspec does not know, such as that of a function
         return value
 
 
 def reason_of(error: msgspec.ValidationError) -> str:
-    """What msgspec has found, as a part of a sentence."""
+    """The message of a msgspec error, as a part of a sentence."""
     reason = str(error).replace("`", "")
     return f"{reason[:1].lower()}{reason[1:]}"

@@ -1,10 +1,7 @@
-"""File descriptors that are never without an owner.
+"""File descriptors that do not leak at Ctrl-C.
 
-Owns: `Descriptor`, and making one.
-
-`fd = os.open(...)` loses the number when Ctrl-C comes while the system opens the file: Python raises KeyboardInterrupt
-after the call and before the assignment. Here C code hands the number from the call to its owner, and there is no
-moment between the two.
+`fd = os.open(...)` loses the number if Ctrl-C arrives while the file is opened: Python raises KeyboardInterrupt after
+the call and before the assignment. Here C code passes the number from the call to its owner, without a gap.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ import os
 from collections.abc import Callable
 from functools import partial
 from itertools import starmap
-from types import TracebackType
 from typing import ParamSpec, Self
 
 from msgspec import Struct
@@ -22,7 +18,7 @@ P = ParamSpec("P")
 
 
 class Descriptor(Struct, eq=False):
-    """An open file descriptor, closed by `with`, by `close()`, or when nobody knows it any more."""
+    """An open file descriptor, closed by `with`, by `close()`, or by the garbage collector."""
 
     number: int
     """-1 once it is closed."""
@@ -35,9 +31,7 @@ class Descriptor(Struct, eq=False):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -46,5 +40,5 @@ class Descriptor(Struct, eq=False):
 
 
 def owned(opening: Callable[P, int], *args: P.args, **options: P.kwargs) -> Descriptor:
-    """What a C function such as `os.open` opens with these arguments."""
+    """The descriptor that a C function such as `os.open` returns for these arguments."""
     return next(map(Descriptor, starmap(partial(opening, *args, **options), ((),))))

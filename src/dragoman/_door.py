@@ -1,7 +1,7 @@
-"""The doors of rooms: names that are loaded when somebody first uses them (PEP 562).
+"""Packages whose names are imported when they are first used (PEP 562).
 
-What a room offers to users and to other rooms is written once, in its `__init__.pyi`, as the imports that type checkers
-read. At run time the same file says where a name lives, so that importing a room loads nothing but what is used.
+The public names of a package are listed once, in its `__init__.pyi`, as imports for type checkers. At run time the same
+file says where a name is defined, so that importing the package loads only what is used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _IMPORT = re.compile(r"^from (\S+) import (?:\(([^)]*)\)|(.+))$", re.MULTILINE)
 
 
 def open_door(room: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a room, from its name and file."""
+    """The `__getattr__` and `__dir__` of a package, from its name and file."""
     homes: dict[str, str] = {}
 
     def names() -> list[str]:
@@ -27,7 +27,7 @@ def open_door(room: str, file: str) -> tuple[Callable[[str], object], Callable[[
         return sorted(homes)
 
     def load(name: str) -> object:
-        if name == "__all__":  # somebody imports *
+        if name == "__all__":  # import *
             return names()
         if name not in homes and name not in names():
             message = f"module {room!r} has no attribute {name!r}"

@@ -1,7 +1,7 @@
-"""Reading the files that media name.
+"""Reading the files of media.
 
-A path is read when somebody adds it to a conversation: a user's prompt, or the result of a tool. What is sent, kept and
-loaded holds the bytes, so a stored conversation cannot make a program read files.
+A file is read when its media are added to a conversation, in a prompt or in the result of a tool. Only its bytes are
+sent and stored, so a stored conversation cannot make a program read files.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ _MAX_BYTES = 512 * 1024 * 1024
 
 
 def read_files(conversation: Conversation) -> Conversation:
-    """The conversation with the bytes of all media that were given by path; itself if there are none."""
+    """The conversation with its files read; itself if it has none."""
     messages = tuple(map(read_message, conversation.messages))
     return conversation if messages == conversation.messages else replace(conversation, messages=messages)
 
 
 def read_message(message: Message) -> Message:
-    """The message with the bytes of all media that were given by path; itself if there are none."""
+    """The message with its files read; itself if it has none."""
     blocks = tuple([_read_block(block) for block in message.blocks])
     return message if blocks == message.blocks else replace(message, blocks=blocks)
 
 
 def read_result(result: ToolResult) -> ToolResult:
-    """The result with the bytes of all media that were given by path; itself if there are none."""
+    """The result with its files read; itself if it has none."""
     content = tuple([read_media(part) if isinstance(part, Media) else part for part in result.content])
     return result if content == result.content else replace(result, content=content)
 
@@ -39,10 +39,10 @@ def _read_block(block: Block) -> Block:
 
 
 def read_media(media: Media) -> Media:
-    """The media with their bytes; themselves if they are not given by path."""
+    """The media with their bytes; themselves if they have no path."""
     if media.path is None:
         return media
-    from pathlib import Path  # few programs send files
+    from pathlib import Path  # rarely needed
 
     path = Path(media.path)
     try:
@@ -51,7 +51,7 @@ def read_media(media: Media) -> Media:
             raise ConfigurationError(message, hint="Check the path of the attachment.")
         if path.stat().st_size > _MAX_BYTES:
             message = f"The file {path.name!r} is larger than {_MAX_BYTES >> 20} MiB."
-            raise ConfigurationError(message, hint="Send a smaller file, or put it where the provider can fetch it.")
+            raise ConfigurationError(message, hint="Send a smaller file, or the URL of a file.")
         data = path.read_bytes()
     except OSError as error:
         message = f"The file {path.name!r} cannot be read: {error.strerror or error}."

@@ -1,8 +1,8 @@
-"""Who is told of what the library does, if anybody is: the one seam that tracing hangs on.
+"""The hook for tracing.
 
-Where something begins (a run, a call of a model or of a tool, the saving of a snapshot) the observer is asked for an
-Observed, which is entered and left while work is done on its behalf, and ended with what came of it. Nobody observes
-unless `observe` was called; then each of these places costs one look at a variable.
+Where an operation starts (a run, a model call, a tool call, saving a snapshot) the observer, if there is one, returns
+an Observed. It is entered while work is done for the operation, and ended with the result. Without an observer each of
+these places only reads a variable.
 
 Must not know: OpenTelemetry, and at run time not even what is observed.
 """
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
     from dragoman.tools import AnyTool, Outcome
 
 T = TypeVar("T")
-CameT_contra = TypeVar("CameT_contra", contravariant=True)
+ResultT_contra = TypeVar("ResultT_contra", contravariant=True)
 
 
-class Observed(Protocol[CameT_contra]):
-    """Something under way that is observed. It begins when it is first entered, or at the latest when it ends."""
+class Observed(Protocol[ResultT_contra]):
+    """An observed operation. It starts when it is first entered, or at the latest when it ends."""
 
     def enter(self) -> object:
-        """What is done from here on is done on its behalf; gives what `leave` wants back."""
+        """What follows is done for it. Returns a value for `leave`."""
         ...
 
     def leave(self, before: object) -> None:
-        """From here on it is as it was before, in whatever context this is called."""
+        """Undo `enter`, in whatever context this is called."""
         ...
 
     def mark(self) -> None:
-        """The first part of what is awaited has come."""
+        """The first part of the result has arrived."""
         ...
 
     def reference(self) -> Mapping[str, str]:
-        """By what another process can refer to it."""
+        """How another process can refer to it."""
         ...
 
-    def end(self, came: CameT_contra | None, error: BaseException | None = None, *, ago: float = 0.0) -> None:
-        """It is over, since so many seconds, with what came of it; a second end says nothing."""
+    def end(self, result: ResultT_contra | None, error: BaseException | None = None, *, ago: float = 0.0) -> None:
+        """It ended, `ago` seconds ago, with this result. A second call is ignored."""
         ...
 
 
 class Observer(Protocol):
-    """Is asked where something begins."""
+    """Is called where an operation starts."""
 
     def run(self, run: LoopRun, engine: BaseEngine, id: Callable[[], str | None]) -> Observed[LoopRun]:
-        """A run of the loop; `id` is that of its conversation, as soon as it has one."""
+        """A run of the loop; `id` returns the id of its conversation, once it has one."""
         ...
 
     def model_call(
@@ -64,31 +64,31 @@ class Observer(Protocol):
         *,
         stream: bool,
     ) -> Observed[Reply]:
-        """A call of a model, all attempts together."""
+        """A model call with all its attempts."""
         ...
 
     def tool_call(self, call: ToolCall, tool: AnyTool | None) -> Observed[Outcome]:
-        """A call of a tool, which may not be there; all tries together."""
+        """A tool call with all its attempts. The tool may not exist."""
         ...
 
     def save(self, id: str) -> Observed[None]:
-        """The saving of a snapshot of this conversation."""
+        """Saving a snapshot of this conversation."""
         ...
 
 
 current: Observer | None = None
-"""Who is to be told, if anybody is. Look at it as `dragoman._observer.current`: to call something would cost more."""
+"""The observer, if any. Read it as `dragoman._observer.current`: a function call would cost more."""
 
 
 def observe(observer: Observer | None) -> None:
-    """Tell this one from now on, or nobody; what has begun is still told to whom it was begun with."""
+    """Set or remove the observer. Operations that have started keep the one they started with."""
     global current  # noqa: PLW0603 - the one slot
     current = observer
 
 
 @contextmanager
 def within(observed: Observed[T] | None) -> Generator[None]:
-    """Inside the block, work is done on its behalf."""
+    """Inside the block, work is done for it."""
     if observed is None:
         yield
         return
@@ -100,23 +100,23 @@ def within(observed: Observed[T] | None) -> Generator[None]:
 
 
 @contextmanager
-def observing(observed: Observed[T], came: T | None = None) -> Generator[None]:
-    """Inside the block, work is done on its behalf; it ends with the block."""
+def observing(observed: Observed[T], result: T | None = None) -> Generator[None]:
+    """Inside the block, work is done for it; it ends with the block."""
     try:
         with within(observed):
             yield
     except BaseException as error:
-        observed.end(came, error)
+        observed.end(result, error)
         raise
-    observed.end(came)
+    observed.end(result)
 
 
 async def follow(
-    observed: Observed[CameT_contra], events: AsyncGenerator[T, None], came: CameT_contra | None = None
+    observed: Observed[ResultT_contra], events: AsyncGenerator[T, None], result: ResultT_contra | None = None
 ) -> AsyncGenerator[T, None]:
-    """The events; the work towards each is done on behalf of what is observed, and what the reader does is not.
+    """The events. Producing each of them is work for the observed operation, what the reader does is not.
 
-    What came of it, where that is given, is what it ends with; else somebody else ends it.
+    With a `result` the operation ends with it; otherwise the caller ends it.
     """
     problem: BaseException | None = None
     try:
@@ -135,5 +135,5 @@ async def follow(
     finally:
         with within(observed):
             await events.aclose()
-        if came is not None:
-            observed.end(came, problem)
+        if result is not None:
+            observed.end(result, problem)

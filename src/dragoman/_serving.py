@@ -1,7 +1,4 @@
-"""Serving an ASGI app at an address of this machine with uvicorn: in the foreground, or beside a program.
-
-Owns: the only import of uvicorn, which the extras `mcp` and `web` bring.
-"""
+"""Serving an ASGI app with uvicorn (extras `mcp` and `web`), in the foreground or in the background."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ _BACKLOG: Final = 1024
 
 
 class WebServer:
-    """An ASGI app at an address of this machine: `serve()`, or as a block (`with` or `async with`) beside a program.
+    """Serves an ASGI app: with `serve()`, or in the background of a `with` or `async with` block.
 
-    Of the parsers, httptools is the faster one, and h11 also takes off the blanks behind the values of headers.
+    The parser httptools is faster; h11 also strips trailing blanks from the values of headers.
     """
 
     def __init__(
@@ -40,7 +37,7 @@ class WebServer:
         self._host: Final = "127.0.0.1" if host == "localhost" else host
         self._socket: Final = _bind(self._host, port)
         self.port: int = int(self._socket.getsockname()[1])
-        """Where it listens; a free port if 0 was asked for."""
+        """The port that it listens on; a free one for port 0."""
         self._config: Final = uvicorn.Config(
             app,
             log_config=None,
@@ -59,7 +56,7 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        """Where it can be reached."""
+        """The address of the server."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self.port}"
 
@@ -90,7 +87,7 @@ class WebServer:
         self._task = asyncio.ensure_future(self._listener.serve(sockets=[self._socket]))
         try:
             async with asyncio.timeout(_START_SECONDS):
-                while not self._listener.started and not self._task.done():  # noqa: ASYNC110 -- uvicorn tells nobody
+                while not self._listener.started and not self._task.done():  # noqa: ASYNC110 -- uvicorn has no event for it
                     await asyncio.sleep(0.005)
         except TimeoutError:
             pass
@@ -105,7 +102,7 @@ class WebServer:
     async def __aexit__(self, *_exc: object) -> None:
         task = await self._close()
         if task is not None and task.done() and not task.cancelled():
-            task.result()  # what went wrong while it was closed
+            task.result()  # raises an error of closing
 
     async def _close(self) -> asyncio.Task[None] | None:
         if self._task is not None:
@@ -117,7 +114,7 @@ class WebServer:
 
 
 class _Server(uvicorn.Server):
-    """Awaits `when_closed` when nobody is served any more, and before the signal that ended it is raised again."""
+    """Awaits `when_closed` after the last request, and before the signal that ended the server is raised again."""
 
     def __init__(self, config: uvicorn.Config, when_closed: Callable[[], Awaitable[None]] | None) -> None:
         super().__init__(config)
@@ -132,7 +129,7 @@ class _Server(uvicorn.Server):
 
 
 class _Listener(_Server):
-    """Listens without touching the program's signals."""
+    """Leaves the program's signal handlers unchanged."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -140,14 +137,14 @@ class _Listener(_Server):
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """Take the address now, so that an error is raised here and not in the background."""
+    """Bind the address now, so that an error is raised here and not in the background."""
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
-        bound.listen(_BACKLOG)  # whoever comes from now on is heard, if a little later
+        bound.listen(_BACKLOG)  # clients can connect from now on
     except OSError as error:
         bound.close()
-        message = f"Nothing can listen on {host} port {port}: {error.strerror or error}."
+        message = f"Cannot listen on {host} port {port}: {error.strerror or error}."
         raise ConfigurationError(message, hint="Choose another port, or 0 for a free one.") from error
     return bound

@@ -1,10 +1,9 @@
-"""Run the async core in a plain program, without an event loop.
+"""Run the async core in a sync program, without an event loop.
 
-The core of the library is `async def` over a few I/O methods. On an event loop those methods await. In a plain program
+The core of the library is `async def` over a few I/O methods. On an event loop those methods await. In a sync program
 they are `async def` too, but block and return, so a coroutine never suspends: one step runs it to its end. Ctrl-C is an
-ordinary exception at the blocking call, no thread is hidden, and it works in notebooks and after a fork.
-
-Owns: stepping coroutines and async generators, and the guard that says so when one does suspend.
+ordinary exception at the blocking call, there is no hidden thread, and it works in notebooks and after a fork. A
+coroutine that does suspend raises RuntimeError.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ def step(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as stop:
         return stop.value
     coroutine.close()
-    message = "a plain call awaited something that only an event loop can answer"
+    message = "a sync call awaited something that needs an event loop"
     raise RuntimeError(message)
 
 
 def step_through(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
-    """The items of an async generator that never suspends. Closing this one closes that one."""
+    """The items of an async generator that never suspends. Closing this generator closes that one."""
     try:
         while True:
             try:
@@ -40,7 +39,7 @@ def step_through(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
 
 
 async def exhaust(items: AsyncGenerator[object, None]) -> None:
-    """Go through an async generator for what it does, in either colour."""
+    """Run an async generator to its end, ignoring its items."""
     try:
         async for _ in items:
             pass

@@ -1,10 +1,8 @@
-"""Stopping work that is under way: at once, from any thread or signal handler, or when its time is up.
+"""Stop work in progress at once, from any thread or signal handler, or at a deadline.
 
-A run has a Stop, and makes it the current one while it waits for a model or a tool. Whoever waits on its behalf (for a
-socket, a pause between attempts, a child process) waits no longer than `left` says, and registers with `waking` what
-ends the wait. On an event loop nobody has to: `stoppable` cancels the await itself, wherever it stands.
-
-Must not know: who waits, and what for.
+A run has a Stop, and makes it the current one while it waits for a model or a tool. Sync code that blocks (on a socket,
+a pause, a child process) waits at most as long as `left` allows, and registers with `waking` what ends the wait. Async
+code need not: `stoppable` cancels the await.
 """
 
 from __future__ import annotations
@@ -26,30 +24,30 @@ T = TypeVar("T")
 
 
 class Stop(Struct, eq=False):
-    """Tells work to stop. Takes no lock: a signal handler may come in at any moment."""
+    """Cancels work. Uses no lock: a signal handler may run at any moment."""
 
     deadline: float | None = None
-    """When the work must be done, on the clock of `time.monotonic`."""
+    """When the work must be done (`time.monotonic`)."""
     cancelled: bool = False
     wakers: dict[object, Callable[[], object]] = {}
-    """What ends the waits that are under way; see `waking`."""
+    """Callbacks that end the current waits; see `waking`."""
 
     def cancel(self) -> None:
-        """Stop: whoever waits is woken at once. Twice does no harm."""
+        """Stop the work and end all waits. May be called twice."""
         if not self.cancelled:
             self.cancelled = True
             for wake in list(self.wakers.values()):
                 wake()
 
     def check(self) -> None:
-        """Raise StoppedError if the work was told to stop, or its time is up."""
+        """Raise StoppedError if the work was cancelled or its deadline has passed."""
         if self.cancelled:
             raise StoppedError("The run was cancelled.")
         if self.deadline is not None and time.monotonic() >= self.deadline:
             raise StoppedError("The run's time is up.", reason="deadline")
 
     def left(self, limit: float | None = None) -> float | None:
-        """The seconds that may still be waited, at most `limit`; None for without end. Raises like `check`."""
+        """The seconds left to wait, at most `limit`; None: no limit. Raises like `check`."""
         self.check()
         if self.deadline is None:
             return limit
@@ -58,7 +56,7 @@ class Stop(Struct, eq=False):
 
     @contextmanager
     def waking(self, wake: Callable[[], object]) -> Generator[None]:
-        """Inside the block, cancelling calls `wake`, from the thread that cancels; it may be called twice."""
+        """Inside the block, `cancel` calls `wake` from its own thread, perhaps twice."""
         key = object()
         try:
             self.wakers[key] = wake
@@ -70,22 +68,22 @@ class Stop(Struct, eq=False):
 
 
 CURRENT: Final[ContextVar[Stop | None]] = ContextVar("dragoman stop", default=None)
-"""What may stop the work that is done here, if anything may."""
+"""The Stop of the current work, if it has one."""
 
 
 def shorter(one: float | None, other: float | None) -> float | None:
-    """The shorter of two times, or the earlier of two moments; None is without end."""
+    """The shorter of two durations, or the earlier of two times; None means no limit."""
     return other if one is None else one if other is None else min(one, other)
 
 
 def current_stop() -> Stop | None:
-    """What may stop the work that is done here, if anything may."""
+    """The Stop of the current work, if it has one."""
     return CURRENT.get()
 
 
 @contextmanager
 def stopping(stop: Stop | None) -> Generator[None]:
-    """Inside the block, this is the current Stop."""
+    """Make this the current Stop inside the block."""
     token = CURRENT.set(stop)
     try:
         yield
@@ -94,47 +92,44 @@ def stopping(stop: Stop | None) -> Generator[None]:
 
 
 def sleep(seconds: float) -> None:
-    """Block for so long; StoppedError as soon as the current Stop says so."""
+    """Block for this long; StoppedError as soon as the current Stop is cancelled or due."""
     stop = CURRENT.get()
     if stop is None:
         time.sleep(seconds)
         return
-    woken: SimpleQueue[None] = SimpleQueue()  # not an Event, whose lock a signal handler could find taken
+    woken: SimpleQueue[None] = SimpleQueue()  # not an Event: a signal handler could find its lock held
     with stop.waking(partial(woken.put, None)), suppress(Empty):
         woken.get(timeout=stop.left(seconds))
     stop.check()
 
 
 def chance() -> float:
-    """A number from 0 up to 1, any as likely as another, for pauses: many clients must not come back all at once.
-
-    Not from the module `random`, which takes longer to import than most programs will ever need chance for.
-    """
-    return (int.from_bytes(os.urandom(7), "big") >> 3) / (1 << 53)  # as many bits as a float can tell apart below 1
+    """A random number in [0, 1), for jitter; without the slow import of `random`."""
+    return (int.from_bytes(os.urandom(7), "big") >> 3) / (1 << 53)  # the precision of a float
 
 
 async def pause(seconds: float, *, blocking: bool) -> None:
-    """`sleep` for code of both colours: it blocks, or on an event loop awaits."""
+    """`sleep`, blocking or awaiting."""
     if blocking:
         sleep(seconds)
         return
-    import asyncio  # which plain programs do not load
+    import asyncio  # sync programs do not load it
 
     await asyncio.sleep(seconds)
 
 
 def no_event_loop() -> ConfigurationError:
-    """The error for something async that is run by something else than asyncio."""
+    """The error for async code that runs without asyncio."""
     hint = (
-        "Use it in a program of asyncio (asyncio.run). Under trio, call the plain client in a thread: "
+        "Run it with asyncio (asyncio.run). Under trio, call the sync client in a thread: "
         "`await trio.to_thread.run_sync(client.chat, text)`."
     )
-    return ConfigurationError("There is no event loop of asyncio here.", hint=hint)
+    return ConfigurationError("There is no running asyncio event loop.", hint=hint)
 
 
 async def stoppable(work: Coroutine[Any, Any, T], stop: Stop) -> T:
-    """Await this on an event loop; StoppedError as soon as `stop` says so, wherever the work then stands."""
-    import asyncio  # which plain programs do not load
+    """Await this on an event loop; StoppedError as soon as `stop` is cancelled or due."""
+    import asyncio  # sync programs do not load it
 
     try:
         stop.check()
@@ -161,7 +156,7 @@ async def stoppable(work: Coroutine[Any, Any, T], stop: Stop) -> T:
         return await work
     except BaseException as error:
         if stopped and task.uncancel() == 0 and isinstance(error, asyncio.CancelledError):
-            stop.check()  # nobody else has cancelled the task
+            stop.check()  # only we have cancelled the task
         raise
     finally:
         waiting = False

@@ -1,7 +1,7 @@
-"""Where this library keeps its files on this machine. No directory is created here.
+"""The directories of this library on this machine. They are not created here.
 
-A helper of our own rather than platformdirs: load_config and the local engine, both in the core, need these four
-directories for an environment that is handed in, and the core has no room for another distribution.
+Not platformdirs: we need these four directories for an environment that is passed in, and the core should have few
+dependencies.
 
               configuration                        data and state                    cache
     Linux     $XDG_CONFIG_HOME or ~/.config        $XDG_DATA_HOME, $XDG_STATE_HOME   $XDG_CACHE_HOME or ~/.cache
@@ -22,7 +22,7 @@ from dragoman.errors import ConfigurationError
 _SUPPORT: Final = ("", "Library/Application Support", "dragoman")
 _LOCAL: Final = ("LOCALAPPDATA", "AppData/Local", "dragoman")
 
-# The variable that names the directory, where it is below the home directory otherwise, and our own directory in it.
+# The variable that names the directory, its default below the home directory, and our own directory in it.
 _XDG: Final = {
     "config": ("XDG_CONFIG_HOME", ".config", "dragoman"),
     "data": ("XDG_DATA_HOME", ".local/share", "dragoman"),
@@ -40,7 +40,7 @@ _PLACES: Final = {
 
 
 def home_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """The user's own directory."""
+    """The user's home directory."""
     environment = os.environ if environ is None else environ
     named = environment.get("HOME") or environment.get("USERPROFILE")
     if named:
@@ -56,26 +56,26 @@ def _find_directory(kind: str, environ: Mapping[str, str] | None, platform: str)
     variable, below_home, ours = _PLACES.get(platform, _XDG)[kind]
     environment = os.environ if environ is None else environ
     named = environment.get(variable, "") if variable else ""
-    # A relative path counts as none, as the XDG rules say.
+    # The XDG rules ignore relative paths.
     is_absolute = bool(named) and (Path(named).is_absolute() or platform == "win32")
     return (Path(named) if is_absolute else home_directory(environment) / below_home) / ours
 
 
 def config_directory(environ: Mapping[str, str] | None = None, *, platform: str = sys.platform) -> Path:
-    """For what the user writes: configuration files, stored keys."""
+    """For files that the user writes: configuration, stored keys."""
     return _find_directory("config", environ, platform)
 
 
 def data_directory(environ: Mapping[str, str] | None = None, *, platform: str = sys.platform) -> Path:
-    """For what must not be lost: conversations."""
+    """For data that must not be lost: conversations."""
     return _find_directory("data", environ, platform)
 
 
 def cache_directory(environ: Mapping[str, str] | None = None, *, platform: str = sys.platform) -> Path:
-    """For what can be had again: downloaded models."""
+    """For data that can be downloaded again: models."""
     return _find_directory("cache", environ, platform)
 
 
 def state_directory(environ: Mapping[str, str] | None = None, *, platform: str = sys.platform) -> Path:
-    """For what is worth keeping for a while: logs, the history of a prompt."""
+    """For logs and the history of prompts."""
     return _find_directory("state", environ, platform)

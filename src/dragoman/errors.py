@@ -2,16 +2,16 @@
 
     DragomanError
     ├── ConfigurationError           a setting, file or argument is wrong
-    │   ├── ConfigFileError          a configuration file is wrong; carries its path and line
-    │   ├── InvalidBaseURLError      the address of a provider cannot be used; carries the reason
-    │   ├── KeychainError            the system's keychain cannot be used; carries the reason
-    │   ├── LocalModelError          the model on this machine cannot be had or run; carries the reason
-    │   └── MissingKeyError          there is no key; carries the places that were looked at
+    │   ├── ConfigFileError          a configuration file is wrong (path, line)
+    │   ├── InvalidBaseURLError      the address of a provider cannot be used (reason)
+    │   ├── KeychainError            the system's keychain cannot be used (reason)
+    │   ├── LocalModelError          a local model cannot be downloaded or run (reason)
+    │   └── MissingKeyError          there is no key (places that were searched)
     ├── ProviderError                a model call failed (provider, model, status, request_id)
     │   ├── AuthenticationError      the key is missing, wrong or expired
-    │   ├── PermissionDeniedError    the key is right but may not do this
-    │   ├── RateLimitError           too many requests; carries retry_after
-    │   ├── OverloadedError          the provider is busy; carries retry_after
+    │   ├── PermissionDeniedError    the key is valid but has no permission
+    │   ├── RateLimitError           too many requests (retry_after)
+    │   ├── OverloadedError          the provider is busy (retry_after)
     │   ├── ContextTooLongError      the conversation does not fit the model
     │   ├── ContentFilteredError     the provider refused the content
     │   ├── InvalidRequestError      the provider did not accept the request
@@ -19,50 +19,50 @@
     │   ├── ConnectionFailedError    no connection, or it broke
     │   ├── RequestTimeoutError      no answer in time
     │   └── ProtocolError            the reply is malformed
-    ├── BatchError                   a batch is not over, or was refused as a whole (batch, state)
+    ├── BatchError                   a batch has not ended, or was refused as a whole (batch, state)
     ├── ConversationError            a conversation cannot be used
     │   ├── InvalidConversationError calls and results do not match
-    │   ├── LossyConversionError     a part of the history would be lost and `strict` forbids it
+    │   ├── LossyConversionError     a part of the history would be lost, and `strict` forbids that
     │   ├── MalformedDataError       stored bytes are not a conversation
     │   └── UnsupportedVersionError  stored bytes come from a newer version
     ├── ConcurrentUseError           a client is in the middle of a turn
-    ├── InvalidAnswerError           the model's answer does not fit the type that was asked for; carries its text
-    ├── LimitReachedError            a run hit a limit; carries the conversation
-    │   ├── StepLimitError           … the limit of steps
-    │   └── UnknownCostError         … a limit of cost that cannot be kept, since a price is not known
-    ├── StoppedError                 work under way was cancelled, or its time is up; carries the reason
+    ├── InvalidAnswerError           the model's answer does not fit the requested type (text)
+    ├── LimitReachedError            a run reached a limit (conversation)
+    │   ├── StepLimitError           the limit of steps
+    │   └── UnknownCostError         a limit of cost cannot be enforced, because a price is unknown
+    ├── StoppedError                 running work was cancelled, or reached its deadline (reason)
     ├── ToolError                    a tool or a tool call failed (tool_name, call_id, type)
     │   ├── ToolDefinitionError      a function or schema cannot become a tool
-    │   ├── ToolConflictError        two tools of one name
-    │   ├── ToolNotFoundError        the model named a tool that is not there
+    │   ├── ToolConflictError        two tools with one name
+    │   ├── ToolNotFoundError        the model called an unknown tool
     │   ├── ToolValidationError      the arguments do not fit the schema
     │   ├── ToolExecutionError       the tool itself failed
     │   ├── ToolTimeoutError         the tool took too long
     │   ├── ToolDeniedError          not permitted
     │   ├── ToolBudgetError          called more often than allowed
     │   ├── ToolCancelledError       the run was cancelled before the tool finished
-    │   └── ToolAbortedError         a tool failed and the policy says stop; carries the results
+    │   └── ToolAbortedError         a tool failed and the policy is to stop (results)
     ├── McpError                     an MCP server cannot be used (server)
-    │   ├── McpConnectionError       it does not start, does not answer in time, or has died
+    │   ├── McpConnectionError       it does not start, does not answer in time, or died
     │   └── McpProtocolError         it breaks the protocol, its own schemas, or a limit on what it may send
     ├── SkillError                   a skill, or a file of one, cannot be used
-    │   └── SkillNotFoundError       no skill of that name
-    ├── FleetError                   a turn cannot be handed in or carried out
-    │   ├── TurnNotFoundError        no turn of that id
-    │   └── UnknownAgentError        no worker knows the agent; carries those that are known
+    │   └── SkillNotFoundError       no skill with that name
+    ├── FleetError                   a turn cannot be submitted or run
+    │   ├── TurnNotFoundError        no turn with that id
+    │   └── UnknownAgentError        no worker knows the agent (known agents)
     ├── StoreError                   a store cannot read or write
-    │   ├── InvalidCursorError       the cursor or the limit of a page cannot be used
+    │   ├── InvalidCursorError       the cursor or the limit of a page is invalid
     │   ├── StoreConflictError       somebody else saved first
     │   └── StoreUnavailableError    disk full, read-only, database gone
     └── SnapshotError                one stored snapshot cannot be used
         ├── InvalidSnapshotIDError   the id is not a canonical UUID
-        ├── SnapshotNotFoundError    no snapshot of that id
+        ├── SnapshotNotFoundError    no snapshot with that id
         ├── SnapshotVersionError     written by a newer version
         ├── SnapshotCorruptError     truncated, edited or not a snapshot
         └── SnapshotSealError        wrong key, or sealed and no key given
 
-The text of an error says what happened; its `hint` says what to do next; `str()` gives both. Providers' errors carry
-the fields a program decides on (`status`, `retry_after`, `request_id`), so that nobody needs to parse a text.
+The message of an error says what happened, its `hint` what to do next; `str()` has both. Errors have fields for what
+programs decide on (`status`, `retry_after`, `request_id`), so that nobody needs to parse a text.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, dataclass_transform
 
-if TYPE_CHECKING:  # the errors that hand work back name its type; see the reason in pyproject.toml
+if TYPE_CHECKING:  # for the types of fields; see the reason in pyproject.toml
     from dragoman.conversation import Conversation, Message, ToolResult
     from dragoman.embeddings import Embeddings
     from dragoman.transport import AttemptRecord
@@ -82,36 +82,36 @@ ToolErrorType = Literal[
 
 
 def _positional(*, kw_only: Literal[False] = False) -> Any:
-    """A field whose name need not be said."""
+    """A positional field."""
     return kw_only
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(_positional,))
-class _WithFields(Exception):  # noqa: N818 -- it is none by itself
-    """What is annotated in the classes below is a keyword of their constructors, as in dataclasses."""
+class _WithFields(Exception):  # noqa: N818 -- never raised itself
+    """Annotated fields of the classes below are keywords of their constructors, as in dataclasses."""
 
 
 class _Hint:
-    """What the raiser says, or else what the class does."""
+    """The hint of one error, by default the `next_step` of its class."""
 
     def __get__(self, error: DragomanError, kind: object = None) -> str:
-        said = vars(error)["hint"]
-        return error.next_step if said is None else said
+        hint = vars(error)["hint"]
+        return error.next_step if hint is None else hint
 
-    def __set__(self, error: DragomanError, said: str | None) -> None:
-        vars(error)["hint"] = said
+    def __set__(self, error: DragomanError, hint: str | None) -> None:
+        vars(error)["hint"] = hint
 
 
 class DragomanError(_WithFields):
-    """The root: catch this to catch everything the library raises on purpose."""
+    """The base class of all errors that the library raises on purpose."""
 
     next_step: ClassVar[str] = "See the message for what to change."
-    """What to do where the raiser has nothing better to say."""
+    """The default hint."""
     message: str = _positional()
     hint: _Hint = _Hint()
 
     def __init__(self, message: str, *, hint: str | None = None, **fields: object) -> None:
-        super().__init__(message)  # and nothing else, so that errors can be pickled, as process pools do
+        super().__init__(message)  # only the message, so that errors can be pickled
         self.message = message
         self.hint = hint
         for name, value in fields.items():
@@ -128,16 +128,16 @@ class ConfigurationError(DragomanError):
 
     next_step = "Correct the setting named here and try again."
     reason: str = ""
-    """What is wrong in one word, where a program may want to decide on it."""
+    """What is wrong in one word, for programs."""
 
 
 class InvalidBaseURLError(ConfigurationError):
     """The address of a provider cannot be used, for a `reason` of `dragoman.transport.addresses.Reason`.
 
-    The text never repeats the address: it may hold a key.
+    The message never repeats the address: it may hold a key.
     """
 
-    next_step = "Give a base URL such as https://api.openai.com or http://localhost:11434."
+    next_step = "Use a base URL such as https://api.openai.com or http://localhost:11434."
 
 
 class ConfigFileError(ConfigurationError):
@@ -146,16 +146,16 @@ class ConfigFileError(ConfigurationError):
     next_step = "Correct the file at the place named here."
     path: str = ""
     line: int | None = None
-    """From 1, where it is known."""
+    """Counted from 1; None if it is unknown."""
 
 
 class MissingKeyError(ConfigurationError):
     """There is no key for a provider, or none that may be sent to this address."""
 
-    next_step = "Set the provider's environment variable, or give the key as an argument."
+    next_step = "Set the provider's environment variable, or pass the key as an argument."
     provider: str = ""
     places: tuple[str, ...] = ()
-    """Where it was looked for, in order."""
+    """Where the key was searched, in order."""
 
 
 class KeychainError(ConfigurationError):
@@ -165,13 +165,13 @@ class KeychainError(ConfigurationError):
 
 
 class LocalModelError(ConfigurationError):
-    """A model on this machine cannot be had or run.
+    """A local model cannot be downloaded or run.
 
     The `reason` is `not_installed`, `unknown_model`, `wrong_file`, `checksum`, `download`, `no_space`, `no_memory`,
     `unsupported_processor` or `failed`.
     """
 
-    next_step = "Read what stands above; what was fetched so far is kept."
+    next_step = "See the message; what was downloaded so far is kept."
 
 
 # --- a model call failed ---------------------------------------------------------------------------------------------
@@ -187,15 +187,15 @@ class ProviderError(DragomanError):
     code: str | None = None
     request_id: str | None = None
     retry_after: float | None = None
-    """Seconds the provider asks us to wait, where it said so."""
+    """How many seconds the provider asks to wait."""
     partial: Message | None = None
-    """What had been received of the reply when it failed."""
+    """The part of the reply that had arrived."""
     conversation: Conversation | None = None
-    """The conversation as far as it had got, valid to go on with, where a loop made the call."""
+    """The conversation so far, valid to continue with, if a loop made the call."""
     attempts: tuple[AttemptRecord, ...] = ()
-    """The ledger: every attempt, why it failed, how long was waited."""
+    """The ledger: every attempt, why it failed, how long it waited."""
     embeddings: Embeddings | None = None
-    """The vectors that had come, where texts were embedded; `embed(…, resume=…)` goes on from them."""
+    """The vectors so far, if texts were embedded; `embed(…, resume=…)` continues from them."""
 
 
 class AuthenticationError(ProviderError):
@@ -213,11 +213,11 @@ class PermissionDeniedError(ProviderError):
 class RateLimitError(ProviderError):
     """Too many requests or tokens for this key."""
 
-    next_step = "Wait for `retry_after` seconds where it is set, or lower the rate of requests."
+    next_step = "Wait for `retry_after` seconds if it is set, or send fewer requests."
 
 
 class OverloadedError(ProviderError):
-    """The provider is out of capacity for the moment."""
+    """The provider has no capacity at the moment."""
 
     next_step = "Try again later, or use a fallback model."
 
@@ -229,19 +229,19 @@ class ContextTooLongError(ProviderError):
 
 
 class ContentFilteredError(ProviderError):
-    """The provider refused to take or to produce the content."""
+    """The provider refused the request or withheld the answer because of its content."""
 
-    next_step = "Rephrase the request; repeating it unchanged gives the same answer."
+    next_step = "Rephrase the request; the same request gets the same answer."
 
 
 class InvalidRequestError(ProviderError):
     """The provider did not accept the request as it was sent."""
 
-    next_step = "Correct the option or the message that the provider names; repeating it unchanged fails again."
+    next_step = "Correct the option or the message that the provider names; the same request fails again."
 
 
 class ModelNotFoundError(ProviderError):
-    """There is no such model, or this key cannot see it."""
+    """There is no such model, or this key has no access to it."""
 
     next_step = "Check the spelling of the model's name against the provider's list."
 
@@ -265,9 +265,9 @@ class ProtocolError(ProviderError):
 
 
 class BatchError(DragomanError):
-    """A batch is not over yet, or was refused as a whole."""
+    """A batch has not ended yet, or was refused as a whole."""
 
-    next_step = "Wait until the batch is over."
+    next_step = "Wait until the batch has ended."
     batch: str = ""
     """Its id."""
     state: str = ""
@@ -285,14 +285,14 @@ class ConversationError(DragomanError):
 class InvalidConversationError(ConversationError):
     """Calls and results do not match; `problems` lists each place."""
 
-    next_step = "Call repaired() to get a conversation that can be sent, with a list of what was changed."
+    next_step = "Call repaired() to get a conversation that can be sent, and a list of the changes."
     problems: tuple[str, ...] = ()
 
 
 class LossyConversionError(ConversationError):
-    """The model would not get all of the history, and the caller said `strict=True`; `losses` lists each part."""
+    """The model would not receive the whole history, and `strict` is set; `losses` lists the missing parts."""
 
-    next_step = "Continue with the provider that wrote these parts, or go on without them: strict=False."
+    next_step = "Continue with the provider that wrote these parts, or without them: strict=False."
     losses: tuple[str, ...] = ()
 
 
@@ -311,22 +311,22 @@ class UnsupportedVersionError(ConversationError):
 
 
 class ConcurrentUseError(DragomanError):
-    """A client was used a second time while a turn was under way. Nothing was changed."""
+    """A client was used again during a turn. Nothing was changed."""
 
-    next_step = "Make one client for each conversation, share one made with stateless=True, or wait for the turn."
+    next_step = "Create one client per conversation, share one with stateless=True, or wait for the turn."
 
 
 class InvalidAnswerError(DragomanError):
-    """The model's answer is not what was asked for; `text` is what it said, `problems` what is wrong with it."""
+    """The model's answer does not fit the requested type; `text` is the answer, `problems` says what is wrong."""
 
-    next_step = "See error.text; ask again, loosen the type, or use a model that keeps to schemas."
+    next_step = "See error.text; ask again, loosen the type, or use a model that follows schemas."
     text: str = ""
     problems: tuple[str, ...] = ()
     conversation: Conversation | None = None
 
 
 class LimitReachedError(DragomanError):
-    """A run hit one of its limits. Nothing is lost: `conversation` is valid and can be continued."""
+    """A run reached one of its limits. Nothing is lost: `conversation` is valid and can be continued."""
 
     next_step = "Continue from error.conversation, with a higher limit if the work is not done."
     conversation: Conversation
@@ -334,13 +334,13 @@ class LimitReachedError(DragomanError):
 
 
 class StepLimitError(LimitReachedError):
-    """The run took as many steps as it may."""
+    """The run reached its limit of steps."""
 
 
 class UnknownCostError(LimitReachedError):
-    """A limit of cost cannot be kept: nobody knows what the model costs, or a reply did not say how long it was."""
+    """A limit of cost cannot be enforced: the price of the model or the usage of a reply is unknown."""
 
-    next_step = "Say what a million tokens cost, prices=Prices(input=…, output=…), or leave the limit of cost out."
+    next_step = "Set the price of a million tokens, prices=Prices(input=…, output=…), or remove the limit of cost."
     limit: str = "cost"
 
 
@@ -348,16 +348,16 @@ class UnknownCostError(LimitReachedError):
 
 
 class StoppedError(DragomanError):
-    """Work under way was cancelled, or its time is up."""
+    """Running work was cancelled, or reached its deadline."""
 
-    next_step = "What was done until then is kept; ask again to go on."
+    next_step = "What was done so far is kept; ask again to continue."
     reason: Literal["cancelled", "deadline"] = "cancelled"
     embeddings: Embeddings | None = None
-    """The vectors that had come, where texts were embedded; `embed(…, resume=…)` goes on from them."""
+    """The vectors so far, if texts were embedded; `embed(…, resume=…)` continues from them."""
 
 
 class ToolError(DragomanError):
-    """A tool failed. `type` names the kind in one word; `details` holds what a program may want to look at."""
+    """A tool failed. `type` names the kind in one word; `details` holds data for programs."""
 
     next_step = ""
     type: ClassVar[ToolErrorType] = "execution"
@@ -374,14 +374,14 @@ class ToolDefinitionError(ToolError):
 
 
 class ToolConflictError(ToolError):
-    """A registry already holds another tool of this name."""
+    """A registry already holds another tool with this name."""
 
-    next_step = "Rename one of the two, use registry.prefixed(...), or say replace=True."
+    next_step = "Rename one of the two, use registry.prefixed(...), or pass replace=True."
     type = "conflict"
 
 
 class ToolNotFoundError(ToolError):
-    """The model named a tool that is not there, or is not allowed in this run."""
+    """The model called a tool that does not exist, or is not allowed in this run."""
 
     next_step = "Call one of the tools that were offered."
     type = "not_found"
@@ -395,20 +395,20 @@ class ToolValidationError(ToolError):
 
 
 class ToolExecutionError(ToolError):
-    """The tool itself failed. A tool may raise this to choose the text that the model reads."""
+    """The tool itself failed. A tool can raise this to choose the text for the model."""
 
     type = "execution"
 
 
 class ToolTimeoutError(ToolError):
-    """The tool did not finish in its time."""
+    """The tool did not finish in time."""
 
     next_step = "Ask for less in one call, or raise the tool's timeout."
     type = "timeout"
 
 
 class ToolDeniedError(ToolError):
-    """The permission policy, or a person, said no."""
+    """The permission policy, or a person, refused the call."""
 
     next_step = "Do not repeat the call; find another way or ask the user."
     type = "denied"
@@ -429,12 +429,12 @@ class ToolCancelledError(ToolError):
 
 
 class ToolAbortedError(ToolError):
-    """A tool failed and the policy is `abort`. `results` holds one result for every call that waits for nobody."""
+    """A tool failed and the policy is `abort`. `results` has one result for every call that needs no approval."""
 
-    next_step = "See error.results; nothing that was done is lost."
+    next_step = "See error.results; no result is lost."
     results: tuple[ToolResult, ...]
     conversation: Conversation | None = None
-    """The conversation with these results, valid to go on with, where a loop ran the tools."""
+    """The conversation with these results, valid to continue with, if a loop ran the tools."""
 
 
 # --- an MCP server cannot be used -------------------------------------------------------------------------------------
@@ -443,20 +443,20 @@ class ToolAbortedError(ToolError):
 class McpError(DragomanError):
     """An MCP server cannot be used; `server` is its name."""
 
-    next_step = "Look at the server's own log, and at its entry under mcpServers."
+    next_step = "Check the server's log, and its entry under mcpServers."
     server: str = ""
 
 
 class McpConnectionError(McpError):
-    """The server does not start, does not answer in time, or has died."""
+    """The server does not start, does not answer in time, or died."""
 
-    next_step = "Check the command or the address of the server, and start it by hand to see what it says."
+    next_step = "Check the command or the address of the server, and start it by hand to see its output."
 
 
 class McpProtocolError(McpError):
     """The server breaks the protocol, its own schemas, or a limit on what it may send."""
 
-    next_step = "Report it to those who make the server; the rest of the program is not affected."
+    next_step = "Report it to the authors of the server; the rest of the program is not affected."
 
 
 # --- skills ----------------------------------------------------------------------------------------------------------
@@ -465,34 +465,34 @@ class McpProtocolError(McpError):
 class SkillError(DragomanError):
     """A skill, or one of its files, cannot be used."""
 
-    next_step = "Look at `problems` of its DirectorySkillStore: they say what is wrong with it."
+    next_step = "See `problems` of its DirectorySkillStore."
 
 
 class SkillNotFoundError(SkillError):
-    """There is no skill of that name."""
+    """There is no skill with that name."""
 
-    next_step = "List the store to see the names that it has."
+    next_step = "List the store to see its names."
 
 
 # --- fleets ----------------------------------------------------------------------------------------------------------
 
 
 class FleetError(DragomanError):
-    """A turn cannot be handed in, or the worker that carried it out failed."""
+    """A turn cannot be submitted, or its worker failed."""
 
-    next_step = "Look at the log of the workers; what was done until then is in the store."
+    next_step = "Check the log of the workers; what was done so far is in the store."
 
 
 class TurnNotFoundError(FleetError):
-    """The fleet has no turn of that id."""
+    """The fleet has no turn with that id."""
 
     next_step = "Check the id, the database and the schema; turns that ended long ago are removed."
 
 
 class UnknownAgentError(FleetError):
-    """No worker has offered this agent, or the one that took the turn does not have it."""
+    """No worker offers this agent, or the worker that took the turn does not have it."""
 
-    next_step = "Check the name, and start workers that have the agent before turns are handed in for it."
+    next_step = "Check the name, and start workers with the agent before you submit turns for it."
     agent: str = ""
     known: tuple[str, ...] = ()
 
@@ -507,9 +507,9 @@ class StoreError(DragomanError):
 
 
 class InvalidCursorError(StoreError):
-    """The cursor or the limit of a page cannot be used."""
+    """The cursor or the limit of a page is invalid."""
 
-    next_step = "Begin again without a cursor, or use the one of the page before, with the same filters."
+    next_step = "Start again without a cursor, or use the cursor of the page before with the same filters."
 
 
 class StoreConflictError(StoreError):
@@ -521,7 +521,7 @@ class StoreConflictError(StoreError):
 class StoreUnavailableError(StoreError):
     """The disk is full or read-only, or the database cannot be reached."""
 
-    next_step = "Free the resource named here and save again; what was saved before is safe."
+    next_step = "Fix the problem and save again; what was saved before is safe."
 
 
 class SnapshotError(DragomanError):
@@ -537,9 +537,9 @@ class InvalidSnapshotIDError(SnapshotError):
 
 
 class SnapshotNotFoundError(SnapshotError):
-    """The store has no snapshot of that id."""
+    """The store has no snapshot with that id."""
 
-    next_step = "List the store to see the ids that it holds."
+    next_step = "List the store to see its ids."
 
 
 class SnapshotVersionError(SnapshotError):
@@ -549,42 +549,41 @@ class SnapshotVersionError(SnapshotError):
 
 
 class SnapshotCorruptError(SnapshotError):
-    """The snapshot is truncated, was edited, or is not one."""
+    """The snapshot was truncated or edited, or is not a snapshot."""
 
-    next_step = "Restore it from a copy; it was left where it is."
+    next_step = "Restore it from a backup; it was left unchanged."
 
 
 class SnapshotSealError(SnapshotError):
     """The snapshot is sealed and the key is wrong or missing."""
 
-    next_step = "Give the key that it was sealed with."
+    next_step = "Pass the key that it was sealed with."
 
 
-# --- for another process ----------------------------------------------------------------------------------------------
+# --- errors as JSON ---------------------------------------------------------------------------------------------------
 
 
 def describe_error(error: DragomanError) -> dict[str, object]:
-    """The error as plain JSON data: its class, its texts and those of its fields that are numbers or texts."""
-    told = {name: value for name, value in vars(error).items() if _is_plain(value)}
-    return {"error": type(error).__name__, **told}
+    """The error as plain JSON data: its class, its texts, and its fields that are numbers or texts."""
+    return {"error": type(error).__name__, **{name: value for name, value in vars(error).items() if _is_plain(value)}}
 
 
 def _is_plain(value: object) -> bool:
-    """Whether it is data; a conversation or a ledger of attempts stays where it is."""
+    """Whether it is plain data; a conversation or a ledger of attempts is left out."""
     if isinstance(value, tuple):
         return all(isinstance(each, str) for each in cast("tuple[object, ...]", value))
     return isinstance(value, str | int | float | bool)
 
 
-def recreate_error(told: Mapping[str, object]) -> DragomanError:
-    """The error that `describe_error` told of. Of a newer version, what is not known here is left out."""
-    named = globals().get(str(told.get("error")))
+def recreate_error(described: Mapping[str, object]) -> DragomanError:
+    """The error that `describe_error` described. Classes and fields of a newer version are left out."""
+    named = globals().get(str(described.get("error")))
     kind: type[DragomanError] = named if isinstance(named, type) and issubclass(named, DragomanError) else DragomanError
     known = {name for each in kind.__mro__ for name in getattr(each, "__annotations__", ())} - {"message", "hint"}
-    hint = told.get("hint")
+    hint = described.get("hint")
     fields = {
         name: tuple(cast("list[object]", value)) if isinstance(value, list) else value
-        for name, value in told.items()
+        for name, value in described.items()
         if name in known
     }
-    return kind(str(told.get("message", "")), hint=None if hint is None else str(hint), **fields)
+    return kind(str(described.get("message", "")), hint=None if hint is None else str(hint), **fields)

@@ -1,4 +1,4 @@
-"""Batches against the simulator, in both colours and all dialects: handed in, waited for, fetched, cancelled."""
+"""Batches against the simulator, in both colours and all dialects: submit, wait, results, cancel."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def script(request: Request) -> str | Reply | Status:
 
 @every_colour
 @every_dialect
-def test_results_come_back_by_conversation_in_the_order_in_which_they_were_asked(kind: Kind, model: str) -> None:
+def test_results_are_in_the_order_of_the_conversations(kind: Kind, model: str) -> None:
     told: list[BatchStatus] = []
     asked: list[Conversation | str] = [
         "one",
@@ -128,7 +128,7 @@ def test_results_may_be_larger_than_replies_and_cost_half(model: str, monkeypatc
 
 
 @every_dialect
-def test_another_process_fetches_what_this_one_handed_in(model: str, tmp_path: Path) -> None:
+def test_another_process_fetches_the_results(model: str, tmp_path: Path) -> None:
     code = (
         "import sys\nfrom dragoman.batches import Batches\nmodel, url, directory, id = sys.argv[1:]\n"
         "with Batches(model, key='any', base_url=url, directory=directory) as batches:\n"
@@ -146,7 +146,7 @@ def test_another_process_fetches_what_this_one_handed_in(model: str, tmp_path: P
 
 @every_colour
 @every_dialect
-def test_a_cancelled_batch_keeps_what_was_answered(kind: Kind, model: str) -> None:
+def test_cancelled_batch_keeps_its_answers(kind: Kind, model: str) -> None:
     with Simulator(script) as simulator, kind(model, **at(simulator, model)) as batches:
         batch = batches.submit(["one", "two", "three"])
         with pytest.raises(BatchError, match="is not over") as caught:
@@ -159,7 +159,7 @@ def test_a_cancelled_batch_keeps_what_was_answered(kind: Kind, model: str) -> No
     assert {result.error.code for result in results if result.error} == {"batch_cancelled"}
 
 
-def test_a_batch_that_was_refused_as_a_whole_says_why_and_one_of_elsewhere_is_not_asked_after() -> None:
+def test_refused_batch_says_why_and_foreign_batch_is_refused() -> None:
     refused = {"id": "b", "status": "failed", "errors": {"data": [{"code": "x", "message": "Line 3 is no JSON"}]}}
     with Simulator(script, faults=[Status(200, body=json.dumps(refused))]) as simulator:
         here = at(simulator, "openai:")
@@ -168,7 +168,7 @@ def test_a_batch_that_was_refused_as_a_whole_says_why_and_one_of_elsewhere_is_no
             with pytest.raises(BatchError, match="refused as a whole: Line 3 is no JSON") as caught:
                 batches.results(batch)
             assert caught.value.state == "failed"
-            with pytest.raises(ConfigurationError, match="was handed in to openai:gpt-5 at"):
+            with pytest.raises(ConfigurationError, match="was submitted to openai:gpt-5 at"):
                 batches.status(msgspec.structs.replace(batch, base_url="https://elsewhere.example/v1"))
 
 
@@ -181,7 +181,7 @@ def test_a_batch_that_was_refused_as_a_whole_says_why_and_one_of_elsewhere_is_no
         ({"metadata": {"state": "BATCH_STATE_CANCELLED"}, "done": True, "error": {"message": "No."}}, "cancelled"),
     ],
 )
-def test_a_batch_of_gemini_whose_state_is_unknown_is_over_when_it_is_done(said: dict[str, Any], state: str) -> None:
+def test_unknown_gemini_state_is_over_when_done(said: dict[str, Any], state: str) -> None:
     model = "gemini:gemini-2.5-flash"
     with Simulator(script, faults=[Status(200, body=json.dumps({"name": "batches/b", **said}))]) as simulator:
         here = at(simulator, model)
@@ -192,7 +192,7 @@ def test_a_batch_of_gemini_whose_state_is_unknown_is_over_when_it_is_done(said: 
 
 @every_colour
 @every_dialect
-def test_typed_answers_come_back_as_they_would_from_a_call(kind: Kind, model: str) -> None:
+def test_typed_answers_are_read_as_in_a_call(kind: Kind, model: str) -> None:
     schema: Any = b'{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}'
     wanted = ModelOptions(response_format=ResponseFormat(schema=msgspec.Raw(schema)))
 
@@ -211,7 +211,7 @@ def test_typed_answers_come_back_as_they_would_from_a_call(kind: Kind, model: st
 
 @every_colour
 @every_dialect
-def test_a_batch_is_not_handed_in_twice_when_nobody_knows_if_it_arrived(kind: Kind, model: str) -> None:
+def test_submit_is_not_retried_if_it_may_have_arrived(kind: Kind, model: str) -> None:
     """A file may be uploaded again; a batch costs money."""
     with Simulator(script, faults=[NoResponse()]) as simulator:
         quick = RetryPolicy(first_wait=0)
@@ -223,7 +223,7 @@ def test_a_batch_is_not_handed_in_twice_when_nobody_knows_if_it_arrived(kind: Ki
 
 @every_colour
 @pytest.mark.parametrize(("status", "tries"), [(504, 1), (500, 1), (502, 1), (408, 1), (503, 2), (429, 2)])
-def test_a_batch_is_handed_in_again_only_after_a_refusal(kind: Kind, status: int, tries: int) -> None:
+def test_submit_is_retried_only_after_a_refusal(kind: Kind, status: int, tries: int) -> None:
     model = "anthropic:claude-haiku-4-5"
     with (
         Simulator(script, faults=[Status(status)] * 2) as simulator,
@@ -235,7 +235,7 @@ def test_a_batch_is_handed_in_again_only_after_a_refusal(kind: Kind, status: int
 
 
 @every_colour
-def test_a_directory_that_is_none_is_told_before_and_one_that_is_full_does_not_lose_the_id(
+def test_bad_directory_is_refused_and_a_full_one_keeps_the_id(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -243,7 +243,7 @@ def test_a_directory_that_is_none_is_told_before_and_one_that_is_full_does_not_l
     with Simulator(script) as simulator:
         with (
             kind(model, directory=tmp_path / "file", **at(simulator, model)) as batches,
-            pytest.raises(ConfigurationError, match="cannot be kept in"),
+            pytest.raises(ConfigurationError, match="cannot be saved in"),
         ):
             batches.submit(["one"])
         assert simulator.requests == ()
@@ -265,7 +265,7 @@ def test_a_directory_that_is_none_is_told_before_and_one_that_is_full_does_not_l
 
 @every_colour
 @every_dialect
-def test_a_wrong_key_is_an_error_of_its_own_kind(kind: Kind, model: str) -> None:
+def test_wrong_key_is_an_authentication_error(kind: Kind, model: str) -> None:
     with (
         Simulator(api_key="right") as simulator,
         kind(model, **at(simulator, model)) as batches,
@@ -275,7 +275,7 @@ def test_a_wrong_key_is_an_error_of_its_own_kind(kind: Kind, model: str) -> None
     assert len(simulator.requests) == 1
 
 
-def test_what_cannot_be_a_batch_is_refused_before_anything_is_sent() -> None:
+def test_invalid_batch_is_refused_before_sending() -> None:
     with Simulator() as simulator, Batches("gemini:gemini-2.5-flash", **at(simulator, "gemini:")) as batches:
         with pytest.raises(ConfigurationError, match="from 1 to 50,000"):
             batches.submit([])
@@ -292,7 +292,7 @@ def test_what_cannot_be_a_batch_is_refused_before_anything_is_sent() -> None:
             Batches(model, key="k")
 
 
-def test_waiting_ends_when_its_time_is_up_and_when_it_is_stopped() -> None:
+def test_wait_ends_at_its_timeout_and_when_stopped() -> None:
     with (
         Simulator(script) as simulator,
         Batches("anthropic:claude-haiku-4-5", **at(simulator, "anthropic:")) as batches,
@@ -305,7 +305,7 @@ def test_waiting_ends_when_its_time_is_up_and_when_it_is_stopped() -> None:
             batches.wait(batch, progress=lambda _status: stop.cancel(), first_wait=60)
 
 
-def test_kept_batches_are_private_files_that_can_be_listed_and_forgotten(tmp_path: Path) -> None:
+def test_saved_batches_are_private_files(tmp_path: Path) -> None:
     directory = BatchDirectory(tmp_path / "kept")
     assert directory.list() == []
     batch = Batch(
@@ -327,23 +327,16 @@ def test_kept_batches_are_private_files_that_can_be_listed_and_forgotten(tmp_pat
     assert not directory.delete("a/../b:c")
 
 
-@pytest.mark.parametrize(
-    ("data", "error"),
-    [(b"no", MalformedDataError), (b"{}", MalformedDataError), (b"[]", MalformedDataError)],
-)
-def test_what_is_no_batch_is_refused(data: bytes, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        batch_from_json(data)
-
-
-def test_a_batch_of_a_newer_version_is_told_apart() -> None:
+def test_json_that_is_not_a_batch_of_this_version_is_refused() -> None:
+    for data in (b"no", b"{}", b"[]"):
+        with pytest.raises(MalformedDataError):
+            batch_from_json(data)
     batch = Batch(id="b", model="m:m", base_url="u", conversations=())
-    newer = batch_to_json(batch).replace(b'"dragoman_batch":1', b'"dragoman_batch":2')
     with pytest.raises(UnsupportedVersionError):
-        batch_from_json(newer)
+        batch_from_json(batch_to_json(batch).replace(b'"dragoman_batch":1', b'"dragoman_batch":2'))
 
 
-def test_a_status_that_is_none_is_an_error() -> None:
+def test_malformed_status_is_an_error() -> None:
     with Simulator(script) as simulator, Batches("openai:gpt-5", **at(simulator, "openai:")) as batches:
         batch = batches.submit(["one"])
     with Simulator(script, faults=[Status(200, body="no JSON")]) as broken:
@@ -355,7 +348,7 @@ def test_a_status_that_is_none_is_an_error() -> None:
             batches.status(moved)
 
 
-def test_one_odd_line_does_not_cost_the_other_results() -> None:
+def test_odd_lines_of_results() -> None:
     line = OpenAIBatches._line(b'{"custom_id":"a","response":{"status_code":200,"body":{"odd":1e999}}}')
     assert (line.key, line.body) == ("a", b'{"odd":1e999}')
     assert AnthropicBatches._line(b'{"custom_id":"b","result":{"type":"succeeded"}}').body == b""

@@ -103,14 +103,14 @@ def test_an_agent_answers_with_every_provider(model: str, way: str) -> None:
         assert ToolProgress not in kinds[:first] + kinds[last:]
 
 
-def test_what_is_wrong_with_an_agent_is_said_at_once() -> None:
+def test_wrong_options_of_an_agent_are_refused_at_once() -> None:
     for options, message in (
-        ({"id": "x"}, "'id' is said of a conversation"),
-        ({"stateless": True}, "'stateless' is said of a conversation"),
-        ({"base_url": "http://127.0.0.1"}, "uses that of its caller"),
-        ({"transport": SocketTransport()}, "uses that of its caller"),
+        ({"id": "x"}, "'id' belongs to a conversation"),
+        ({"stateless": True}, "'stateless' belongs to a conversation"),
+        ({"base_url": "http://127.0.0.1"}, "uses its caller's"),
+        ({"transport": SocketTransport()}, "uses its caller's"),
         ({"temperature": 1}, "temperature"),
-        ({"limits": 5}, "where a Limits is wanted"),
+        ({"limits": 5}, "Expected a Limits, not a int"),
         ({"system": 5}, "cannot be made of a int"),
     ):
         with pytest.raises(ConfigurationError, match=message) as caught:
@@ -125,16 +125,16 @@ def test_an_engine_of_the_other_colour_is_refused_at_once(start: Start, colour: 
 
 
 @pytest.mark.parametrize(
-    ("model", "said"), [("openai:gpt-4o", "no key for openai"), ("opnai:gpt-4o", "no provider"), (42, "not as int")]
+    ("model", "said"), [("openai:gpt-4o", "no key for openai"), ("opnai:gpt-4o", "no provider"), (42, "not int")]
 )
-def test_a_model_that_cannot_be_had_is_said_when_the_client_is_made(
+def test_an_unusable_model_is_refused_when_the_client_is_created(
     start: Start, monkeypatch: pytest.MonkeyPatch, model: Any, said: str
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     inner = agent_tool("inner", "Does things.", model)
     with pytest.raises(ConfigurationError, match=said) as raised:
         start(["Hi"], [agent_tool("outer", "Does things.", tools=[inner])])
-    assert raised.value.__notes__ == ["It is about the model of the agent 'inner'."]
+    assert raised.value.__notes__ == ["This is about the model of the agent 'inner'."]
 
 
 def test_a_client_is_a_tool_of_another_one(start: Start, colour: str) -> None:
@@ -156,11 +156,11 @@ def test_an_agent_that_fails_is_a_tool_that_fails(start: Start, colour: str) -> 
 def test_without_a_chat_client_an_agent_has_a_model_of_its_own() -> None:
     agent = clerk("plain", [DELETING, "Not done."], delete)
     assert execute_tool([agent], "clerk", {"prompt": "Delete."}) == "Not done."
-    with pytest.raises(Exception, match="no chat client calls it"):
+    with pytest.raises(Exception, match="not called by a chat client"):
         execute_tool([agent_tool("clerk", "Does things.")], "clerk", {"prompt": "Delete."})
 
 
-def test_several_agents_at_once_up_to_the_cap(start: Start, colour: str) -> None:
+def test_agents_run_in_parallel_up_to_the_limit(start: Start, colour: str) -> None:
     asking = Message.assistant(*[ToolCall(f"c{n}", "clerk", f'{{"prompt": "{n}"}}') for n in range(6)])
     running, most, lock = 0, 0, threading.Lock()
 
@@ -186,7 +186,7 @@ def test_several_agents_at_once_up_to_the_cap(start: Start, colour: str) -> None
     assert most <= 2
 
 
-def test_a_recursion_of_agents_ends(start: Start, colour: str) -> None:
+def test_recursion_of_agents_is_limited(start: Start, colour: str) -> None:
     tools = ToolRegistry()
 
     def said(call: Any) -> Any:
@@ -204,7 +204,7 @@ def test_a_recursion_of_agents_ends(start: Start, colour: str) -> None:
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("kept", [False, True])
-def test_a_call_inside_waits_for_a_person(start: Start, colour: str, streamed: bool, kept: bool) -> None:
+def test_a_call_of_an_agent_waits_for_approval(start: Start, colour: str, streamed: bool, kept: bool) -> None:
     agent = clerk(colour, [used(DELETING), used("Deleted.")], delete)
     talk = start(
         [used(ASKING), used("It is gone.")], [agent], streamed=streamed, store=store_for(colour) if kept else None
@@ -239,7 +239,7 @@ def test_two_agents_wait_with_the_same_call(start: Start, colour: str) -> None:
     assert texts(talk) == ["denied", "Deleted."]
 
 
-def test_whoever_speaks_instead_gives_the_inner_turn_up(start: Start, colour: str) -> None:
+def test_a_new_prompt_drops_the_waiting_turn(start: Start, colour: str) -> None:
     store = store_for(colour)
     talk = start([ASKING, "As you like."], [clerk(colour, [DELETING], delete)], store=store)
     talk.chat("Delete a.")
@@ -276,7 +276,7 @@ def test_deeper_calls_wait_as_well(start: Start, colour: str, elsewhere: bool, b
     assert texts(talk) == ["Helped."]
 
 
-def test_the_permission_of_the_caller_holds_for_an_agent_that_has_none(start: Start, colour: str) -> None:
+def test_an_agent_without_a_permission_check_uses_the_callers(start: Start, colour: str) -> None:
     def check(call: ToolCall, *_: Any) -> Any:
         return Deny("no sums today") if call.name == "add" else Allow()
 
@@ -294,7 +294,7 @@ def test_the_permission_of_the_caller_holds_for_an_agent_that_has_none(start: St
     assert read[1] == "3"
 
 
-def test_another_conversation_never_meets_what_waits_in_this_one(start: Start, colour: str) -> None:
+def test_waiting_calls_do_not_leak_into_another_conversation(start: Start, colour: str) -> None:
     inner = [ADDING, DELETING, "Of the first.", DELETING, "Of the second."]
     talk = start([ASKING, "Done."], [clerk(colour, inner, delete, add)])
     talk.chat("The first.")
@@ -306,7 +306,7 @@ def test_another_conversation_never_meets_what_waits_in_this_one(start: Start, c
     assert texts(talk) == ["Of the first."]  # the next line of the script: a turn of its own, in which nothing waits
 
 
-def test_what_waits_is_kept_while_the_client_is_elsewhere(start: Start, colour: str) -> None:
+def test_waiting_calls_survive_a_restore_of_another_conversation(start: Start, colour: str) -> None:
     store = store_for(colour)
     agents = [clerk(colour, [ADDING, DELETING, "Gone."], delete, add)]
     elsewhere = start(["Hello."], agents, store=store)
@@ -320,7 +320,7 @@ def test_what_waits_is_kept_while_the_client_is_elsewhere(start: Start, colour: 
     assert talk.chat(None, approve(waiting.call)).text == "Done."
 
 
-def test_where_nobody_can_be_asked_the_limits_of_the_agent_hold_all_the_same(start: Start, colour: str) -> None:
+def test_limits_of_an_agent_apply_where_nobody_can_be_asked(start: Start, colour: str) -> None:
     insisting = [Message.assistant(ToolCall(f"c{n}", "delete", '{"path": "a"}')) for n in range(50)]
     agent = clerk(colour, insisting, delete, limits=Limits(steps=3))
     talk = start([ASKING, "Done."], [agent], stateless=True)
@@ -329,7 +329,7 @@ def test_where_nobody_can_be_asked_the_limits_of_the_agent_hold_all_the_same(sta
     assert "max iterations (3) reached" in result.conversation.messages[2].tool_results[0].text
 
 
-def test_an_answer_that_could_be_about_two_calls_is_refused(start: Start, colour: str) -> None:
+def test_an_ambiguous_approval_is_refused(start: Start, colour: str) -> None:
     both = Message.assistant(ToolCall("c1>c1", "delete", '{"path": "a"}'), ToolCall("c1", "clerk", '{"prompt": "Do."}'))
     talk = start([both, "Fine."], [clerk(colour, [DELETING, "Gone."], delete), delete])
     outer, inner = talk.chat("Hi").pending
@@ -341,7 +341,7 @@ def test_an_answer_that_could_be_about_two_calls_is_refused(start: Start, colour
     assert all("deleted" not in text for text in texts(talk))
 
 
-def test_the_permission_of_an_executor_holds_for_an_agent_behind_its_tools() -> None:
+def test_an_agent_uses_the_permission_check_of_an_executor() -> None:
     def permission(call: ToolCall, *_: object) -> Allow | Deny:
         return Deny("not here") if call.name == "add" else Allow()
 
@@ -352,7 +352,7 @@ def test_the_permission_of_an_executor_holds_for_an_agent_behind_its_tools() -> 
     assert "not here" in engine.calls[1].conversation.messages[-1].tool_results[0].text
 
 
-def test_what_waits_inside_agents_of_the_moment_is_found_again(start: Start, colour: str) -> None:
+def test_calls_that_wait_in_agents_of_the_moment_are_restored(start: Start, colour: str) -> None:
     store = store_for(colour)
     engine = (ScriptedEngine if colour == "plain" else AsyncScriptedEngine)([DELETING, "Gone."])
     agent = agent_tool("clerk", "Does things.", engine, lambda _run: [delete])
@@ -365,7 +365,7 @@ def test_what_waits_inside_agents_of_the_moment_is_found_again(start: Start, col
     assert texts(again) == ["Gone."]
 
 
-def test_users_of_a_stateless_client_never_meet(start: Start, colour: str) -> None:
+def test_users_of_a_stateless_client_are_separate(start: Start, colour: str) -> None:
     def said(call: Any) -> Any:
         last = call.conversation.last
         return DELETING if last.role == "user" else last.tool_results[0].text
@@ -381,7 +381,7 @@ def test_users_of_a_stateless_client_never_meet(start: Start, colour: str) -> No
 # --- budgets ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_agents_use_counts_for_all_callers(start: Start, colour: str) -> None:
+def test_usage_of_agents_counts_for_all_callers(start: Start, colour: str) -> None:
     both = Message.assistant(*[ToolCall(f"c{n}", "clerk", '{"prompt": "x"}') for n in range(2)])
 
     def said(call: Any) -> Any:
@@ -624,7 +624,7 @@ def test_the_limit_of_a_caller_is_its_own_error(start: Start, colour: str) -> No
     assert not isinstance(caught.value, UnknownCostError)
 
 
-def test_what_an_agent_that_was_given_up_still_writes_is_not_left_behind() -> None:
+def test_a_cancelled_agent_leaves_nothing_in_the_store() -> None:
     writing, go_on, before = threading.Event(), threading.Event(), threading.enumerate()
 
     class Slow(MemoryStore):

@@ -47,7 +47,7 @@ def test_both_colours_have_the_same_surface() -> None:
 # --- add, chat, history ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_added_is_read_with_the_next_prompt(start: Start) -> None:
+def test_added_messages_are_read_with_the_next_prompt(start: Start) -> None:
     talk = start(["Blue.", "Yes."])
     talk.client.add("My favourite colour is blue.")
     talk.client.add(["Look:", Media.from_bytes(b"x", "image/png")])
@@ -63,7 +63,7 @@ def test_what_is_added_is_read_with_the_next_prompt(start: Start) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_turn_that_failed_leaves_the_history_as_it_was_but_for_what_was_done(start: Start, streamed: bool) -> None:
+def test_a_failed_turn_keeps_only_what_was_done(start: Start, streamed: bool) -> None:
     talk = start([OverloadedError("busy"), "Hi."], streamed=streamed)
     talk.client.add("Note this.")
     with pytest.raises(OverloadedError) as caught:
@@ -105,7 +105,7 @@ def test_a_second_caller_meanwhile_gets_an_error_and_nothing_is_corrupted() -> N
             lambda: list(client.stream_chat("x")),
             lambda: client.switch(ScriptedEngine([])),
         ):
-            with pytest.raises(ConcurrentUseError, match="in the middle of a turn"):
+            with pytest.raises(ConcurrentUseError, match="busy with another turn"):
                 use()
         client.add("While you are at it.")  # this is steering, and allowed
         go_on.set()
@@ -133,7 +133,7 @@ def test_a_stateless_client_is_shared_freely() -> None:
         assert client.history == ()
 
 
-def test_a_stateless_turn_can_go_on_from_a_conversation_and_no_other(start: Start) -> None:
+def test_only_a_stateless_client_takes_a_conversation(start: Start) -> None:
     talk = start(["One.", "Two."], stateless=True)
     first = talk.chat("Count.")
     second = talk.do("chat", "More.", conversation=first.conversation)
@@ -152,7 +152,7 @@ def test_a_stream_that_nobody_iterates_does_not_block_the_client() -> None:
         stream = client.stream_chat("Hello")
         assert client.history == ()
         assert str(client.chat("Hello")) == "Hi."
-        with pytest.raises(ConfigurationError, match="has not begun"):
+        with pytest.raises(ConfigurationError, match="has not started"):
             _ = stream.result
 
 

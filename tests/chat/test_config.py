@@ -23,7 +23,7 @@ from dragoman.transport import PoolLimits, RetryPolicy, Timeouts
 from tests.chat.surroundings import Surroundings, write
 
 
-def test_each_source_wins_over_the_next(here: Surroundings) -> None:
+def test_each_source_overrides_the_next(here: Surroundings) -> None:
     here.user("max_steps = 1")
     assert here.load().config.max_steps == 1
     here.says("max_steps = 2")
@@ -58,13 +58,13 @@ def test_the_provider_argument_then_ai_provider_then_the_file(here: Surroundings
     here.environ["AI_PROVIDER"] = "claude"
     loaded = here.load()
     assert loaded.config.provider_name == "anthropic"
-    assert loaded.origin("provider") == "environment variable AI_PROVIDER"
+    assert loaded.known["provider",].origin == "environment variable AI_PROVIDER"
     here.environ["DRAGOMAN_PROVIDER"] = "groq"
     assert here.load().config.provider_name == "groq", "our own variable is the more particular one"
     assert here.load(provider="openai").config.provider_name == "openai"
 
 
-def test_a_changed_provider_drops_the_model_and_the_address_of_the_one_before(here: Surroundings) -> None:
+def test_another_provider_drops_model_and_address_of_lower_sources(here: Surroundings) -> None:
     here.user(
         """
         provider = "openai-compatible"
@@ -103,7 +103,7 @@ def test_provider_and_model(here: Surroundings, below: str, provider: str, model
     assert here.load(provider=provider or None, model=model or None).config.model_name == expected
 
 
-def test_names_that_mean_nothing() -> None:
+def test_unknown_names_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="no provider 'antropic'.*Did you mean anthropic"):
         Config(provider="antropic").model_name  # noqa: B018 - the access is the test
     with pytest.raises(ConfigurationError, match="does not say which provider"):
@@ -112,7 +112,7 @@ def test_names_that_mean_nothing() -> None:
         Config(provider="groq").model_name  # noqa: B018
 
 
-def test_profiles_are_laid_over_their_file(here: Surroundings) -> None:
+def test_a_profile_overrides_its_file(here: Surroundings) -> None:
     here.user(
         """
         provider = "openai"
@@ -135,14 +135,13 @@ def test_profiles_are_laid_over_their_file(here: Surroundings) -> None:
     assert config.keys["openai"].env == "WORK_KEY"
     here.environ["DRAGOMAN_PROFILE"] = "work"
     loaded = here.load()
-    assert loaded.profile == "work"
-    assert loaded.origin("max_steps") == f"{here.user_file}, line 8"
+    assert loaded.known["max_steps",].origin == f"{here.user_file}, line 8"
     assert here.load(profile="").config.max_steps == 1, "an empty name is none"
     with pytest.raises(ConfigurationError, match="no profile 'wrok'.*work"):
         here.load(profile="wrok")
 
 
-def test_a_named_file_is_the_only_one(here: Surroundings, tmp_path: Path) -> None:
+def test_a_named_file_replaces_the_others(here: Surroundings, tmp_path: Path) -> None:
     here.user("max_steps = 1")
     here.says("max_tokens = 2")
     named = write(tmp_path / "ci.toml", 'base_url = "https://ci.test"')
@@ -241,12 +240,17 @@ def test_variables_of_every_kind(here: Surroundings) -> None:
         ("DRAGOMAN_MAX_STEPS", "0", "expected int >= 1"),
         ("DRAGOMAN_OPTIONS_TEMPERATURE", "NaN", "a number"),
         ("DRAGOMAN_TOOL_CONFIG_TOOL_CHOICE", "some", "'some'"),
-        ("DRAGOMAN_TOKEN", "sk-1", "does not say which"),
+        (
+            "DRAGOMAN_TOKEN",
+            "sk-1",
+            "token cannot be set by an environment variable (DRAGOMAN_TOKEN). Set the provider's own variable",
+        ),
+        ("DRAGOMAN_API_KEY", "sk-secret", "token cannot be set by an environment variable (DRAGOMAN_API_KEY)"),
         ("DRAGOMAN_ALLOW_INSECURE_BASE_URL", "1", "cannot be set by an environment variable"),
         ("DRAGOMAN_OPTIONS_EXTRA_HEADERS", "{}", "cannot be set by an environment variable"),
     ],
 )
-def test_variables_that_are_wrong(here: Surroundings, variable: str, text: str, says: str) -> None:
+def test_wrong_variables_are_refused(here: Surroundings, variable: str, text: str, says: str) -> None:
     here.environ[variable] = text
     with pytest.raises(ConfigurationError) as caught:
         here.load()
@@ -254,11 +258,17 @@ def test_variables_that_are_wrong(here: Surroundings, variable: str, text: str, 
     assert "sk-1" not in str(caught.value)
 
 
-def test_a_misspelt_variable_is_warned_of_and_a_strange_one_is_not(here: Surroundings) -> None:
+def test_a_misspelt_variable_causes_a_warning(here: Surroundings) -> None:
     here.environ["DRAGOMAN_SOMETHING_OF_ANOTHER_PROGRAM"] = "1"
     here.load()
     here.environ["DRAGOMAN_MODLE"] = "gpt-4o"
     with pytest.warns(ConfigWarning, match="DRAGOMAN_MODLE is not known.*DRAGOMAN_MODEL"):
+        here.load()
+
+
+def test_two_variables_for_one_setting_are_refused(here: Surroundings) -> None:
+    here.environ |= {"DRAGOMAN_MAX_TOKENS": "1", "DRAGOMAN_OPTIONS_MAX_TOKENS": "2"}
+    with pytest.raises(ConfigurationError, match="max_tokens is set twice: by .*MAX_TOKENS, and by .*MAX_TOKENS"):
         here.load()
 
 
@@ -300,7 +310,7 @@ def test_arguments_of_every_kind(here: Surroundings) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", repr(value)),
 )
-def test_what_is_wrong_in_code_is_refused_at_once(make: Any, wrong: dict[str, Any], says: str) -> None:
+def test_wrong_arguments_are_refused_at_once(make: Any, wrong: dict[str, Any], says: str) -> None:
     if make is load_config:
         wrong = {"environment": {"HOME": "/nowhere"}, "directory": "/", **wrong}
     with pytest.raises(ConfigurationError, match=says) as caught:
@@ -308,7 +318,7 @@ def test_what_is_wrong_in_code_is_refused_at_once(make: Any, wrong: dict[str, An
     assert "sk-secret" not in str(caught.value)
 
 
-def test_what_two_fields_say_is_said_once(here: Surroundings) -> None:
+def test_fields_with_two_names_have_one_value(here: Surroundings) -> None:
     assert Config(tool_config=ToolConfig(max_iterations=3)).for_tools().max_iterations == 3
     assert Config(options=ModelOptions(max_tokens=3)).for_model().max_tokens == 3
     here.user("max_tokens = 99\nmax_steps = 9\nmax_parallel_tools = 3")
@@ -318,7 +328,7 @@ def test_what_two_fields_say_is_said_once(here: Surroundings) -> None:
     assert here.load(options=ModelOptions(max_tokens=5), max_tokens=6).config.max_tokens == 6
 
 
-def test_a_wrong_base_url_says_where_it_stands_and_not_what_it_is(here: Surroundings) -> None:
+def test_a_wrong_base_url_is_located_but_not_shown(here: Surroundings) -> None:
     here.user('base_url = "http://me:hunter2@elsewhere.test"')
     with pytest.raises(InvalidBaseURLError, match="user name or password.*config.toml, line 1") as caught:
         here.load()
@@ -331,7 +341,7 @@ DRAGOMAN_OPTIONS_REASONING DRAGOMAN_TOOL_CONFIG_BUDGETS"""
 
 
 @given(st.dictionaries(st.sampled_from(VARIABLES.split()), st.text()))
-def test_whatever_the_environment_says_it_loads_or_is_a_configuration_error(environ: dict[str, str]) -> None:
+def test_any_environment_loads_or_raises_a_configuration_error(environ: dict[str, str]) -> None:
     environ["HOME"] = "/nowhere"
     with contextlib.suppress(ConfigurationError):
         explained = load_config(environment=environ, directory="/").explain()
@@ -339,7 +349,7 @@ def test_whatever_the_environment_says_it_loads_or_is_a_configuration_error(envi
         assert str(explained)
 
 
-def test_a_change_is_laid_over_what_was_read(here: Surroundings) -> None:
+def test_change_does_not_read_files_again(here: Surroundings) -> None:
     path = here.user("max_steps = 2\nmodel = 'anthropic:claude-opus-4-6'")
     loaded = here.load(max_tokens=5)
     path.write_text("nonsense")
@@ -353,14 +363,14 @@ def test_a_changed_copy_hides_its_token_too() -> None:
 
 
 @pytest.mark.parametrize("text", ["max_steps = 1", "broken = ", "base_url = 'https://evil.test'"])
-def test_a_projects_file_of_another_user_does_not_count(
+def test_a_project_file_of_another_user_is_ignored(
     here: Surroundings, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(here.project.parent / "dragoman.toml", "max_steps = 7")
     path = here.says(text)
     inode = path.stat().st_ino  # only root could give the file away
     monkeypatch.setattr("dragoman.chat.config_files._is_foreign", lambda status: status.st_ino == inode)
-    with pytest.warns(ConfigWarning, match="belongs to another user and does not count"):
+    with pytest.warns(ConfigWarning, match="belongs to another user and is ignored"):
         assert here.load().config.max_steps == 7, "the search goes on above it"
     here.trust()
     if text.startswith("max"):
@@ -368,7 +378,18 @@ def test_a_projects_file_of_another_user_does_not_count(
             assert here.load().config.max_steps == 1
 
 
-def test_a_user_without_a_home_directory_gets_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_anything_of_another_user_that_cannot_be_read_is_ignored(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = here.project / "dragoman.toml"
+    path.mkdir()  # opening it fails
+    inode = path.stat().st_ino
+    monkeypatch.setattr("dragoman.chat.config_files._is_foreign", lambda status: status.st_ino == inode)
+    with pytest.warns(ConfigWarning, match="belongs to another user and is ignored"):
+        here.load()
+
+
+def test_a_user_without_a_home_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def nobody() -> Path:
         raise RuntimeError
 
@@ -382,7 +403,7 @@ def test_a_user_without_a_home_directory_gets_along(monkeypatch: pytest.MonkeyPa
         find_key("openai", environ={})
 
 
-def test_a_working_directory_that_is_gone(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deleted_working_directory(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = here.home / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -391,7 +412,7 @@ def test_a_working_directory_that_is_gone(here: Surroundings, monkeypatch: pytes
     assert load_config(environment=here.environ).config.max_steps == 2
 
 
-def test_a_region_is_that_of_its_provider(tmp_path: Path) -> None:
+def test_a_region_belongs_to_its_provider(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('model = "bedrock:us.amazon.nova-lite-v1:0"\nregion = "eu-west-1"\n')
     here = {"file": file, "environment": {}, "directory": tmp_path}
@@ -406,9 +427,9 @@ def test_a_region_is_that_of_its_provider(tmp_path: Path) -> None:
         new(load_config(**said, model="azure:gpt", base_url="https://r.openai.azure.com").config)
 
 
-def test_a_function_that_makes_the_key_is_kept_and_not_shown() -> None:
+def test_a_function_that_generates_the_key_is_not_shown() -> None:
     loaded = load_config(environment={}, provider="openai", model="gpt-5", token=lambda: "made-key")
-    assert "made when it is needed" in str(loaded.explain())
+    assert "generated when it is needed" in str(loaded.explain())
     found = loaded.config.key({})
     assert found is not None
     assert isinstance(found.secret, Credential)

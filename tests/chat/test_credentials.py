@@ -70,7 +70,7 @@ def found(environ: dict[str, str], provider: str = "openai", **more: object) -> 
     return key.secret.reveal(), key.origin
 
 
-def test_the_order_of_the_places(environ: dict[str, str], keychain: InMemory) -> None:
+def test_places_are_tried_in_order(environ: dict[str, str], keychain: InMemory) -> None:
     keychain.entries["team", "ai"] = "from the keychain"
     environ |= {"MY_KEY": "from my variable", "OPENAI_API_KEY": "from the usual variable"}
     said = {
@@ -111,7 +111,7 @@ def test_well_known_variables(environ: dict[str, str], provider: str, variables:
         assert found(environ, provider) == (f"from {variable}", f"the environment variable {variable}")
 
 
-def test_a_missing_key_names_every_place_and_the_shortest_fix_and_the_local_model(
+def test_a_missing_key_lists_every_place_and_the_fix(
     environ: dict[str, str], keychain: InMemory, tmp_path: Path
 ) -> None:
     keys = {"gemini": KeyReference(env="MY_KEY", keychain="team/ai", origin="config.toml, line 3")}
@@ -137,7 +137,7 @@ def test_a_missing_key_names_every_place_and_the_shortest_fix_and_the_local_mode
     assert find_key("a-third-party", environ=environ) is None
 
 
-def test_a_service_with_the_same_key_finds_it_under_the_other_name(environ: dict[str, str]) -> None:
+def test_services_that_share_a_key_find_it_under_either_name(environ: dict[str, str]) -> None:
     environ["MY_KEY"] = "mine"
     keys = {"openai": KeyReference(env="MY_KEY")}
     assert found(environ, "openai-responses", keys=keys)[0] == "mine"
@@ -154,11 +154,11 @@ def test_a_service_with_the_same_key_finds_it_under_the_other_name(environ: dict
     ("trouble", "reason", "says"),
     [
         (keyring_errors.KeyringLocked("sk-1"), "locked", "is locked.*Unlock it"),
-        (keyring_errors.NoKeyringError("sk-1"), "no_backend", "no keychain that could be used.*gnome-keyring"),
+        (keyring_errors.NoKeyringError("sk-1"), "no_backend", "no usable keychain.*gnome-keyring"),
         (RuntimeError("sk-1"), "failed", "failed.*RuntimeError"),
     ],
 )
-def test_troubles_of_the_keychain(
+def test_keychain_errors(
     environ: dict[str, str], keychain: InMemory, trouble: Exception, reason: str, says: str
 ) -> None:
     keychain.trouble = trouble
@@ -182,7 +182,7 @@ def test_without_the_library_the_extra_is_named(environ: dict[str, str], monkeyp
     assert found(environ)[0] == KEY, "who does not use it does not need it"
 
 
-def test_which_entry_a_name_means(environ: dict[str, str], keychain: InMemory) -> None:
+def test_names_of_keychain_entries(environ: dict[str, str], keychain: InMemory) -> None:
     keychain.entries |= {("dragoman", "me"): "mine", ("a/b", "me"): "another"}
     for entry, secret in (("me", "mine"), ("a/b/me", "another")):  # without a service it is ours
         assert found(environ, keys={"openai": KeyReference(keychain=entry)})[0] == secret
@@ -191,7 +191,7 @@ def test_which_entry_a_name_means(environ: dict[str, str], keychain: InMemory) -
             find_key("openai", keys={"openai": KeyReference(keychain=entry)}, environ=environ)
 
 
-def test_the_library_is_loaded_only_when_a_keychain_is_asked() -> None:
+def test_keyring_is_imported_only_if_needed() -> None:
     code = (
         "import sys; from dragoman.chat.credentials import find_key; from dragoman.chat import load_config;"
         "load_config(); find_key('openai', environ={'HOME': '/nowhere', 'OPENAI_API_KEY': 'k'});"
@@ -203,7 +203,7 @@ def test_the_library_is_loaded_only_when_a_keychain_is_asked() -> None:
 # --- stored keys ------------------------------------------------------------------------------------------------------
 
 
-def test_a_key_in_the_keychain_is_found_again(environ: dict[str, str], keychain: InMemory) -> None:
+def test_a_key_can_be_stored_in_the_keychain(environ: dict[str, str], keychain: InMemory) -> None:
     stored = store_key("claude", KEY, environ=environ)
     assert (stored.provider, stored.store, stored.place) == ("anthropic", "keychain", "dragoman/anthropic")
     assert keychain.entries == {("dragoman", "anthropic"): KEY}
@@ -219,7 +219,7 @@ def test_a_key_in_the_keychain_is_found_again(environ: dict[str, str], keychain:
     assert list_keys(environ=environ) == ()
 
 
-def test_a_key_in_a_file_is_found_again_and_only_the_user_can_read_it(environ: dict[str, str]) -> None:
+def test_a_key_can_be_stored_in_a_private_file(environ: dict[str, str]) -> None:
     store_key("openai", Secret("sk-old-0123456789"), store="file", environ=environ)
     stored = store_key("openai", KEY, store="file", environ=environ)
     store_key("groq", 'gsk_"odd\\key', store="file", environ=environ)
@@ -240,7 +240,7 @@ def test_a_key_in_a_file_is_found_again_and_only_the_user_can_read_it(environ: d
 
 
 @pytest.mark.parametrize("key", ["", " ", "with blank ", "line\nend", "schlüssel", "a\x00b"])
-def test_what_is_no_key_is_not_stored(environ: dict[str, str], keychain: InMemory, key: str) -> None:
+def test_an_invalid_key_is_not_stored(environ: dict[str, str], keychain: InMemory, key: str) -> None:
     for store in ("keychain", "file"):
         with pytest.raises(ConfigurationError, match="Copy it again") as caught:
             store_key("openai", key, store=store, environ=environ)  # type: ignore[arg-type]
@@ -250,7 +250,7 @@ def test_what_is_no_key_is_not_stored(environ: dict[str, str], keychain: InMemor
     assert keychain.entries == {}
 
 
-def test_stored_keys_that_others_can_read_are_warned_of(environ: dict[str, str]) -> None:
+def test_stored_keys_that_others_can_read_cause_a_warning(environ: dict[str, str]) -> None:
     store_key("openai", KEY, store="file", environ=environ)
     keys_file(environ).chmod(0o644)
     with pytest.warns(ConfigWarning, match="chmod 600") as caught:
@@ -262,10 +262,17 @@ def test_stored_keys_that_others_can_read_are_warned_of(environ: dict[str, str])
     assert keys_file(environ).stat().st_mode & 0o777 == 0o600, "and storing another one mends it"
 
 
+def test_only_keys_are_listed(environ: dict[str, str]) -> None:
+    store_key("openai", KEY, store="file", environ=environ)
+    with keys_file(environ).open("a") as file:
+        file.write("\n[groq]\nenv = 'MY_GROQ'\n")
+    assert [key.provider for key in list_keys(environ=environ)] == ["openai"]
+
+
 @pytest.mark.parametrize(
     "text", ["[openai]\nkey = 5", "openai = 'sk-secret'", "[openai]\nkey = 'a'\nx = 'b'", "openai = []"]
 )
-def test_a_list_of_keys_that_was_edited_badly(environ: dict[str, str], text: str) -> None:
+def test_a_broken_keys_file_is_refused(environ: dict[str, str], text: str) -> None:
     path = keys_file(environ)
     path.parent.mkdir()
     path.write_text(text)
@@ -276,7 +283,7 @@ def test_a_list_of_keys_that_was_edited_badly(environ: dict[str, str], text: str
     assert found(environ, token="given")[0] == "given"
 
 
-def test_many_writers_lose_nothing(environ: dict[str, str]) -> None:
+def test_concurrent_writers_lose_nothing(environ: dict[str, str]) -> None:
     names = ["openai", "anthropic", "gemini", "groq", "mistral", "xai", "zai", "together"]
     threads = [
         threading.Thread(target=store_key, args=(name, KEY), kwargs={"store": "file", "environ": environ})
@@ -289,7 +296,7 @@ def test_many_writers_lose_nothing(environ: dict[str, str]) -> None:
     assert [key.provider for key in list_keys(environ=environ)] == sorted(names)
 
 
-def test_a_directory_that_cannot_be_written(environ: dict[str, str], tmp_path: Path) -> None:
+def test_an_unwritable_directory(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "dragoman").write_text("a file is in the way")
     with pytest.raises(ConfigurationError, match="cannot be written"):
         store_key("openai", KEY, store="file", environ=environ)
@@ -344,7 +351,7 @@ def test_a_found_key_is_bound_to_its_providers_hosts(environ: dict[str, str]) ->
 
 
 @pytest.mark.parametrize("source", ["variable", "reference", "stored", "keychain"])
-def test_a_found_key_does_not_go_elsewhere(environ: dict[str, str], keychain: InMemory, source: str) -> None:
+def test_a_found_key_is_not_sent_to_other_hosts(environ: dict[str, str], keychain: InMemory, source: str) -> None:
     keys: dict[str, KeyReference] = {}
     if source == "variable":
         environ["OPENAI_API_KEY"] = KEY

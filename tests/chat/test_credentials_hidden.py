@@ -54,12 +54,12 @@ def shows(value: object) -> bool:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_nothing_that_holds_a_key_prints_it(value: object) -> None:
+def test_values_with_a_key_do_not_print_it(value: object) -> None:
     assert not shows(value)
 
 
 @pytest.mark.filterwarnings("ignore::dragoman.chat.ConfigWarning")
-def test_neither_files_nor_headers_nor_addresses_print_what_may_be_a_key(tmp_path: Path) -> None:
+def test_files_headers_and_addresses_do_not_print_keys(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(f'[keys.openai]\nkey = "{KEY}"\n[mcp.servers.a]\ncommand = "a"\nenv = {{ K = "{KEY}" }}\n')
     loaded = load_config(
@@ -75,7 +75,7 @@ def test_neither_files_nor_headers_nor_addresses_print_what_may_be_a_key(tmp_pat
 
 
 @pytest.mark.parametrize("value", [Secret(KEY), Config(token=KEY), Config(token=KEY).for_engine()], ids=["a", "b", "c"])
-def test_nothing_that_holds_a_key_is_pickled_or_written_as_json(value: object) -> None:
+def test_values_with_a_key_cannot_be_serialised(value: object) -> None:
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         with pytest.raises(TypeError, match="not pickled"):
             pickle.dumps(value, protocol)
@@ -110,7 +110,7 @@ ECHOES = {
 
 @pytest.mark.parametrize("provider", MODELS)
 @pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES.keys())
-def test_a_key_that_a_server_repeats_is_taken_out(provider: str, echo: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_key_repeated_by_a_server_is_removed(provider: str, echo: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     body = json.dumps({"error": {"message": echo, "code": KEY, "type": KEY}}).encode()
     with Simulator([Body(401, body)]) as simulator:
@@ -128,7 +128,7 @@ def test_a_key_that_a_server_repeats_is_taken_out(provider: str, echo: str, capl
 
 
 @pytest.mark.parametrize("provider", MODELS)
-def test_the_same_for_an_error_in_the_middle_of_a_stream(provider: str) -> None:
+def test_a_key_repeated_in_a_stream_is_removed(provider: str) -> None:
     with Simulator([Reply("Some words", faults=[ErrorEvent(message=f"{KEY} has expired")])]) as simulator:
         options = {"key": KEY, "base_url": simulator.base_url(provider), "retry": ONCE}
         with engine(MODELS[provider][0], **options) as asked, asked.stream(ASKED) as stream:  # type: ignore[arg-type]
@@ -138,7 +138,7 @@ def test_the_same_for_an_error_in_the_middle_of_a_stream(provider: str) -> None:
         assert KEY not in f"{caught.value} {vars(caught.value)} {events} {stream.reply}"
 
 
-def test_texts_without_a_key_stay_as_they_are() -> None:
+def test_texts_without_a_key_are_unchanged() -> None:
     error = errors.ProviderError("The key is wrong, dear any.", hint="Do it.", code="any", request_id="r")
     without_keys(error, {"authorization": "Bearer any", "accept": "The key is wrong"})
     assert str(error) == "The key is wrong, dear any. Do it."
@@ -163,7 +163,7 @@ def test_a_redirect_is_not_followed() -> None:
     assert KEY not in str(caught.value)
 
 
-def test_a_tape_does_not_hold_it(tmp_path: Path) -> None:
+def test_a_tape_does_not_contain_it(tmp_path: Path) -> None:
     tape = Tape(tmp_path / "tape.jsonl", mode="record")
     echo = f'{{"error": {{"message": "{KEY} is wrong"}}}}'.encode()
     with Simulator(["Hello.", Body(401, echo), "And again."]) as simulator:

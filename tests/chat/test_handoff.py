@@ -77,14 +77,14 @@ def test_there_and_back_and_around(start: Start, colour: str) -> None:
     assert systems == ["You are the front.", "You are the front again.", "You are the front again."]
 
 
-def test_the_limits_of_the_run_go_on(start: Start, colour: str) -> None:
+def test_the_limits_of_the_run_still_apply(start: Start, colour: str) -> None:
     talk = start([HANDING], [billing(colour, [ADDING] * 9, [add])], limits=Limits(steps=3), on_limit="return")
     result = talk.chat("Hi")
     assert result.ending == LimitReached("steps", 3)
     assert result.spent.steps == 3
 
 
-def test_the_hooks_and_deps_of_the_client_go_on(start: Start, colour: str) -> None:
+def test_the_hooks_and_deps_of_the_client_still_apply(start: Start, colour: str) -> None:
     asked: list[str | None] = []
 
     class Looking(LoopHooks):
@@ -119,7 +119,7 @@ def test_a_handoff_among_the_tools_of_one_turn_stays_in_charge(start: Start, col
     assert talk.chat("And?").text == "Still here."
 
 
-def test_only_the_first_of_two_counts(start: Start, colour: str) -> None:
+def test_only_the_first_of_two_handoffs_counts(start: Start, colour: str) -> None:
     both = Message.assistant(ToolCall("c1", "billing", "{}"), ToolCall("c2", "sales", "{}"))
     agents = [billing(colour, ["Billing here."]), billing(colour, [], name="sales")]
     talk = start([both], agents)
@@ -219,12 +219,12 @@ def test_a_stateless_client_hands_over_within_a_conversation(start: Start, colou
     assert talk.chat("Hello").text == "Front here."
 
 
-def test_what_belongs_to_the_run_is_not_the_agents() -> None:
+def test_options_of_the_run_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="'limits'"):
         handoff("billing", "Takes over.", limits=Limits(steps=1))
 
 
-def test_without_a_chat_client_nobody_takes_over() -> None:
+def test_a_handoff_needs_a_chat_client() -> None:
     agent = billing("plain", ["Never."])
     with Orchestrator(ScriptedEngine([HANDING, "I stay."]), [agent]) as loop:
         from dragoman.conversation import Conversation
@@ -234,7 +234,7 @@ def test_without_a_chat_client_nobody_takes_over() -> None:
     assert "needs a chat client" in result.conversation.messages[2].tool_results[0].text
 
 
-def test_after_a_crash_behind_the_handoff_the_right_one_goes_on(tmp_path: Path) -> None:
+def test_after_a_crash_the_right_agent_continues(tmp_path: Path) -> None:
     path, log = tmp_path / "talks.db", tmp_path / "ran"
     command = [sys.executable, "-m", "tests.chat.killed_agents", str(path), str(log), "behind a handoff"]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False, cwd=ROOT)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from dragoman import RunContext
-from dragoman.chat import ChatClient, Config
+from dragoman.chat import ChatClient
 from dragoman.conversation import Conversation, Message, Opaque, Text, ToolCall, ToolSpec
 from dragoman.engines import FallbackEngine, ScriptedEngine, engine
 from dragoman.loop import DropToolResults, Orchestrator
@@ -36,7 +36,7 @@ def told(calls: Any) -> list[list[str]]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
-def test_a_tool_is_looked_for_found_and_called(model: str, way: str) -> None:
+def test_a_tool_is_searched_found_and_called(model: str, way: str) -> None:
     script = [Reply(SEARCHING), Reply(SENDING), "Sent.", Reply(ToolCall("call_3", "count_page", "{}")), "One."]
     config = ToolConfig(search=5, always_offered=["count_file"])
     with Simulator(script) as simulator:
@@ -54,7 +54,7 @@ def test_a_tool_is_looked_for_found_and_called(model: str, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("model", ["anthropic:claude-sonnet-4-5", "openai-responses:gpt-5.4"])
-def test_a_provider_that_searches_itself_is_let(model: str, way: str) -> None:
+def test_a_provider_with_its_own_search_uses_it(model: str, way: str) -> None:
     """The simulator does not search: its model calls what the real one would have found."""
     config = ToolConfig(search=5, always_offered=["count_file"])
     with Simulator([Reply(SENDING), "Sent.", "Fine."]) as simulator:
@@ -75,7 +75,7 @@ def test_a_provider_that_searches_itself_is_let(model: str, way: str) -> None:
         assert simulator.wait_until_idle()
 
 
-def test_more_tools_than_a_provider_searches_are_found_by_ours() -> None:
+def test_too_many_tools_for_the_provider_use_our_search() -> None:
     many = [*TOOLS, *[each.renamed(f"{each.name}_{number}") for number in range(15) for each in TOOLS]]
     with Simulator(["Hi."]) as simulator:
         stage = Stage(simulator, "openai-responses:gpt-5.4", "plain-whole")
@@ -92,7 +92,7 @@ def test_a_chain_searches_as_all_of_its_models_can() -> None:
     assert chain("anthropic:claude-opus-5", "gemini:gemini-2.5-flash").profile.tool_search == 0
 
 
-def test_a_question_tells_of_no_more_tools_than_a_turn() -> None:
+def test_a_question_offers_no_more_tools_than_a_turn() -> None:
     script = [Reply(SEARCHING), "Found.", "Fine."]
     with Simulator(script) as simulator:
         stage = Stage(simulator, "anthropic:claude-sonnet-4-5", "plain-whole")
@@ -133,14 +133,14 @@ def test_a_reference_to_a_tool_that_is_gone_is_left_out() -> None:
     assert "There it is." in second
     assert "srvtoolu_1" not in second
     assert losses == ()  # which tools there will be, nobody knows
-    assert {loss.why for loss in result.replies[0].losses} == {"it has found a tool that is not offered any more"}
+    assert {loss.why for loss in result.replies[0].losses} == {"it found a tool that is no longer offered"}
 
 
 # --- whatever happens ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", ["in the search", "after the search"])
-def test_a_killed_process_offers_what_it_found_when_it_goes_on(tmp_path: Path, where: str) -> None:
+def test_found_tools_survive_a_kill(tmp_path: Path, where: str) -> None:
     path = tmp_path / "talks.db"
     command = [sys.executable, "-m", "tests.chat.killed_moment", str(path), where]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False, cwd=ROOT)
@@ -169,7 +169,7 @@ def test_forks_and_other_models_offer_the_same(start: Start) -> None:
     assert told(other.calls) == [[FIND_TOOLS, "send_mail"]]
 
 
-def test_what_was_found_outlives_dropped_results() -> None:
+def test_found_tools_survive_dropped_results() -> None:
     talk = Conversation().plus(Message.user("Find it."), LOOKING)
     with ChatClient(ScriptedEngine(["Found."]), TOOLS, tool_config=MANY, conversation=talk) as client:
         client.chat()
@@ -188,13 +188,7 @@ def test_shared_stateless_clients_keep_searches_apart(start: Start) -> None:
     assert told(talk.client.engine.calls) == [[FIND_TOOLS], [FIND_TOOLS, "send_mail"], [FIND_TOOLS]]
 
 
-def test_a_file_can_say_it() -> None:
-    config = Config(tool_config={"search": 30, "always_offered": ["read_file"]})  # type: ignore[arg-type]
-    assert config.for_tools().search == 30
-    assert config.for_tools().always_offered == {"read_file"}
-
-
-def test_a_turn_that_does_not_search_tells_of_all(start: Start) -> None:
+def test_a_turn_without_search_offers_all_tools(start: Start) -> None:
     talk = start(["Hi."], TOOLS)
     talk.chat("Hello")
     offered: tuple[ToolSpec, ...] = talk.client.engine.calls[0].tools

@@ -144,7 +144,7 @@ def test_what_cannot_be_a_system_prompt_is_refused_at_once(given: Any) -> None:
 
 def test_a_function_gives_a_text_or_nothing(start: Start) -> None:
     talk = start(["Hi."], system=lambda _: 7)
-    with pytest.raises(ConfigurationError, match=r"gave back a int\. Return a text"):
+    with pytest.raises(ConfigurationError, match=r"returned a int\. Return a text"):
         talk.chat("Hello")
 
 
@@ -153,7 +153,7 @@ def test_a_plain_program_cannot_wait_for_an_event_loop() -> None:
         await asyncio.sleep(0)
         return "x"
 
-    with pytest.raises(ConfigurationError, match="waits for an event loop"):
+    with pytest.raises(ConfigurationError, match="awaits an event loop"):
         ChatClient(ScriptedEngine(["Hi."]), system=slow).chat("Hello")
 
 
@@ -258,14 +258,14 @@ def test_tools_of_any_shape_are_given(start: Start) -> None:
         """A function that becomes a tool, once."""
         return city
 
-    shapes: list[Any] = [[plain], {"other": plain}, (each for each in [plain]), []]
+    shapes: list[Any] = [[plain], (each for each in [plain]), {"other": plain}, []]
     given = iter(shapes)
     talk = start(["A.", "B.", "C.", "D."], lambda _: next(given))
     for prompt in "abcd":
         talk.chat(prompt)
     calls = talk.client.engine.calls
-    assert [[spec.name for spec in call.tools] for call in calls] == [["plain"], ["other"], ["plain"], []]
-    assert calls[0].tools[0] is calls[2].tools[0]  # with all that was worked out for it
+    assert [[spec.name for spec in call.tools] for call in calls] == [["plain"], ["plain"], ["other"], []]
+    assert calls[0].tools[0] is calls[1].tools[0]  # with all that was worked out for it
 
 
 def test_one_turn_and_set_tools_take_functions_too(start: Start) -> None:
@@ -290,7 +290,7 @@ def test_a_function_that_gives_no_tools_is_told_what_to_give(start: Start) -> No
         """Meant as a tool."""
         return "rain"
 
-    with pytest.raises(ConfigurationError, match=r"gave back a str.*tools=\["):
+    with pytest.raises(ConfigurationError, match=r"returned a str.*tools=\["):
         start(["Hi."], weather).chat("Hello")
 
 

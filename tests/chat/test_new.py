@@ -30,7 +30,7 @@ def _config(simulator: Simulator, **more: Any) -> Config:
     return Config(**{**fields, **more})
 
 
-def test_everything_that_a_config_says_holds() -> None:
+def test_every_setting_of_a_config_applies() -> None:
     calls = [Reply(ToolCall(f"c{number}", "add", '{"a": 1, "b": 2}')) for number in range(5)]
     with Simulator(["Hi.", '{"city": "Lyon"}', *calls]) as simulator:
         config = _config(
@@ -61,7 +61,7 @@ def test_everything_that_a_config_says_holds() -> None:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_the_nearer_setting_wins_field_by_field(asynchronous: bool) -> None:
+def test_options_are_merged_field_by_field(asynchronous: bool) -> None:
     calls = [Reply(ToolCall(f"c{number}", "add", '{"a": 1, "b": 2}')) for number in range(9)]
     with Simulator(["Hi.", *calls]) as simulator:
         config = _config(
@@ -95,7 +95,7 @@ async def _talk(config: Config, options: dict[str, Any]) -> None:
         await client.chat("Add.")
 
 
-def test_a_key_that_is_given_is_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_argument_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with Simulator(["Hi.", "Hi."], api_key="k2") as simulator:
@@ -108,7 +108,7 @@ def test_a_key_that_is_given_is_the_key(tmp_path: Path, monkeypatch: pytest.Monk
                 assert str(client.chat("Hello")) == "Hi."
 
 
-def test_a_given_key_does_not_go_to_an_address_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_argument_is_not_sent_to_an_address_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('model = "openai:gpt-4o"\nbase_url = "https://elsewhere.test/v1"\n')
     file.chmod(0o600)
@@ -118,7 +118,7 @@ def test_a_given_key_does_not_go_to_an_address_of_a_file(tmp_path: Path, monkeyp
     new(key="k2", base_url="https://elsewhere.test/v1").close()
 
 
-def test_without_a_config_files_and_environment_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_config_files_and_environment_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Simulator(["Hi."]) as simulator:
         file = tmp_path / "mine.toml"
         file.write_text(

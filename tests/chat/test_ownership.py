@@ -153,9 +153,9 @@ def test_what_a_switch_is_told_is_not_forgotten(colour: str, making: Making) -> 
     asked = [engine.calls[0].options.temperature for engine in making.made[1:]]
     assert asked == [0.1, 0.9]
     engine: Any = Plain(["x"]) if colour == "plain" else OnLoop(["x"])
-    with pytest.raises(ConfigurationError, match="'key' is given together with an engine"):
+    with pytest.raises(ConfigurationError, match="'key' cannot be combined with an engine"):
         talk.do("switch", engine, key="k")
-    with pytest.raises(ConfigurationError, match="'transport' is given together with an engine"):
+    with pytest.raises(ConfigurationError, match="'transport' cannot be combined with an engine"):
         talk.do("switch", engine, transport=object())
     talk.close()
 

@@ -32,7 +32,7 @@ HARMFUL = {
 
 
 @pytest.mark.parametrize("text", HARMFUL.values(), ids=HARMFUL.keys())
-def test_what_a_project_may_not_say(here: Surroundings, text: str) -> None:
+def test_settings_that_a_project_may_not_set(here: Surroundings, text: str) -> None:
     here.says(text)
     with pytest.raises(ConfigFileError, match="dragoman.toml, line [12]: ") as caught:
         here.load(profile="p" if "profiles" in text else None)
@@ -45,7 +45,7 @@ def test_what_a_project_may_not_say(here: Surroundings, text: str) -> None:
             here.load(profile="p" if "profiles" in text else None)
 
 
-def test_what_a_project_may_say(here: Surroundings) -> None:
+def test_settings_that_a_project_may_set(here: Surroundings) -> None:
     here.says(
         """
         provider = "claude"
@@ -108,7 +108,7 @@ def test_trust_is_for_a_directory_and_what_is_below(
 # --- keys and addresses -----------------------------------------------------------------------------------------------
 
 
-def test_a_key_from_elsewhere_does_not_go_to_an_address_of_a_trusted_project(here: Surroundings) -> None:
+def test_keys_are_not_sent_to_an_address_of_a_trusted_project(here: Surroundings) -> None:
     here.says("provider = 'openai'\nbase_url = 'https://proxy.test/v1'")
     here.trust()
     here.environ["OPENAI_API_KEY"] = "sk-mine"
@@ -122,7 +122,7 @@ def test_a_key_from_elsewhere_does_not_go_to_an_address_of_a_trusted_project(her
         pass
 
 
-def test_a_token_is_not_sent_to_an_address_that_was_said_elsewhere(here: Surroundings) -> None:
+def test_a_token_is_not_sent_to_an_address_from_another_source(here: Surroundings) -> None:
     here.environ["DRAGOMAN_BASE_URL"] = "https://elsewhere.test/v1"
     config = here.load(provider="openai", token="sk-mine").config
     with pytest.raises(MissingKeyError, match="no key for openai at elsewhere.test"):
@@ -135,9 +135,9 @@ def test_a_token_is_not_sent_to_an_address_that_was_said_elsewhere(here: Surroun
         engine(config.model_name, **config.for_engine(here.environ)).close()
 
 
-def test_a_token_is_not_given_to_a_provider_that_a_project_chose(here: Surroundings) -> None:
+def test_a_token_is_not_used_for_a_provider_chosen_by_a_project(here: Surroundings) -> None:
     here.says("provider = 'openrouter'\nmodel = 'x'")
-    with pytest.raises(ConfigurationError, match="does not say for which provider.*openrouter"):
+    with pytest.raises(ConfigurationError, match="not clear which provider the token is for.*openrouter"):
         here.load(token="sk-mine")
     assert here.load(token="sk-mine", provider="openai").config.model_name == "openai:gpt-5"
 
@@ -160,7 +160,7 @@ OWN = frozenset(
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES), max_size=4), st.booleans())
-def test_whatever_a_project_says_addresses_keys_and_permissions_stay(
+def test_no_project_file_changes_addresses_keys_or_permissions(
     tmp_path_factory: pytest.TempPathFactory, said: dict[str, str], in_profile: bool
 ) -> None:
     here = Surroundings(Path(tempfile.mkdtemp(dir=tmp_path_factory.getbasetemp())))

@@ -64,7 +64,7 @@ def guarded(a: int) -> int:
     ],
 )
 @pytest.mark.parametrize("make", [ChatClient, AsyncChatClient])
-def test_an_unknown_name_is_refused_and_its_place_named(make: Any, given: dict[str, Any], hint: str) -> None:
+def test_an_unknown_option_is_refused_with_its_right_place(make: Any, given: dict[str, Any], hint: str) -> None:
     with pytest.raises(ConfigurationError, match=hint):
         make("openai:gpt-4o", key="k", **given)
     with pytest.raises(ConfigurationError, match="An orchestrator has no setting"):
@@ -74,7 +74,7 @@ def test_an_unknown_name_is_refused_and_its_place_named(make: Any, given: dict[s
             engine_of("openai:gpt-4o", key="k", **given)
 
 
-def test_an_unknown_name_of_a_turn_is_refused(start: Start) -> None:
+def test_an_unknown_turn_option_is_refused(start: Start) -> None:
     talk = start(["Hi."])
     with pytest.raises(ConfigurationError, match="A turn has no setting 'option'. Did you mean options"):
         talk.do("chat", "Hello", option=1)
@@ -86,15 +86,15 @@ def test_an_unknown_name_of_a_turn_is_refused(start: Start) -> None:
 @pytest.mark.parametrize(
     ("make", "model", "store", "says"),
     [
-        *[(ChatClient, model, None, "by its name, or as an engine, not as") for model in (None, [4], 3)],
-        (AsyncChatClient, object(), None, "A model is given by its name, or as an engine, not as"),
-        (ChatClient, AsyncScriptedEngine([]), None, "is for an event loop.*AsyncChatClient"),
-        (AsyncChatClient, ScriptedEngine([]), None, "is for plain programs.*ChatClient"),
-        (ChatClient, ScriptedEngine([]), "talks.db", r"A store is not a .*SqliteStore\('talks.db'\)"),
-        (ChatClient, ScriptedEngine([]), Path("talks.db"), r"A store is not a .*SqliteStore\('talks.db'\)"),
+        *[(ChatClient, model, None, "a name or an engine, not") for model in (None, [4], 3)],
+        (AsyncChatClient, object(), None, "A model is a name or an engine, not"),
+        (ChatClient, AsyncScriptedEngine([]), None, "is async.*AsyncChatClient"),
+        (AsyncChatClient, ScriptedEngine([]), None, "is sync.*ChatClient"),
+        (ChatClient, ScriptedEngine([]), "talks.db", r"is not a store.*SqliteStore\('talks.db'\)"),
+        (ChatClient, ScriptedEngine([]), Path("talks.db"), r"is not a store.*SqliteStore\('talks.db'\)"),
     ],
 )
-def test_what_is_no_model_or_no_store_is_named(make: Any, model: Any, store: Any, says: str) -> None:
+def test_a_wrong_model_or_store_is_refused(make: Any, model: Any, store: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         make(model, store=store)
 
@@ -102,7 +102,7 @@ def test_what_is_no_model_or_no_store_is_named(make: Any, model: Any, store: Any
 # --- one turn --------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_turn_is_told_holds_for_it_alone_and_field_by_field() -> None:
+def test_turn_options_apply_to_one_turn_field_by_field() -> None:
     engine = ScriptedEngine(["a", "b", CALLS, "c"])
     client = ChatClient(engine, options=ModelOptions(temperature=0.5, seed=1), limits=Limits(steps=7, seconds=60))
     client.chat("One", options=ModelOptions(seed=2))
@@ -117,7 +117,7 @@ def test_what_a_turn_is_told_holds_for_it_alone_and_field_by_field() -> None:
     client.close()
 
 
-def test_a_limit_that_is_said_nearer_wins_and_others_stay() -> None:
+def test_limits_of_a_turn_override_those_of_the_client() -> None:
     endless = ScriptedEngine([CALLS] * 20)
     with ChatClient(endless, [add], limits=Limits(steps=3)) as client:
         with pytest.raises(LimitReachedError, match="max iterations .3."):
@@ -167,7 +167,7 @@ class AsyncParrot:
         return Parrot().run_inference(conversation)
 
 
-def test_an_object_with_run_inference_alone_is_an_engine() -> None:
+def test_an_object_with_only_run_inference_is_an_engine() -> None:
     asked = Conversation().plus(Message.user("Add."))
     assert run_tool_calling_loop(Parrot(), asked, [add]).text == "You said: 3"  # type: ignore[arg-type]
     assert asyncio.run(arun_tool_calling_loop(AsyncParrot(), asked, [add])).text == "You said: 3"  # type: ignore[arg-type]
@@ -186,12 +186,12 @@ def test_an_object_with_run_inference_alone_is_an_engine() -> None:
     assert asyncio.run(main()) == "You said: Hi"
 
 
-def test_what_such_an_object_gives_back_is_checked() -> None:
+def test_the_return_value_of_run_inference_is_checked() -> None:
     class Forgetful:
         def run_inference(self, conversation: Conversation) -> Conversation:
             return conversation
 
-    with ChatClient(Forgetful()) as client, pytest.raises(ConfigurationError, match="with a reply at its end"):
+    with ChatClient(Forgetful()) as client, pytest.raises(ConfigurationError, match="with a reply appended"):
         client.chat("Hi")
     with pytest.raises(ConfigurationError, match="run_inference of AsyncParrot is async"):
         ChatClient(AsyncParrot())
@@ -221,7 +221,7 @@ def test_a_stream_ends_with_one_event_that_says_how(start: Start) -> None:
     assert sum(isinstance(event, RunEnded | Failed) for event in first + failed + paused) == 3
 
 
-def test_whatever_ends_a_run_is_told_as_failed() -> None:
+def test_any_error_that_ends_a_run_is_a_failed_event() -> None:
     class Angry(LoopHooks):
         def after_model(self, *_: Any) -> None:
             raise ValueError("no")
@@ -233,7 +233,7 @@ def test_whatever_ends_a_run_is_told_as_failed() -> None:
     assert seen[-1] == Failed("ValueError", "no")
 
 
-def test_hooks_hear_of_a_call_that_failed_and_of_questions() -> None:
+def test_hooks_are_called_for_failed_calls_and_questions() -> None:
     heard: list[str] = []
 
     class Listening(LoopHooks):
@@ -253,8 +253,8 @@ def test_hooks_hear_of_a_call_that_failed_and_of_questions() -> None:
     assert heard == ["before", "OverloadedError", "before", "after"]
 
 
-def test_without_asyncio_the_async_client_says_so() -> None:
+def test_without_asyncio_the_async_client_raises() -> None:
     """As under trio."""
     turn = AsyncChatClient(AsyncScriptedEngine(["Hi."])).chat("Hello")
-    with pytest.raises(ConfigurationError, match=r"no event loop of asyncio here.*trio\.to_thread"):
+    with pytest.raises(ConfigurationError, match=r"no running asyncio event loop.*trio\.to_thread"):
         turn.send(None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated, Any, Literal, Optional, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import jsonschema_rs
 import msgspec
@@ -63,14 +63,9 @@ class Person(pydantic.BaseModel):
     ("target", "text", "value"),
     [
         (Line, '{"what": "pen", "price": 2}', Line("pen", 2.0)),
-        (Address, '{"street": "Rue A"}', {"street": "Rue A"}),
-        (Point, '{"x": 1}', Point(1)),
         (Person, '{"name": "Ada", "age": 36}', Person(name="Ada", age=36)),
         (list[Point], '[{"x": 1}]', [Point(1)]),
         (Literal["yes", 3], "3", 3),
-        (Colour, '"red"', Colour.RED),
-        (Optional[int], "null", None),  # noqa: UP045 -- the older form counts too
-        (Annotated[int, "How many."], "5", 5),
         ({"type": "integer"}, "5", 5),
     ],
     ids=str,
@@ -105,11 +100,11 @@ class Animal(pydantic.BaseModel):
     ],
     ids=str,
 )
-def test_of_alternatives_the_nearest_that_fits(target: Any, text: str, value: object) -> None:
+def test_the_best_alternative_is_chosen(target: Any, text: str, value: object) -> None:
     assert answer_type(target).decode(text) == value
 
 
-def test_an_alternative_that_was_meant_and_does_not_fit_is_not_taken_for_another() -> None:
+def test_an_alternative_that_almost_fits_is_not_taken_for_another() -> None:
     with pytest.raises(InvalidAnswerError) as caught:
         answer_type(Person | Animal).decode('{"name": "Ada", "age": "young"}')
     assert caught.value.problems == (
@@ -153,7 +148,7 @@ def test_names() -> None:
         ('{"number": "\ud800"}', None),
     ],
 )
-def test_what_does_not_fit_is_told_in_words_for_a_model(text: str, problems: tuple[str, ...] | None) -> None:
+def test_problems_are_described_for_the_model(text: str, problems: tuple[str, ...] | None) -> None:
     with pytest.raises(InvalidAnswerError) as caught:
         answer_type(Invoice).decode(text)
     assert caught.value.text == text
@@ -170,10 +165,82 @@ def test_many_problems_are_counted() -> None:
     assert len(caught.value.problems) == 18
 
 
-def test_what_dialects_do_to_values_is_undone() -> None:
+CAT = {"properties": {"k": {"const": "cat"}, "m": {"type": ["integer", "null"]}}, "required": ["k", "m"]}
+DOG = {"properties": {"k": {"const": "dog"}, "m": {"type": "integer"}}, "required": ["k"]}
+NESTED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "kept": {"type": ["string", "null"]},
+        "unit": {"type": "string"},
+        "inside": {"$ref": "#"},
+        "all": {"type": "array", "items": {"$ref": "#"}},
+        "pet": {"oneOf": [CAT, DOG], "properties": {"name": {"type": "string"}}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"unit": null, "kept": null}', {"kept": None}),
+        ('{"inside": null, "all": [{"unit": null}]}', {"all": [{}]}),
+        ('{"pet": {"k": "cat", "m": null, "name": null}}', {"pet": {"k": "cat", "m": None}}),
+        ('{"pet": {"k": "dog", "m": null}}', {"pet": {"k": "dog"}}),
+    ],
+)
+def test_null_for_an_absent_property_is_removed(text: str, value: object) -> None:
+    assert answer_type(NESTED).decode(text) == value
     assert answer_type(Invoice).decode('{"number": "1", "lines": [], "paid": null}') == Invoice("1", [])
-    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
-    assert answer_type(schema).decode('{"a": null}') == {}
+    many = [{"what": "a", "price": 1.5, "count": None} for _ in range(50)]
+    found = answer_type(Invoice).decode(json.dumps({"number": "1", "lines": many}))
+    assert found == Invoice("1", [Line("a", 1.5)] * 50), "however many there are"
+
+
+def test_any_number_of_nulls_is_removed() -> None:
+    lines = [{"what": "x", "price": 1, "count": None}] * 100
+    assert answer_type(Invoice).decode(json.dumps({"number": "1", "lines": lines})).lines == [Line("x", 1)] * 100
+    schema = {"properties": {"all": {"items": {"properties": {"unit": {"type": "string"}}}}}}
+    assert answer_type(schema).decode(json.dumps({"all": [{"unit": None}] * 100})) == {"all": [{}] * 100}
+
+
+def test_nulls_are_removed_on_any_level() -> None:
+    kinds = [f"block{number}" for number in range(4)]
+    inner = {"type": "array", "items": {"anyOf": [{"$ref": f"#/$defs/{kind}"} for kind in kinds]}}
+    blocks = {
+        kind: {
+            "properties": {"kind": {"const": kind}, "note": {"type": "string"}, "inner": inner},
+            "required": ["kind", "inner"],
+            "additionalProperties": False,
+        }
+        for kind in kinds
+    }
+    given: list[object] = []
+    wanted: list[object] = []
+    for level in range(20):
+        given = [{"kind": kinds[level % 4], "note": None, "inner": given}]
+        wanted = [{"kind": kinds[level % 4], "inner": wanted}]
+    schema = {"type": "object", "properties": {"inner": inner}, "$defs": blocks}
+    assert answer_type(schema).decode(json.dumps({"inner": given})) == {"inner": wanted}
+
+
+def test_a_property_of_an_alternative_that_was_not_meant_is_removed_if_it_is_null() -> None:
+    forms = [
+        {
+            "properties": {"k": {"const": kind}, kind: {"type": "string"}},
+            "required": ["k"],
+            "additionalProperties": False,
+        }
+        for kind in ("cat", "dog")
+    ]
+    schema = {"type": "object", "oneOf": forms}
+    assert answer_type(schema).decode('{"k": "dog", "dog": "x", "cat": null}') == {"k": "dog", "dog": "x"}
+
+
+def test_properties_may_be_called_by_numbers() -> None:
+    decoder = answer_type({"properties": {"1": {"properties": {"2": {"type": "string"}}}}})
+    assert decoder.decode('{"1": {"2": null}}') == {"1": {}}
+    with pytest.raises(InvalidAnswerError, match="expected string, got integer 3"):
+        decoder.decode('{"1": {"2": 3}}')
 
 
 def test_a_raw_schema() -> None:
@@ -185,7 +252,7 @@ def test_a_raw_schema() -> None:
         wanted.decode('[1, "x", -1]')
     assert caught.value.problems == (
         '[1]: expected integer, got string "x"',
-        "[2]: expected integer >= 0, got integer -1",
+        "[2]: integer -1 is less than the minimum of 0",
     )
     with pytest.raises(InvalidAnswerError, match="nested too deeply"):
         answer_type({}).decode("[" * 500 + "]" * 500)
@@ -200,7 +267,7 @@ def test_a_raw_schema() -> None:
         (lambda: None, "cannot be of this type"),
     ],
 )
-def test_what_is_no_type_is_refused(target: object, says: str) -> None:
+def test_unusable_types_are_refused(target: object, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         answer_type(target)
 
@@ -213,7 +280,7 @@ def test_text_is_text() -> None:
 
 
 @pytest.mark.parametrize("prompted", [False, True])
-def test_words_around_an_answer_are_forgiven_where_the_model_was_only_asked(prompted: bool) -> None:
+def test_words_around_an_answer_are_ignored_if_it_was_only_prompted(prompted: bool) -> None:
     wanted = answer_type(Point)
     fenced = Message.assistant('Here it is:\n```json\n{"x": 1}\n```\nAnything else?')
     assert wanted.read(fenced, prompted=prompted) == Point(1)

@@ -50,7 +50,7 @@ def test_a_turn_that_is_stopped_ends_at_once(phase: str, way: str, how: str) -> 
     assert threads_left(before) == []
 
 
-def test_a_question_that_is_cancelled_says_so_and_a_deadline_is_an_error() -> None:
+def test_a_cancelled_question_and_a_missed_deadline_are_errors() -> None:
     def cancel() -> None:
         if len(server.requests) == 1:
             client.cancel()

@@ -131,7 +131,7 @@ def _how_many_writes(way: str, path: Path) -> int:
 @pytest.mark.slow
 @pairs
 @pytest.mark.parametrize("after", [False, True], ids=["undone", "done all the same"])
-def test_a_write_that_fails_ends_the_turn_and_the_next_one_goes_on(
+def test_a_failed_write_ends_the_turn_and_the_next_one_continues(
     store: ConversationStore, way: str, after: bool, tmp_path: Path
 ) -> None:
     writes = _how_many_writes(way, tmp_path)
@@ -229,9 +229,7 @@ class Slow(AsyncStore):
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_task_that_is_cancelled_while_it_writes_leaves_a_client_that_goes_on(
-    tmp_path: Path, streamed: bool, times: int
-) -> None:
+def test_a_client_survives_cancellation_during_a_write(tmp_path: Path, streamed: bool, times: int) -> None:
     async def main(at: int, path: Path) -> bool:
         tools, plain = Tools(), SqliteStore(path)
         store = Slow(plain, at)
@@ -306,7 +304,7 @@ class Overtaken(FailingStore):
             raise
 
 
-def test_a_doubtful_write_is_not_taken_for_what_another_program_wrote(tmp_path: Path) -> None:
+def test_a_doubtful_write_is_not_confused_with_another_programs(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "talks.db") as store:
         failing = Overtaken(store, 3)
         with ChatClient(ScriptedEngine(["One.", "Two.", "Three."]), store=failing) as client:
@@ -329,7 +327,7 @@ def test_a_store_of_the_other_colour_is_refused_at_once(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match=r"AsyncStore\(store\)"):
             AsyncChatClient(AsyncScriptedEngine([]), store=store)  # type: ignore[arg-type]
         on_loop = AsyncStore(store)
-        with pytest.raises(ConfigurationError, match="for a program on an event loop"):
+        with pytest.raises(ConfigurationError, match="The store is async, but this client is not"):
             ChatClient(ScriptedEngine([]), store=on_loop)  # type: ignore[arg-type]
         on_loop._threads.shutdown()
 
@@ -347,7 +345,7 @@ def test_a_branch_has_no_id_until_it_is_saved(tmp_path: Path) -> None:
             assert saved.forked_from == store.latest(client.id or "").id
 
 
-def test_what_the_model_broke_off_in_a_program_that_died_can_be_continued(tmp_path: Path) -> None:
+def test_a_reply_interrupted_by_a_crash_can_be_continued(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "talks.db") as store:
         dying = FailingStore(store, 2, dies=True)
         client = ChatClient(ScriptedEngine([Message.assistant("I delete.", call("d", "delete"))], piece=4), store=dying)
@@ -375,7 +373,7 @@ def _dies_in_a_tool(store: ConversationStore, tools: Tools, *calls: ToolCall) ->
     return store.list().items[0].id
 
 
-def test_an_uncertain_call_waits_until_somebody_answers_or_speaks(tmp_path: Path) -> None:
+def test_an_uncertain_call_waits_for_an_answer_or_a_prompt(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "talks.db") as store:
         tools = Tools()
         id = _dies_in_a_tool(store, tools, call("a"))
@@ -392,7 +390,7 @@ def test_an_uncertain_call_waits_until_somebody_answers_or_speaks(tmp_path: Path
 
 
 @pytest.mark.parametrize("how", ["resume", "save", "fail", "fork", "beside another call"])
-def test_what_is_uncertain_stays_so_for_the_next_program_too(store: ConversationStore, how: str) -> None:
+def test_uncertain_calls_stay_uncertain_for_the_next_program(store: ConversationStore, how: str) -> None:
     tools = Tools()
     beside = how == "beside another call"
     calls = [call("a"), call("d", "delete"), call("n")] if beside else [call("a")]
@@ -431,7 +429,7 @@ def _ledger(store: ConversationStore, model: str = "m") -> Ledger:
     return Ledger(lambda: ("p", model, ()), id=CHOSEN, store=BlockingStore(store))
 
 
-def test_who_chose_the_same_id_is_not_taken_for_oneself() -> None:
+def test_another_client_with_the_same_id_is_noticed() -> None:
     """Also not where nobody knows whether the first save was carried out."""
     said = Conversation().plus(Message.user("Hi."))
     for interrupted in (False, True):

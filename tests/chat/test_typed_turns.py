@@ -146,13 +146,13 @@ class Refusal:
     ],
     ids=str,
 )
-def test_what_can_be_asked_for(start: Start, wanted: Any, text: str, value: Any) -> None:
+def test_types_of_answers(start: Start, wanted: Any, text: str, value: Any) -> None:
     for streamed in (False, True):
         talk = start([LOOKS, text], streamed=streamed)
         assert turn(talk, answer=wanted).answer == value
 
 
-def test_a_turn_without_an_answer_is_as_it_was(start: Start) -> None:
+def test_a_turn_without_a_type_is_unchanged(start: Start) -> None:
     talk = start([LOOKS, "It rains."], answer=answer_type(Place))  # that is for `ask`
     assert type(talk.chat("Weather?")).__name__ == "RunResult"
     with pytest.raises(ConfigurationError, match="retries"):
@@ -162,7 +162,7 @@ def test_a_turn_without_an_answer_is_as_it_was(start: Start) -> None:
         talk.do("chat", "Weather?", answer=Place, options=ModelOptions(response_format=schema))
 
 
-def test_as_often_as_the_caller_says_and_then_the_error_has_all_of_it(start: Start) -> None:
+def test_retries_and_the_error_after_them(start: Start) -> None:
     for streamed in (False, True):
         talk, seen = start([LOOKS, WRONG, "no", WRONG], streamed=streamed), list[Any]()
         with pytest.raises(InvalidAnswerError) as caught:
@@ -178,42 +178,28 @@ def test_as_often_as_the_caller_says_and_then_the_error_has_all_of_it(start: Sta
 
 
 @pytest.mark.parametrize(("reason", "hint"), [(StopReason.MAX_TOKENS, "max_tokens"), (StopReason.REFUSAL, "declined")])
-def test_an_answer_that_cannot_get_better_is_not_asked_for_again(start: Start, reason: StopReason, hint: str) -> None:
+def test_a_hopeless_answer_is_not_retried(start: Start, reason: StopReason, hint: str) -> None:
     cut = Message(role="assistant", blocks=(Text('{"city": "Ly'),), stop_reason=reason)
     with pytest.raises(InvalidAnswerError, match=hint):
         turn(start([LOOKS, cut, GOOD]), answer=Place)
 
 
-def test_the_model_may_go_on_using_tools_after_a_correction(start: Start) -> None:
+def test_the_model_can_use_tools_after_a_correction(start: Start) -> None:
     again = Message.assistant(ToolCall("c2", "weather", '{"city": "Nice"}'))
     talk = start([LOOKS, WRONG, again, GOOD])
     assert turn(talk, answer=Place).answer == LYON
-    assert [message.role for message in talk.client.history][3:] == [
-        "assistant",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-    ]
+    assert [message.role[0] for message in talk.client.history][3:] == ["a", "u", "a", "t", "a"]
 
 
-def test_an_empty_reply_is_no_answer(start: Start) -> None:
-    empty = Message(role="assistant", blocks=(), stop_reason=StopReason.END)
-    talk = start([LOOKS, empty, GOOD])
+@pytest.mark.parametrize(("calls", "reason"), [(0, StopReason.END), (1, StopReason.INTERRUPTED)])
+def test_an_empty_or_interrupted_reply_is_not_an_answer(start: Start, calls: int, reason: StopReason) -> None:
+    blocks = (ToolCall("c2", "weather", '{"city": "Lyon"}'),)[:calls]
+    talk = start([LOOKS, Message(role="assistant", blocks=blocks, stop_reason=reason), GOOD])
     assert turn(talk, answer=Place).answer == LYON
     assert talk.client.conversation.is_valid
 
 
-def test_a_reply_that_broke_off_is_no_answer(start: Start) -> None:
-    cut = Message(
-        role="assistant", blocks=(ToolCall("c2", "weather", '{"city": "Lyon"}'),), stop_reason=StopReason.INTERRUPTED
-    )
-    talk = start([LOOKS, cut, GOOD])
-    assert turn(talk, answer=Place).answer == LYON
-    assert talk.client.conversation.is_valid
-
-
-def test_all_limits_of_the_run_hold(start: Start) -> None:
+def test_limits_of_the_run_apply(start: Start) -> None:
     talk = start([LOOKS, WRONG, GOOD], limits=Limits(steps=2))
     with pytest.raises(StepLimitError) as caught:
         turn(talk, answer=Place)
@@ -235,7 +221,7 @@ def test_a_turn_that_ended_early_has_no_answer_yet(start: Start) -> None:
     assert isinstance(stopped.ending, LimitReached)
 
 
-def test_what_nobody_answered_leaves_no_trace(start: Start) -> None:
+def test_an_unanswered_correction_leaves_no_trace(start: Start) -> None:
     talk = start([LOOKS, WRONG, OverloadedError("busy"), GOOD])
     with pytest.raises(OverloadedError):
         turn(talk, answer=Place)
@@ -299,16 +285,16 @@ def test_what_a_check_may_be(start: Start) -> None:
     with pytest.raises(KeyError):
         turn(talk, answer=answer_type(Place, check=broken))
     assert talk.client.conversation.text == GOOD  # what was done is not lost
-    with pytest.raises(ConfigurationError, match="no check"):
+    with pytest.raises(ConfigurationError, match="cannot check"):
         answer_type(Place, check=["is_known"])  # type: ignore[list-item]
 
 
-def test_a_check_that_cannot_be_one_is_refused(start: Start) -> None:
+def test_an_unusable_check_is_refused(start: Start) -> None:
     for check in (lambda: 1, lambda _run, _value, _more: 1):
         with pytest.raises(ConfigurationError, match="cannot check an answer"):
             answer_type(int, check=check)  # type: ignore[arg-type]
     talk = start(["7", "true"])
-    with pytest.raises(ConfigurationError, match="gave back False"):
+    with pytest.raises(ConfigurationError, match="returned False"):
         talk.do("ask", "How many?", answer_type(int, check=lambda value: value > 9))
     assert talk.do("ask", "Is it?", answer_type(bool, check=lambda value: not value)) is False
 

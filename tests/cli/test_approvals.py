@@ -48,16 +48,12 @@ class Desk:
 @pytest.mark.parametrize(
     ("typed", "approved", "reason"),
     [
-        ("y\n", True, ""),
-        ("YES\n", True, ""),
-        ("n\n", False, "the user refused"),
-        ("n not on a Sunday\n", False, "not on a Sunday"),
-        ("a\n", True, ""),
         ("perhaps\n\ny\n", True, ""),
+        ("n not on a Sunday\n", False, "not on a Sunday"),
         ("", False, "the user refused"),
     ],
 )
-def test_answers(typed: str, approved: bool, reason: str, tmp_path: Path) -> None:
+def test_typed_answers_are_parsed(typed: str, approved: bool, reason: str, tmp_path: Path) -> None:
     assert Desk("ask", typed, tmp_path).answer() == (approved, reason)
 
 
@@ -74,7 +70,7 @@ def test_the_question_shows_everything(tmp_path: Path) -> None:
         assert words in desk.err.getvalue()
 
 
-def test_always_holds_for_exactly_this_call(tmp_path: Path) -> None:
+def test_always_applies_to_exactly_this_call(tmp_path: Path) -> None:
     desk = Desk("ask", "a\n", tmp_path)
     assert desk.answer(ToolCall("1", "Bash", '{"command": "ls x"}')) == (True, "")
     assert desk.answer(ToolCall("2", "Bash", '{"command": "ls x"}')) == (True, "")
@@ -95,7 +91,7 @@ def test_a_wider_rule_is_shown_and_chosen_by_its_number(tmp_path: Path) -> None:
     assert "Until the end of this session: allow send with any arguments until the tool changes" in desk.err.getvalue()
 
 
-def test_always_for_a_tool_of_the_provider_means_none_of_ours_of_the_same_name(tmp_path: Path) -> None:
+def test_always_for_a_hosted_tool_does_not_allow_ours_of_the_same_name(tmp_path: Path) -> None:
     desk = Desk("ask", "a\n", tmp_path)
     hosted = msgspec.structs.replace(CALL, hosted=True)
     assert desk.answer(hosted, reason="mail is to run send at the provider") == (True, "")
@@ -104,18 +100,8 @@ def test_always_for_a_tool_of_the_provider_means_none_of_ours_of_the_same_name(t
     assert desk.answer() == (False, "the user refused")
 
 
-def test_a_person_may_have_it_repeated(tmp_path: Path) -> None:
+def test_the_user_can_repeat_an_uncertain_call(tmp_path: Path) -> None:
     desk = Desk("ask", "y\n", tmp_path)
     desk.checker.remember(Rule(action="allow", tool="send"))
     assert desk.answer(begun=True) == (True, "")
     assert "send wants to run again" in desk.err.getvalue()
-
-
-def test_what_is_shown_cannot_repaint_the_question(tmp_path: Path) -> None:
-    call = ToolCall("c1", "send", '{"to": "\\u001b[2J\\u202egood", "text": "\\r"}')
-    desk = Desk("ask", "n\n", tmp_path)
-    desk.answer(call, reason="be\x1b[1mcause\nof this")
-    seen = desk.err.getvalue()
-    assert "\x1b" not in seen
-    assert "\u202e" not in seen
-    assert "(be\\u001b[1mcause of this)" in seen

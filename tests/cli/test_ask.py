@@ -32,13 +32,13 @@ def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(around: Surroun
     assert "tokens: " in done.err
 
 
-def test_quiet_leaves_only_the_answer(around: Surroundings) -> None:
+def test_quiet_prints_only_the_answer(around: Surroundings) -> None:
     done = around.ask([calling("calculator", {"expression": "1+1"}), "2"], "Add.", "-T", "calculator", "-q")
     assert (done.code, done.out, done.err) == (0, "2\n", "")
     assert around.here("Add.", "-q", "-m", "opnai:x").ended(2), "errors are said"
 
 
-def test_sources_are_noted_beside_the_answer(around: Surroundings) -> None:
+def test_sources_are_printed_to_stderr(around: Surroundings) -> None:
     pages = (Citation(url="https://a.ch/x", title="A\x1b[2J page"), Citation(url="https://b.ch"))
     cited = Reply(Text("It rains.", citations=pages))
     done = around.ask([cited], "Weather?")
@@ -52,7 +52,7 @@ def test_sources_are_noted_beside_the_answer(around: Surroundings) -> None:
     assert "https" not in told.err
 
 
-def test_what_is_piped_in_comes_behind_the_question(around: Surroundings) -> None:
+def test_standard_input_is_appended_to_the_question(around: Surroundings) -> None:
     with around.talking():
         assert around.here("Sum up:", stdin="one\ntwo\n").out == "You said: Sum up:\n\none\ntwo\n"
         assert around.here("-", stdin="from a pipe\n").out == "You said: from a pipe\n"
@@ -61,7 +61,7 @@ def test_what_is_piped_in_comes_behind_the_question(around: Surroundings) -> Non
         assert around.here("ask", "two", "words", stdin="").out == "You said: two words\n"
 
 
-def test_attachments_and_images_that_are_piped_in(around: Surroundings) -> None:
+def test_attachments_and_piped_images(around: Surroundings) -> None:
     (around.work / "a.png").write_bytes(PNG)
     (around.work / "notes.py").write_text("print('ä')\n")
     (around.work / "odd").write_bytes(b"\xff\x00\xff")
@@ -77,14 +77,14 @@ def test_attachments_and_images_that_are_piped_in(around: Surroundings) -> None:
             "https://host.test/picture": "--at https://host.test/picture image/png",
         }.items():
             assert around.here("Look.", "-a", name).ended(2, words)
-        assert around.here("Look.", stdin=b"\xff\xfe\x00\x01").ended(2, "neither text nor a file type we recognise")
+        assert around.here("Look.", stdin=b"\xff\xfe\x00\x01").ended(2, "neither text nor a known file type")
         assert len(simulator.requests) == 1
 
 
 CALCULATING = [calling("calculator", {"expression": "6*7"}), "It is 42."]
 
 
-def test_json_is_one_object_that_another_program_reads(around: Surroundings) -> None:
+def test_json_is_one_object(around: Surroundings) -> None:
     with around.talking(CALCULATING):
         done = around.apart("What is 6*7?", "-T", "calculator", "--json")
     found = json.loads(done.out)
@@ -96,7 +96,7 @@ def test_json_is_one_object_that_another_program_reads(around: Surroundings) -> 
     assert len(found["conversation"]) == 36
 
 
-def test_json_lines_are_the_events_and_then_the_sum(around: Surroundings) -> None:
+def test_json_lines_are_the_events_and_the_result(around: Surroundings) -> None:
     lines = around.ask(CALCULATING, "What is 6*7?", "-T", "calculator", "--json-lines").lines
     kinds = [line["type"] for line in lines]
     assert kinds[0] == "reply_started"
@@ -105,7 +105,7 @@ def test_json_lines_are_the_events_and_then_the_sum(around: Surroundings) -> Non
     assert (lines[-1]["type"], lines[-1]["text"]) == ("result", "It is 42.")
 
 
-def test_errors_are_json_too_where_json_is_wanted(around: Surroundings) -> None:
+def test_errors_are_json_too(around: Surroundings) -> None:
     with around.talking([Status(500)] * 20):
         around.set(DRAGOMAN_RETRY_MAX_ATTEMPTS="1")
         done = around.here("Hello.", "--json")
@@ -118,7 +118,7 @@ def test_errors_are_json_too_where_json_is_wanted(around: Surroundings) -> None:
     assert "There is no provider 'opnai'" in wrong.json["error"]["message"]
 
 
-def test_an_answer_of_a_schema(around: Surroundings) -> None:
+def test_answer_with_a_schema(around: Surroundings) -> None:
     answer = '{"name": "Ada", "age": 36, "tags": ["maths"]}'
     with around.talking([answer, answer]) as simulator:
         done = around.here("Invent a person.", "--schema", "name, age int, tags list")
@@ -138,15 +138,15 @@ def test_an_answer_of_a_schema(around: Surroundings) -> None:
     ],
     ids=["schema", "tool", "both", "attachment"],
 )
-def test_what_is_wrong_is_said_before_a_model_is_fetched(around: Surroundings, wrong: tuple[str, ...]) -> None:
+def test_wrong_arguments_do_not_cost_a_download(around: Surroundings, wrong: tuple[str, ...]) -> None:
     around.set(DRAGOMAN_MODEL_DIR=str(around.home / "models"))
     done = around.here("Hello.", "-m", "local:qwen2.5-coder-1.5b", *wrong)
     assert done.code == 2
-    assert "fetched" not in done.err
+    assert "downloading" not in done.err
     assert around.here("Hello.", "--json", "-m", "local:qwen2.5-coder-1.5b", *wrong).json["error"]["exit_code"] == 2
 
 
-def test_what_the_model_does_not_get_is_said_or_refused(around: Surroundings) -> None:
+def test_losses_are_reported_or_refused(around: Surroundings) -> None:
     (around.work / "a.png").write_bytes(PNG)
     around.configure('[keys.openai]\nenv = "KEY"\nhosts = ["127.0.0.1"]\n')
     with Simulator() as simulator:
@@ -175,7 +175,7 @@ def noisy() -> str:
 
 
 @pytest.mark.parametrize("mode", [["--json"], ["--json-lines"], []])
-def test_what_a_tool_prints_does_not_land_in_the_output(mode: list[str], around: Surroundings) -> None:
+def test_output_of_tools_goes_to_stderr(mode: list[str], around: Surroundings) -> None:
     (around.work / "noisy.py").write_text(NOISY)
     with around.talking([calling("noisy", {}), "Quiet."]):
         done = around.apart("Go.", "-T", "noisy.py", "--approve", "auto", *mode)
@@ -209,7 +209,7 @@ def test_a_conversation_is_continued(around: Surroundings) -> None:
     assert [message["content"] for message in messages if message["role"] == "user"] == ["One.", "Two.", "Three."]
 
 
-def test_model_and_system_prompt_are_kept_unless_others_are_named(around: Surroundings) -> None:
+def test_model_and_system_prompt_are_kept_unless_changed(around: Surroundings) -> None:
     with around.talking() as simulator:
         for arguments, model, system in (
             (["-m", "openai-compatible:first"], "first", None),
@@ -224,9 +224,7 @@ def test_model_and_system_prompt_are_kept_unless_others_are_named(around: Surrou
             assert body["messages"][0]["content"] == (system or "Go on.")
 
 
-def test_of_several_models_the_next_one_answers_where_one_fails(
-    around: Surroundings, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_next_model_answers_if_one_fails(around: Surroundings, caplog: pytest.LogCaptureFixture) -> None:
     chain = "openai-compatible:first, openai-compatible:second"
 
     def answer(request: Request) -> Status | str:
@@ -269,7 +267,7 @@ def test_a_turn_that_fails_at_once_leaves_no_conversation(around: Surroundings) 
         assert "There are no conversations." in around.here("history", "list").err
 
 
-def test_a_store_that_cannot_be_used_is_said_and_the_question_is_answered(around: Surroundings) -> None:
+def test_a_broken_store_is_reported_and_the_question_is_answered(around: Surroundings) -> None:
     place = around.home / ".local" / "share" / "dragoman"
     place.mkdir(parents=True)
     (place / "conversations.db").write_bytes(b"this is no database" * 100)
@@ -285,7 +283,7 @@ def test_a_store_that_cannot_be_used_is_said_and_the_question_is_answered(around
 @pytest.mark.parametrize(
     ("reply", "code", "words"),
     [
-        (Reply("Half an ans", stop_reason=StopReason.MAX_TOKENS), 5, "cut at the limit of tokens"),
+        (Reply("Half an ans", stop_reason=StopReason.MAX_TOKENS), 5, "cut off at the token limit"),
         (Reply(Text("No."), stop_reason=StopReason.CONTENT_FILTER), 7, "withheld"),
         (Status(401), 3, "dragoman keys set openai-compatible"),
         (Status(404), 2, "See: dragoman models list"),
@@ -295,12 +293,12 @@ def test_a_store_that_cannot_be_used_is_said_and_the_question_is_answered(around
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_how_it_ended_is_in_the_exit_code(reply: object, code: int, words: str, around: Surroundings) -> None:
+def test_the_exit_code_shows_how_it_ended(reply: object, code: int, words: str, around: Surroundings) -> None:
     around.set(DRAGOMAN_RETRY_MAX_ATTEMPTS="1")
     assert around.ask([reply], "Hello.").ended(code, words)
 
 
-def test_a_limit_of_steps_can_be_continued(around: Surroundings) -> None:
+def test_a_conversation_at_its_step_limit_can_be_continued(around: Surroundings) -> None:
     around.set(DRAGOMAN_MAX_STEPS="2")
     looping = [calling("calculator", {"expression": f"{number}+1"}, id=f"c{number}") for number in range(2)]
     with around.talking([*looping, "Done."]):
@@ -310,7 +308,7 @@ def test_a_limit_of_steps_can_be_continued(around: Surroundings) -> None:
         assert around.here("-c", "-T", "calculator").out == "Done.\n"
 
 
-def test_the_limit_of_steps_holds_across_approvals(around: Surroundings) -> None:
+def test_the_step_limit_applies_across_approvals(around: Surroundings) -> None:
     around.set(DRAGOMAN_MAX_STEPS="3")
     (around.work / "touching.py").write_text(
         "from dragoman import tool\n\n@tool(requires_approval=True)\ndef touch(name: str) -> str:\n    return name\n"
@@ -329,21 +327,21 @@ def test_the_limit_of_steps_holds_across_approvals(around: Surroundings) -> None
     [
         ("-m opnai:gpt-5", "Did you mean openai"),
         ("-m gptt-5", "Did you mean gpt-5?"),
-        ("-m anthropic:", "nothing stands behind"),
+        ("-m anthropic:", "there is nothing after"),
         ("-m xyzzy", "does not say which provider has the model. Write provider:model; the providers are anthropic, "),
         ("-m xyzzy:x", "cerebras, claude-local, "),
-        ("-m openai-compatible:x", "Say --base-url https://…/v1"),
+        ("-m openai-compatible:x", "Pass --base-url https://…/v1"),
         ("-m openai:gpt-5 --base-url http://example.com", "Write https:// before the host name.\n"),
         ("-o temprature 1", "Did you mean temperature?"),
         ("-o temperature hot", "does not fit (-o temperature): expected float"),
         ("-a ~nobody-of-this-name/file", "There is no user '~nobody-of-this-name' on this machine"),
     ],
 )
-def test_what_is_not_known_brings_the_nearest_names(arguments: str, words: str, around: Surroundings) -> None:
+def test_unknown_names_get_suggestions(arguments: str, words: str, around: Surroundings) -> None:
     assert around.here("Hello.", *arguments.split()).ended(2, words)
 
 
-def test_a_model_that_the_provider_does_not_have_brings_the_nearest_names(around: Surroundings) -> None:
+def test_a_model_unknown_to_the_provider_gets_suggestions(around: Surroundings) -> None:
     around.configure('[keys.anthropic]\nenv = "KEY"\nhosts = ["127.0.0.1"]\n')
     with Simulator(Status(404, "model: claude-sonet-4-5")) as simulator:
         around.set(KEY="sk-not-a-real-key-0123456789", DRAGOMAN_BASE_URL=simulator.base_url("anthropic"))
@@ -352,7 +350,7 @@ def test_a_model_that_the_provider_does_not_have_brings_the_nearest_names(around
     assert "sk-not" not in done.err
 
 
-def test_a_missing_key_is_said_with_the_way_to_store_one(around: Surroundings) -> None:
+def test_a_missing_key_explains_how_to_store_one(around: Surroundings) -> None:
     ways = ("dragoman keys set openai", "OPENAI_API_KEY", "local")
     assert around.here("Hello.", "-m", "openai:gpt-5").ended(3, "There is no key for openai.", *ways)
 
@@ -375,7 +373,7 @@ def test_secrets_are_never_shown(around: Surroundings) -> None:
     assert done.code == 3
     for each in (done, shown, doctor):
         assert key not in each.out + each.err
-    assert "holds a key" in done.err  # the file is warned of
+    assert "contains a key" in done.err  # the file is warned of
 
 
 def test_an_argument_that_is_not_utf8(around: Surroundings) -> None:
@@ -383,7 +381,7 @@ def test_an_argument_that_is_not_utf8(around: Surroundings) -> None:
     assert (done.code, done.out) == (0, "You said: caf� au lait\n")
 
 
-def test_whoever_stops_reading_ends_it_quietly(around: Surroundings) -> None:
+def test_a_closed_pipe_ends_it_quietly(around: Surroundings) -> None:
     with around.talking(["word " * 200_000]):
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         command = [sys.executable, "-m", "dragoman", "Talk."]
@@ -399,7 +397,7 @@ def test_whoever_stops_reading_ends_it_quietly(around: Surroundings) -> None:
 # --- schemas ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_short_form() -> None:
+def test_short_form_of_a_schema() -> None:
     assert parse_short_schema("name, age int, tags list, scores list[float], ok bool: whether it is")["properties"] == {
         "name": {"type": "string"},
         "age": {"type": "integer"},
@@ -418,22 +416,21 @@ def test_the_short_form() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "empty"),
-        ("name,,age", "empty"),
+        ("name,,age", "has an empty field"),
         ("age itn", "Did you mean int?"),
-        ("a b c", "is not a member"),
-        ("2nd int", "is not a member"),
+        ("a b c", "is not a field"),
+        ("2nd int", "is not a field"),
         ("a, a int", "twice"),
         ("{not json", "is not JSON"),
         ("missing.json", "cannot be read"),
     ],
 )
-def test_what_is_wrong_in_a_schema_is_said(text: str, words: str) -> None:
+def test_a_wrong_schema_is_refused(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         read_schema(text)
 
 
-def test_a_file_and_a_written_out_schema(tmp_path: Path) -> None:
+def test_schema_from_a_file_or_inline(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     file = tmp_path / "person.schema"
     file.write_text(json.dumps(schema))

@@ -10,7 +10,7 @@ def script(request: Request) -> str | Status:
     return Status(400, "not this one") if request.last_user_text == "bad" else f"You said: {request.last_user_text}"
 
 
-def test_from_the_questions_to_the_answers(around: Surroundings) -> None:
+def test_submit_wait_and_results(around: Surroundings) -> None:
     (around.work / "questions.txt").write_text("one\n\ntwo\n")
     with around.talking(script) as simulator:
         url = simulator.base_url("openai")
@@ -33,7 +33,7 @@ def test_from_the_questions_to_the_answers(around: Surroundings) -> None:
     assert around.here("batch").err == "There are no batches.\n"
 
 
-def test_what_has_no_answer_is_told_and_cancelling_keeps_the_rest(around: Surroundings) -> None:
+def test_failed_questions_are_reported_and_cancelling_keeps_the_rest(around: Surroundings) -> None:
     with around.talking(script) as simulator:
         given = ("batch", "submit", "-m", MODEL, "--base-url", simulator.base_url("openai"))
         done = around.here(*given, "--wait", stdin="good\nbad\n")

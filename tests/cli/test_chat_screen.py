@@ -48,7 +48,7 @@ def shown(*pieces: str) -> tuple[str, str]:
     return out.getvalue(), SEQUENCE.sub("", out.getvalue())
 
 
-def test_markdown_is_rendered_and_addresses_are_shown() -> None:
+def test_markdown_is_rendered_and_links_show_their_addresses() -> None:
     raw, plain = shown(
         "# Head\n\nSome **bo", "ld** text.\n\n```py\nx = 1\n```\n\n[bank](https://evil.test/)\n\nthe", " end"
     )
@@ -73,7 +73,7 @@ def is_harmless(raw: str) -> bool:
 
 @given(HOSTILE, st.integers(1, 7))
 @example("<http://a/%1b[2J%1b]52;c;QQ==%07>", 100)
-def test_no_text_makes_a_terminal_do_anything(text: str, piece: int) -> None:
+def test_no_text_controls_the_terminal(text: str, piece: int) -> None:
     out, err = Tty(), Tty()
     terminal = Terminal(stdin=io.StringIO(), stdout=out, stderr=err, environ={})
     call, failed = ToolCall(text, text, text), ToolResult(text, text, (Text(text),), is_error=True, duration=1.0)
@@ -87,8 +87,7 @@ def test_no_text_makes_a_terminal_do_anything(text: str, piece: int) -> None:
         view.show(ToolFinished(failed))
         view.show(BlockReceived(1, "", Opaque("p", Raw(b"{}"), ServerToolUse(text, "both", name=text, input=text))))
         view.pause()
-        view.cite([text])
-        view.end()
+        view.end([text])
     terminal.ask(text)
     report(ConfigurationError(text, hint=text), terminal, debug=True)
     print_list(terminal, [{"a": text, "b": text}], dict, as_json=False)
@@ -97,7 +96,7 @@ def test_no_text_makes_a_terminal_do_anything(text: str, piece: int) -> None:
     assert is_harmless(err.getvalue()), repr(err.getvalue())
 
 
-def test_tools_are_shown_with_their_time() -> None:
+def test_tools_are_shown_with_their_duration() -> None:
     err = Tty()
     now = [0.0]
     terminal = Terminal(stdin=io.StringIO(), stdout=Tty(), stderr=err, environ={})
@@ -115,7 +114,7 @@ def test_tools_are_shown_with_their_time() -> None:
     assert "← Read 0.1 s failed: no" in seen
 
 
-def test_what_the_provider_ran_itself_is_a_line() -> None:
+def test_tools_run_by_the_provider_are_shown() -> None:
     used = ServerToolUse("web_search", "both", input="Dom tower\nheight", is_error=True)
     for kind in (Screen, TextView):
         err = Tty()
@@ -126,7 +125,7 @@ def test_what_the_provider_ran_itself_is_a_line() -> None:
         assert SEQUENCE.sub("", err.getvalue()).count("→ at the provider: web_search failed: Dom tower") == 1
 
 
-def test_what_is_said_meanwhile_gets_a_line_of_its_own() -> None:
+def test_other_messages_get_their_own_line() -> None:
     tty = Tty()
     terminal = Terminal(stdin=io.StringIO(), stdout=tty, stderr=tty, environ={})
     screen = Screen(terminal)
@@ -164,7 +163,7 @@ def test_a_block_ends_with_an_empty_line_outside_of_code(blocks: list[str]) -> N
 
 
 @given(TEXT, TEXT)
-def test_what_is_complete_stays_complete(text: str, further: str) -> None:
+def test_complete_blocks_stay_complete(text: str, further: str) -> None:
     end = find_end(text)
     assert find_end(text[:end]) == end
     assert find_end(text + further) == end + find_end(text[end:] + further)

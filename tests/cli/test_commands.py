@@ -135,7 +135,7 @@ def test_keys_set_list_and_remove(around: Surroundings) -> None:
         (["set", "openai", "--store", "keychain"], KEY, "keychain"),
     ],
 )
-def test_what_is_no_key_is_refused(arguments: list[str], stdin: str, words: str, around: Surroundings) -> None:
+def test_an_invalid_key_is_refused(arguments: list[str], stdin: str, words: str, around: Surroundings) -> None:
     done = around.here("keys", *arguments, stdin=stdin)
     assert done.code == 2
     assert words in done.err
@@ -211,7 +211,7 @@ def test_agents_are_in_the_usage_and_not_in_the_history(around: Surroundings) ->
     assert found["total"]["cost"] == 1.0
 
 
-def test_usage_does_not_know_what_a_conversation_cost_that_cannot_be_read(around: Surroundings) -> None:
+def test_an_unreadable_conversation_makes_the_total_cost_unknown(around: Surroundings) -> None:
     around.set(DRAGOMAN_PRICES='{"input": 2, "output": 3}')
     with around.talking([Reply("Paris.", usage=Usage(input=1_000_000, output=0))] * 2):
         around.here("Capital of France?")
@@ -257,7 +257,7 @@ def test_config_show_and_path(around: Surroundings) -> None:
     assert "conversations.db" in paths
 
 
-def test_a_wrong_table_of_the_configuration_is_said_with_its_line(around: Surroundings) -> None:
+def test_a_wrong_table_in_the_configuration_is_reported_with_its_line(around: Surroundings) -> None:
     around.configure("\n[cli]\nlgo = true\n")
     assert around.ask(None, "Hello.").ended(2, "config.toml", "[cli] does not fit")
 
@@ -274,14 +274,14 @@ def test_skills_list_and_validate(around: Surroundings) -> None:
     folder = make_skill(around.home)
     assert "greeting" in around.here("skills", "list").out
     assert around.here("skills", "--json").json[0]["name"] == "greeting"
-    assert around.here("skills", "validate", str(folder)).out == f"{folder}: good\n"
+    assert around.here("skills", "validate", str(folder)).out == f"{folder}: valid\n"
     (folder / "SKILL.md").write_text("---\nname: Wrong Name\n---\n")
     wrong = around.here("skills", "validate", str(folder))
     assert wrong.code == 1
-    assert "not good" in wrong.out
+    assert "invalid" in wrong.out
 
 
-def test_skills_of_a_project_are_used_only_if_the_user_says_so(around: Surroundings) -> None:
+def test_project_skills_need_the_users_consent(around: Surroundings) -> None:
     make_skill(around.work)
     assert "There are no skills." in around.here("skills").err
     around.configure("[skills]\nproject = true\n")
@@ -291,7 +291,7 @@ def test_skills_of_a_project_are_used_only_if_the_user_says_so(around: Surroundi
         assert "greeting" in simulator.requests[0].body["messages"][0]["content"]
 
 
-def test_simulate_is_the_simulator(around: Surroundings, capsys: pytest.CaptureFixture[str]) -> None:
+def test_simulate_runs_the_simulator(around: Surroundings, capsys: pytest.CaptureFixture[str]) -> None:
     assert "cut_close" in around.here("simulate", "--list-faults").out
     assert around.here("simulate", "--xyzzy").code == 2
 
@@ -299,14 +299,14 @@ def test_simulate_is_the_simulator(around: Surroundings, capsys: pytest.CaptureF
 # --- doctor -----------------------------------------------------------------------------------------------------------
 
 
-def test_doctor_finds_everything_in_order(around: Surroundings) -> None:
+def test_doctor_reports_that_everything_is_fine(around: Surroundings) -> None:
     done = around.ask(None, "doctor")
     assert done.code == 0, done.out
     for about in ("version", "configuration", "key", "network", "store"):
         assert f"ok    {about}: " in done.out
 
 
-def test_doctor_says_what_is_wrong_and_what_to_do(around: Surroundings) -> None:
+def test_doctor_reports_problems_and_fixes(around: Surroundings) -> None:
     done = around.here("doctor", "--offline", "-m", "openai:gpt-5")
     assert done.code == 1
     assert "FAIL  key: There is no key for openai." in done.out
@@ -319,7 +319,7 @@ def test_doctor_says_what_is_wrong_and_what_to_do(around: Surroundings) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="needs a directory that cannot be written")
-def test_doctor_finds_a_store_that_cannot_be_written(around: Surroundings) -> None:
+def test_doctor_reports_an_unwritable_store(around: Surroundings) -> None:
     place = around.home / ".local" / "share"
     place.mkdir(parents=True)
     place.chmod(0o500)
@@ -373,7 +373,7 @@ def test_mcp_list_call_and_use_as_a_tool(around: Surroundings) -> None:
     (around.work / "picture-1.png").touch()
     drawn = around.here("mcp", "call", "maths", "picture")
     assert (drawn.code, drawn.out) == (0, "Here.\n")
-    assert "image/png, which is now in picture-2.png (28 bytes)" in drawn.err
+    assert "image/png, written to picture-2.png (28 bytes)" in drawn.err
     assert (around.work / "picture-2.png").read_bytes().startswith(b"\x89PNG")
     looked = around.here("doctor").out
     assert "ok    MCP server maths: 2 tools" in looked
@@ -384,7 +384,7 @@ def test_mcp_list_call_and_use_as_a_tool(around: Surroundings) -> None:
 
 
 @pytest.mark.slow
-def test_mcp_list_says_which_server_fails(around: Surroundings) -> None:
+def test_mcp_list_reports_failing_servers(around: Surroundings) -> None:
     around.configure(
         f'[mcp.servers.dead]\ncommand = {json.dumps(sys.executable)}\nargs = ["-c", "raise SystemExit(3)"]\n'
     )
@@ -399,13 +399,15 @@ def test_mcp_without_servers(around: Surroundings) -> None:
 
 
 @pytest.mark.slow
-def test_mcp_serve_is_used_by_mcp_list_and_asks_nobody(around: Surroundings, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("approve", "hint"), [("ask", "--approve auto"), ("deny", "allow it in [permissions]")])
+def test_mcp_serve_refuses_calls_that_nobody_can_approve(around: Surroundings, approve: str, hint: str) -> None:
     command = f"command = {json.dumps(sys.executable)}\n"
-    serve = 'args = ["-m", "dragoman", "mcp", "serve", "-T", "calculator", "-T", "Bash"]\n'
+    arguments = ["-m", "dragoman", "mcp", "serve", "-T", "calculator", "-T", "Bash", "--approve", approve]
+    serve = f"args = {json.dumps(arguments)}\n"
     home = f"[mcp.servers.own.env]\nHOME = {json.dumps(str(around.home))}\n"
     around.configure(f"[mcp.servers.own]\n{command}{serve}cwd = {json.dumps(str(around.work))}\n{home}")
     assert around.here("mcp", "call", "own", "calculator", '{"expression": "6*7"}').out == "42\n"
     refused = around.here("mcp", "call", "own", "Bash", '{"command": "touch made"}')
-    assert refused.ended(1, "--approve auto")
+    assert refused.ended(1, hint)
     assert refused.out == ""
     assert not (around.work / "made").exists()

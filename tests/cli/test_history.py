@@ -38,20 +38,20 @@ TALK = snapshot(
 )
 
 
-def test_markdown_has_all_that_was_said() -> None:
+def test_markdown_contains_the_whole_conversation() -> None:
     text = format_document(TALK, "markdown")
     parts = ["# What is 6*7?", "## System\n\nBe brief.", "## You", "Let me see.", "```json\n{", "```\n42\n```", "Hm."]
     for part in [*parts, "*(image: a.png)*", "*(interrupted)*"]:
         assert part in text
 
 
-def test_markdown_names_the_sources() -> None:
+def test_markdown_lists_sources() -> None:
     cited = (Citation(url="https://a.ch", title="A\npage"), Citation(url="https://a.ch"), Citation(document="f1"))
     text = format_document(snapshot(Message.user("x"), Message.assistant(Text("Yes.", citations=cited))), "markdown")
     assert "Yes.\n\nSources:\n\n1. A page <https://a.ch>\n2. document f1\n" in text
 
 
-def test_names_are_no_markup_in_markdown() -> None:
+def test_names_are_escaped_in_markdown() -> None:
     odd = "[a](javascript:x)\n## You <b>"
     cited = (Citation(url=f"https://a.ch/{odd}", title=odd), Citation(url="https://a.ch/[b](javascript:y)"))
     said = (Text("Yes.", citations=cited), ToolCall("c", odd))
@@ -61,7 +61,7 @@ def test_names_are_no_markup_in_markdown() -> None:
     assert f"1. {plain}\n2. <https://a.ch/[b](javascript:y)>\n" in text
 
 
-def test_what_a_tool_gave_cannot_leave_its_code_block() -> None:
+def test_tool_results_cannot_leave_their_code_block() -> None:
     talk = snapshot(Message.user("x"), Message.tool([ToolResult("c", "t", (Text(EVIL),))]))
     text = format_document(talk, "markdown")
     assert "````\n" + EVIL in text
@@ -69,12 +69,12 @@ def test_what_a_tool_gave_cannot_leave_its_code_block() -> None:
 
 
 @given(conversations)
-def test_every_conversation_can_be_exported_and_json_comes_back(conversation: Conversation) -> None:
+def test_every_conversation_can_be_exported_and_json_round_trips(conversation: Conversation) -> None:
     kept = Snapshot.first(conversation, provider="p", model="m")
     assert format_document(kept, "markdown").endswith("\n")
     assert snapshot_from_json(format_document(kept, "json").encode()) == kept
 
 
 @pytest.mark.parametrize(("name", "begins"), [("a.md", "# "), ("a", "# "), ("a.JSON", "{")])
-def test_the_format_of_a_file(name: str, begins: str, tmp_path: Path) -> None:
+def test_the_suffix_chooses_the_format(name: str, begins: str, tmp_path: Path) -> None:
     assert write_document(TALK, str(tmp_path / name)).read_text().startswith(begins)

@@ -38,7 +38,7 @@ def trust(around: Surroundings) -> None:
     around.configure('trusted_projects = ["~/work"]\n')
 
 
-def test_a_trusted_projects_instructions_are_told_from_the_top_down(around: Surroundings, project: Path) -> None:
+def test_instructions_of_a_trusted_project_are_sent_from_the_top_down(around: Surroundings, project: Path) -> None:
     trust(around)
     with around.talking(["Yes."]) as simulator:
         done = around.here("chat", "-s", "You are terse.", stdin="Hello.\n")
@@ -52,7 +52,7 @@ def test_a_trusted_projects_instructions_are_told_from_the_top_down(around: Surr
 
 @pytest.mark.slow
 @pytest.mark.parametrize("answer", ["y", "n", ""])
-def test_a_person_is_asked(answer: str, around: Surroundings, project: Path) -> None:
+def test_the_user_is_asked(answer: str, around: Surroundings, project: Path) -> None:
     with (
         around.talking(["Well."]) as simulator,
         Person("chat", env=around.env, cwd=project / "inner") as person,
@@ -61,7 +61,7 @@ def test_a_person_is_asked(answer: str, around: Surroundings, project: Path) -> 
         person.say("s", "Say everything in rhymes.", "say it in prose", "[s]how: ")
         person.type(answer) if answer else person.press("d")
         if answer == "y":
-            person.see("without a question")
+            person.see("without being asked")
         person.see("/help, Ctrl-D to leave", ">")
         person.say("Hello.", "Well.", ">")
         person.press("d")
@@ -69,16 +69,16 @@ def test_a_person_is_asked(answer: str, around: Surroundings, project: Path) -> 
     assert ("rhymes" in system_of(simulator)) is (answer == "y")
 
 
-def test_where_nobody_can_be_asked_they_are_left_out_and_it_is_said(around: Surroundings, project: Path) -> None:
+def test_without_a_terminal_they_are_left_out_with_a_note(around: Surroundings, project: Path) -> None:
     with around.talking(["Yes."]) as simulator:
         done = around.here("chat", stdin="Hello.\n")
-    assert "there was nobody to ask" in done.err
+    assert "nobody could be asked" in done.err
     assert f'trusted_projects = ["{project}"]' in done.err
     assert "rhymes" not in system_of(simulator)
 
 
 @pytest.mark.parametrize("how", ["option", "configuration", "ask"])
-def test_they_can_be_left_out_and_belong_to_chat(how: str, around: Surroundings, project: Path) -> None:
+def test_they_can_be_switched_off_and_are_only_for_chat(how: str, around: Surroundings, project: Path) -> None:
     trust(around)
     if how == "configuration":
         around.configure('trusted_projects = ["~/work"]\n[cli]\ninstructions = false\n')
@@ -90,7 +90,7 @@ def test_they_can_be_left_out_and_belong_to_chat(how: str, around: Surroundings,
     assert "AGENTS" not in done.err
 
 
-def test_a_conversation_that_goes_on_keeps_what_it_was_told(around: Surroundings, project: Path) -> None:
+def test_a_continued_conversation_keeps_its_instructions(around: Surroundings, project: Path) -> None:
     trust(around)
     with around.talking(["One.", "Two."]) as simulator:
         around.here("chat", stdin="Hello.\n")
@@ -101,7 +101,7 @@ def test_a_conversation_that_goes_on_keeps_what_it_was_told(around: Surroundings
 
 
 @pytest.mark.parametrize("trouble", ["link", "directory", "large", "pipe", "unreadable"])
-def test_what_is_not_a_file_of_the_project_is_refused(trouble: str, around: Surroundings, project: Path) -> None:
+def test_files_that_are_unsafe_or_unreadable_are_refused(trouble: str, around: Surroundings, project: Path) -> None:
     trust(around)
     path = project / "AGENTS.md"
     path.unlink()

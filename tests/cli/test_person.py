@@ -41,7 +41,7 @@ def test_the_command_alone_shows_its_help(around: Surroundings) -> None:
         assert person.leave() == 0
 
 
-def test_neither_a_model_nor_a_tool_commands_the_terminal(around: Surroundings) -> None:
+def test_neither_a_model_nor_a_tool_controls_the_terminal(around: Surroundings) -> None:
     (around.work / "mine.py").write_text(f"def say(text: str) -> str:\n    return {HOSTILE!r}\n")
     script = [calling("say", {"text": HOSTILE}, text=HOSTILE), HOSTILE]
     with around.talking(script), at(around, "Go.", "-T", "mine.py") as person:
@@ -62,12 +62,12 @@ def test_a_question_shows_that_the_model_is_loading(around: Surroundings) -> Non
 # --- Ctrl-C, kill -9, and going on ------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_in_the_middle_of_an_answer_keeps_what_was_said(around: Surroundings) -> None:
+def test_ctrl_c_during_an_answer_keeps_the_text_so_far(around: Surroundings) -> None:
     with around.talking([STALLING, "And so on."]) as simulator:
         with at(around, "Talk.") as person:
             person.see("word5 ")
             person.press("c")
-            person.see("interrupted; what was said is kept. Continue with: dragoman -c")
+            person.see("interrupted; the conversation is kept. Continue with: dragoman -c")
             assert person.leave() == 130
             assert "Traceback" not in person.screen
         assert "word5 " in around.here("history", "show").out
@@ -80,7 +80,7 @@ def test_ctrl_c_in_the_middle_of_an_answer_keeps_what_was_said(around: Surroundi
 
 
 @pytest.mark.parametrize(("how", "code"), [("ctrl-c", 130), ("sigterm", 143)])
-def test_whatever_ends_the_program_ends_the_tool_that_runs(how: str, code: int, around: Surroundings) -> None:
+def test_ending_the_program_ends_the_running_tool(how: str, code: int, around: Surroundings) -> None:
     script = [calling("Bash", {"command": "echo $$ > pid; sleep 1000"})]
     with around.talking(script), at(around, "Wait.", "-T", "Bash", "--approve", "auto") as person:
         person.see("Bash {")
@@ -102,7 +102,7 @@ def _ends(pid: int) -> None:
             time.sleep(0.05)
 
 
-def test_killed_while_a_tool_runs_and_continued_with_a_question(around: Surroundings) -> None:
+def test_after_a_kill_during_a_tool_the_user_is_asked_before_a_repeat(around: Surroundings) -> None:
     with around.talking([calling("Bash", {"command": "echo ran >> log; sleep 1000"}), "Done.", "Done."]) as simulator:
         with at(around, "Run it.", "-T", "Bash", "--approve", "auto") as person:
             person.see("Bash {")
@@ -120,7 +120,7 @@ def test_killed_while_a_tool_runs_and_continued_with_a_question(around: Surround
     assert (around.work / "log").read_text() == "ran\n", "it did not run a second time"
 
 
-def test_killed_at_the_question_and_asked_again(around: Surroundings) -> None:
+def test_after_a_kill_at_a_question_it_is_asked_again(around: Surroundings) -> None:
     with around.talking([calling("Bash", {"command": "echo made > made"}), "Done."]):
         with at(around, "Make it.", "-T", "Bash") as person:
             person.see("Bash wants to run", "exactly this", "? ")
@@ -165,7 +165,7 @@ def test_a_chat_with_tools_approvals_and_commands(around: Surroundings) -> None:
         person.see(">")
         person.say("Third?", "Third.", ">")
         person.press("d")
-        person.see("To go on: dragoman chat --cid ")
+        person.see("To continue: dragoman chat --cid ")
         assert person.leave() == 0
     assert user_texts(simulator.requests[-1]) == ["Write one.", "Third?"]
     assert (around.work / "one").exists()
@@ -188,7 +188,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(around: Surroundings) -> None:
     assert user_texts(simulator.requests[-1]) == ["Talk.", "Shorter.", "Again."]
 
 
-def test_a_chat_that_was_killed_is_continued(around: Surroundings) -> None:
+def test_a_killed_chat_is_continued(around: Surroundings) -> None:
     with around.talking(["First.", STALLING, "Back again."]) as simulator:
         with at(around, "chat") as person:
             person.see(">")
@@ -196,14 +196,14 @@ def test_a_chat_that_was_killed_is_continued(around: Surroundings) -> None:
             person.say("Talk.", "word5")
             person.kill()
         with at(around, "chat", "-c") as person:
-            person.see("Continuing: One.", "/continue lets the model go on.", ">")
+            person.see("Continuing: One.", "/continue lets the model continue.", ">")
             person.say("/continue", "Back again.", ">")
             person.press("d")
             assert person.leave() == 0
         assert user_texts(simulator.requests[-1]) == ["One.", "Talk."]
 
 
-def test_several_lines_history_and_files_in_a_chat(around: Surroundings) -> None:
+def test_multiline_input_history_and_commands_in_a_chat(around: Surroundings) -> None:
     with around.talking() as simulator, at(around, "chat") as person:
         person.see(">")
         person.child.send("line one\x1b\rline two\r")
@@ -230,7 +230,7 @@ def test_several_lines_history_and_files_in_a_chat(around: Surroundings) -> None
     assert oct(history.stat().st_mode)[-3:] == "600"
 
 
-def test_a_failed_turn_leaves_the_words_in_the_input(around: Surroundings) -> None:
+def test_a_failed_turn_keeps_the_prompt_in_the_input(around: Surroundings) -> None:
     around.set(DRAGOMAN_RETRY_MAX_ATTEMPTS="1")
     around.set(DRAGOMAN_MODEL="openai-compatible:x", DRAGOMAN_BASE_URL="http://127.0.0.1:9/v1")
     with at(around, "chat") as person:

@@ -1,7 +1,8 @@
-"""Which command is meant, and what is said about mistakes."""
+"""Choosing the command, help, mistakes, and completion scripts."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from dragoman import __version__
 from dragoman.cli import failures, main
 from dragoman.cli.program import COMMANDS, load_command
+from dragoman.cli.setup import SHELLS
 from tests.cli.running import Surroundings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
@@ -72,9 +74,7 @@ def test_a_group_without_a_default_shows_its_help(around: Surroundings) -> None:
     ],
     ids=" ".join,
 )
-def test_mistakes_are_one_line_and_name_what_was_meant(
-    arguments: list[str], words: list[str], around: Surroundings
-) -> None:
+def test_mistakes_are_one_line_with_a_suggestion(arguments: list[str], words: list[str], around: Surroundings) -> None:
     done = around.here(*arguments)
     assert done.ended(2, *words)
     assert done.out == ""
@@ -82,12 +82,12 @@ def test_mistakes_are_one_line_and_name_what_was_meant(
 
 
 @pytest.mark.parametrize("arguments", [["ask", "models"], ["--", "models"], ["-q", "models"], ["ask", "--", "--help"]])
-def test_a_question_that_is_the_name_of_a_command_can_be_asked(arguments: list[str], around: Surroundings) -> None:
+def test_a_command_name_can_be_asked_as_a_question(arguments: list[str], around: Surroundings) -> None:
     done = around.ask(None, *arguments)
     assert (done.code, done.out) == (0, f"You said: {arguments[-1]}\n")
 
 
-def test_a_word_that_is_near_no_command_is_a_question(around: Surroundings) -> None:
+def test_a_word_unlike_any_command_is_a_question(around: Surroundings) -> None:
     with around.talking():
         assert around.here("hello").out == "You said: hello\n"
         assert around.here("what", "is", "-q", "this").out == "You said: what is this\n"
@@ -120,3 +120,42 @@ def test_exit_codes_are_documented() -> None:
     codes = [value for name, value in vars(failures).items() if name.isupper() and isinstance(value, int)]
     assert len(codes) == 11
     assert all(f"| {code} | " in page for code in codes)
+
+
+# --- completion -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_scripts_contain_every_command_and_are_valid(shell: str, around: Surroundings) -> None:
+    done = around.here("completion", shell)
+    assert done.code == 0
+    assert all(name in done.out for name in [*COMMANDS, "validate", "--schema"])
+    program = shutil.which(shell)
+    if program is not None:
+        check = [program, "--no-execute"] if shell == "fish" else [program, "-n"]
+        parsed = subprocess.run(check, input=done.out, capture_output=True, text=True, check=False, timeout=60)
+        assert (parsed.returncode, parsed.stderr) == (0, "")
+
+
+def test_without_shtab_the_extra_is_named(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    done = around.here("completion", "bash")
+    assert done.code == 2
+    assert "pip install 'dragoman[cli]'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["dragoman", "mo"], "models"),
+        (["dragoman", "history", "export", "--form"], "--format"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_bash_completes(words: list[str], expected: str, around: Surroundings) -> None:
+    script = around.here("completion", "bash").out
+    quoted = " ".join(f"'{word}'" for word in words)
+    run = f'COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _shtab_dragoman; echo "${{COMPREPLY[*]}}"'
+    done = subprocess.run(["bash", "-c", f"{script}\n{run}"], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == [expected]

@@ -25,7 +25,7 @@ def test_approve_auto_and_deny(around: Surroundings) -> None:
     assert (around.work / "made.txt").exists()
 
 
-def test_rules_of_the_configuration_hold(around: Surroundings) -> None:
+def test_permission_rules_of_the_configuration_apply(around: Surroundings) -> None:
     rules = '[[permissions.rules]]\naction = "{}"\ntool = "Write"\n'
     with around.talking([WRITING, "Done.", WRITING, "Not done."]):
         around.configure(rules.format("allow"))
@@ -43,7 +43,7 @@ def test_tools_and_approval_of_the_configuration(around: Surroundings) -> None:
     assert (around.work / "made.txt").exists()
 
 
-def test_a_tool_that_wants_approval_gets_it_from_a_person_only(around: Surroundings) -> None:
+def test_a_tool_that_requires_approval_is_refused_without_a_terminal(around: Surroundings) -> None:
     (around.work / "mine.py").write_text(
         "from dragoman import tool\n\n"
         "@tool(requires_approval=True, read_only=True)\ndef look() -> str:\n    return 'seen'\n"
@@ -54,7 +54,7 @@ def test_a_tool_that_wants_approval_gets_it_from_a_person_only(around: Surroundi
     assert done.json["tool_calls"][0]["is_error"]
 
 
-def test_the_model_may_speak_to_the_person_without_asking(around: Surroundings) -> None:
+def test_messages_to_the_user_need_no_approval(around: Surroundings) -> None:
     done = around.ask([calling("send_update", {"message": "half\x1b[2J done"}), "Done."], "Work.", "-T", "send_update")
     assert (done.code, done.out) == (0, "Done.\n")
     assert "> half\\u001b[2J done" in done.err
@@ -70,7 +70,7 @@ def test_a_profile_of_the_configuration(around: Surroundings) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("approve", ["auto", "ask"])
-def test_what_may_have_run_is_not_run_again_without_a_person(approve: str, around: Surroundings) -> None:
+def test_a_call_that_may_have_run_is_not_repeated_unasked(approve: str, around: Surroundings) -> None:
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     with around.talking([calling("Bash", {"command": "echo ran >> log; sleep 1000"}), "I see."]) as simulator:
         with started(RUN_IT, **pipes, env=around.env, cwd=around.work) as child:
@@ -80,11 +80,11 @@ def test_what_may_have_run_is_not_run_again_without_a_person(approve: str, aroun
     assert done.out == "I see.\n"
     assert done.code == (4 if approve == "ask" else 0)
     assert (around.work / "log").read_text() == "ran\n"
-    assert "nobody knows whether it did its work" in simulator.requests[-1].body["messages"][-1]["content"]
+    assert "may have done its work" in simulator.requests[-1].body["messages"][-1]["content"]
 
 
 @pytest.mark.slow
-def test_what_a_script_has_put_into_the_background_goes_on_after_ctrl_c(around: Surroundings) -> None:
+def test_a_background_job_survives_ctrl_c(around: Surroundings) -> None:
     ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]  # as a shell without job control starts it with `&`
     waiting = "echo x > begun; for i in $(seq 1200); do test -e go && break; sleep 0.05; done"
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -16,18 +16,18 @@ from tests.cli.running import Surroundings, Tty
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["C", "Z"])))
-def test_what_is_harmless_stays_as_it_is(text: str) -> None:
+def test_printable_text_is_unchanged(text: str) -> None:
     assert escape_controls(text) == text
 
 
 @given(st.text(), st.integers(1, 50))
-def test_nothing_that_a_terminal_obeys_gets_through_and_a_shortened_text_fits(text: str, width: int) -> None:
+def test_control_characters_are_escaped_and_shortened_text_fits(text: str, width: int) -> None:
     assert all(letter.isprintable() or letter in "\n\t\u200d" for letter in escape_controls(text))
     assert len(shorten(text, width)) <= width
     assert len(to_line(text).splitlines()) <= 1
 
 
-def test_a_pipe_gets_the_answer_as_it_is_and_a_terminal_harmless() -> None:
+def test_answers_are_escaped_on_a_terminal_but_not_in_a_pipe() -> None:
     pipe, tty = io.StringIO(), Tty()
     Terminal(stdout=pipe, stderr=io.StringIO(), environ={}).answer("a\x1b[2Jb\r\n")
     Terminal(stdout=tty, stderr=io.StringIO(), environ={}).answer("a\x1b[2Jb\r\n")
@@ -45,13 +45,13 @@ def test_a_pipe_gets_the_answer_as_it_is_and_a_terminal_harmless() -> None:
         ({}, io.StringIO, False),
     ],
 )
-def test_colours_only_where_they_are_wanted(environ: dict[str, str], stream: type, coloured: bool) -> None:
+def test_colours_are_used_only_if_wanted(environ: dict[str, str], stream: type, coloured: bool) -> None:
     err = stream()
     Terminal(stdout=io.StringIO(), stderr=err, environ=environ).say("Careful.", "red")
     assert ("\x1b[31m" in err.getvalue()) is coloured
 
 
-def test_a_note_begins_a_new_line_on_a_terminal_only() -> None:
+def test_a_note_starts_a_new_line_on_a_terminal_only() -> None:
     for out, expected in ((Tty(), "Let me see\n"), (io.StringIO(), "Let me see")):
         terminal = Terminal(stdout=out, stderr=io.StringIO(), environ={})
         terminal.answer("Let me see")
@@ -59,7 +59,7 @@ def test_a_note_begins_a_new_line_on_a_terminal_only() -> None:
         assert out.getvalue() == expected
 
 
-def test_long_notes_are_broken_between_words_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_notes_are_wrapped_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Terminal, "width", 40)
     text = "dragoman: " + "incomprehensible " * 20 + "x" * 60
     for err in (Tty(), io.StringIO()):
@@ -70,7 +70,7 @@ def test_long_notes_are_broken_between_words_on_a_terminal_only(monkeypatch: pyt
         assert (len(lines) > 1) is isinstance(err, Tty)
 
 
-def test_a_status_is_wiped_away_by_whatever_comes() -> None:
+def test_a_status_is_wiped_by_other_output() -> None:
     out, err = io.StringIO(), Tty()
     terminal = Terminal(stdout=out, stderr=err, environ={"NO_COLOR": "1"})
     terminal.show_status("loading\x1b[2J …")
@@ -83,7 +83,7 @@ def test_a_status_is_wiped_away_by_whatever_comes() -> None:
     assert plain.getvalue() == "", "only on a terminal"
 
 
-def test_what_is_logged_is_made_harmless(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_records_are_escaped(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
     def log(*_: object) -> int:
         logging.getLogger("dragoman.mcp").warning("server %s", "a\x1b[2J")
         return 0
@@ -94,7 +94,7 @@ def test_what_is_logged_is_made_harmless(around: Surroundings, monkeypatch: pyte
     assert around.here("skills", "list").err == "dragoman: server a\\u001b[2J\n"
 
 
-def test_what_is_typed_the_moment_a_question_appears_is_its_answer() -> None:
+def test_an_answer_typed_as_the_question_appears_counts() -> None:
     person, program = pty.openpty()
 
     class Screen(io.StringIO):

@@ -85,7 +85,7 @@ def test_a_function_of_a_module_here_or_installed(choice: ToolChoice, around: Su
         ("Skill", "There are no skills"),
     ],
 )
-def test_what_is_wrong_is_said(name: str, words: str, choice: ToolChoice, around: Surroundings) -> None:
+def test_unknown_and_broken_tools_are_refused(name: str, words: str, choice: ToolChoice, around: Surroundings) -> None:
     (around.work / "broken.py").write_text("1 / 0\n")
     (around.work / "empty.py").write_text("x = 1\n")
     (around.work / "needing.py").write_text("import not_there\n")

@@ -23,7 +23,7 @@ def ask(port: int, method: str, path: str, body: object = None, **headers: str) 
         connection.close()
 
 
-def test_it_serves_the_page_and_what_was_said_is_in_the_history(around: Surroundings) -> None:
+def test_it_serves_the_page_and_keeps_conversations(around: Surroundings) -> None:
     command = [sys.executable, "-m", "dragoman", "web", "--no-open", "-T", "calculator"]
     with around.talking(["Hello there."]) as simulator:
         with subprocess.Popen(

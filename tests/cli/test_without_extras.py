@@ -26,7 +26,7 @@ def test_a_question_needs_no_extra(around: Surroundings) -> None:
 
 
 @pytest.mark.slow
-def test_the_chat_is_plainer_and_says_how_to_get_more(around: Surroundings) -> None:
+def test_the_chat_is_plain_and_names_the_extra(around: Surroundings) -> None:
     stalling = Reply(Text("word " * 400), faults=[Stall(share=0.5)])
     script = ["**Hello.**", calling("Bash", {"command": "echo hi"}), "Done.", stalling]
     terminal = {"cwd": around.work, "program": BARE}
@@ -51,7 +51,7 @@ def test_a_chat_can_be_piped(around: Surroundings) -> None:
         assert around.here("chat", stdin="/nope\n").code == 2
 
 
-def test_a_piped_chat_goes_on_after_a_failure_and_says_so_at_the_end(around: Surroundings) -> None:
+def test_a_piped_chat_continues_after_a_failure_and_returns_its_code(around: Surroundings) -> None:
     around.set(DRAGOMAN_RETRY_MAX_ATTEMPTS="1")
     around.set(DRAGOMAN_MODEL="openai-compatible:x", DRAGOMAN_BASE_URL="http://127.0.0.1:9/v1")
     done = around.here("chat", stdin="one\n/help\n")

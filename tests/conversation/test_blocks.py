@@ -13,13 +13,13 @@ def test_blocks_are_compared_by_value_and_never_change() -> None:
         Text("a").text = "b"  # type: ignore[misc]
 
 
-def test_the_parsed_view_of_arguments() -> None:
+def test_arguments_are_parsed() -> None:
     assert ToolCall("1", "now", "").parsed == ToolCall("1", "now", " \n").parsed == {}
     assert ToolCall("1", "add", '{"a": 1, "b": [2]}').parsed == {"a": 1, "b": [2]}
 
 
 @pytest.mark.parametrize("broken", ['{"a": 1', "[1]", '"text"', "nope", "[" * 100_000])
-def test_arguments_that_are_no_object_are_a_validation_error_with_the_raw_text(broken: str) -> None:
+def test_invalid_arguments_are_a_validation_error_with_the_raw_text(broken: str) -> None:
     with pytest.raises(ToolValidationError, match="'add'") as caught:
         _ = ToolCall("7", "add", broken).parsed
     assert caught.value.details == broken
@@ -40,7 +40,7 @@ def test_the_value_of_a_result(result: ToolResult, value: object) -> None:
     assert result.value == value
 
 
-def test_thinking_is_redacted_when_only_its_encrypted_form_is_there() -> None:
+def test_thinking_with_only_an_encrypted_form_is_redacted() -> None:
     assert Thinking("", "anthropic", encrypted="xyz").redacted
     assert not Thinking("hm", "anthropic", signature="s").redacted
 
@@ -55,12 +55,12 @@ def test_thinking_is_redacted_when_only_its_encrypted_form_is_there() -> None:
         ("e.csv", "document", "text/csv"),
     ],
 )
-def test_the_kind_is_known_from_the_name(path: str, kind: str, mime_type: str) -> None:
+def test_the_kind_of_media_follows_from_the_file_name(path: str, kind: str, mime_type: str) -> None:
     media = Media.from_path(path)
     assert (media.kind, media.mime_type, media.path, media.name) == (kind, mime_type, path, path.rpartition("/")[2])
 
 
-def test_a_url_is_not_fetched_and_one_that_tells_nothing_asks_for_the_type() -> None:
+def test_a_url_without_a_suffix_needs_a_mime_type() -> None:
     assert Media.from_url("https://nowhere.invalid/x.jpg?y=z.pdf").mime_type == "image/jpeg"
     with pytest.raises(ValueError, match="mime_type"):
         Media.from_url("https://host/download")

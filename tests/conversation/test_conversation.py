@@ -69,7 +69,7 @@ def test_usage_adds_up_the_replies() -> None:
     assert Conversation().plus(reply, Message.assistant("by hand")).usage.partial
 
 
-def test_views_on_a_message() -> None:
+def test_the_properties_of_a_message() -> None:
     message = Message.assistant(Thinking("hm", "p"), "a", ToolCall("1", "f"), "b")
     assert (message.text, message.thinking) == ("ab", "hm")
     assert message.tool_calls == (ToolCall("1", "f"),)
@@ -78,7 +78,7 @@ def test_views_on_a_message() -> None:
     assert Message.user("look", picture).blocks == (Text("look"), picture)
 
 
-def test_unknown_is_not_zero() -> None:
+def test_unknown_usage_is_not_zero() -> None:
     assert not Usage().known
     assert Usage().tokens is None
     assert Usage(input=3, output=0).known
@@ -86,15 +86,15 @@ def test_unknown_is_not_zero() -> None:
     assert Usage(input=3, output=4, total=9).tokens == 9
 
 
-def test_a_sum_over_a_reply_without_usage_says_that_it_is_a_lower_bound() -> None:
+def test_a_sum_with_unreported_usage_is_partial() -> None:
     total = Usage(input=1, output=2) + Usage()
     assert (total.input, total.output, total.partial) == (1, 2, True)
     assert not (Usage(input=1, output=2) + Usage(input=3, output=4, cache_read=1)).partial
-    assert (Usage(input=1) + Usage(output=2)).partial  # each said one half only: both counts are lower bounds
+    assert (Usage(input=1) + Usage(output=2)).partial  # each has one half only: both counts are lower bounds
 
 
 @given(usages, usages, usages)
-def test_the_order_of_adding_does_not_matter(a: Usage, b: Usage, c: Usage) -> None:
+def test_addition_of_usage_is_associative_and_commutative(a: Usage, b: Usage, c: Usage) -> None:
     def counts(u: Usage) -> tuple[int | None, ...]:
         return (u.input, u.output, u.cache_read, u.cache_write, u.reasoning)
 

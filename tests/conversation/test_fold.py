@@ -92,20 +92,20 @@ def test_the_events_of_a_reply_become_one_message() -> None:
 
 
 @pytest.mark.parametrize("length", range(len(REPLY)))
-def test_a_reply_that_breaks_off_is_marked_interrupted_and_keeps_what_came(length: int) -> None:
+def test_an_incomplete_reply_is_marked_interrupted_and_keeps_its_parts(length: int) -> None:
     message = fold(REPLY[:length])
     assert message.stop_reason is StopReason.INTERRUPTED
     assert message.interrupted
     assert message.text == "".join(event.text for event in REPLY[:length] if isinstance(event, TextDelta))
 
 
-def test_a_part_whose_end_never_came_keeps_what_is_there() -> None:
+def test_a_part_without_an_end_keeps_its_text() -> None:
     assert fold([ThinkingStarted(0, "", "p"), ThinkingDelta(0, "", "hm")]).blocks == (Thinking("hm", "p"),)
     [call] = fold([ToolCallStarted(0, "1", "f"), ToolCallDelta(0, "1", '{"a')]).tool_calls
     assert call == ToolCall("1", "f", '{"a', partial=True)
 
 
-def test_a_failed_reply_says_so() -> None:
+def test_a_failed_reply_has_the_stop_reason_error() -> None:
     message = fold([*REPLY[:8], Failed("OverloadedError", "busy")])
     assert message.stop_reason is StopReason.ERROR
     assert message.text == "Let me see."
@@ -145,9 +145,7 @@ replies = st.builds(
 
 
 @given(replies, st.none() | st.integers(1, 5), st.randoms(use_true_random=False))
-def test_folding_what_was_unfolded_gives_the_message_back_however_its_parts_interleave(
-    message: Message, piece: int | None, random: Random
-) -> None:
+def test_fold_reverses_unfold_however_the_parts_interleave(message: Message, piece: int | None, random: Random) -> None:
     expected = msgspec.structs.replace(message, provider=message.provider or "")
     start, *events = unfold(message, piece=piece)
     parts = {index: [each for each in events if getattr(each, "index", -1) == index] for index in range(4)}
@@ -164,24 +162,24 @@ def test_an_interrupted_message_stays_interrupted() -> None:
     assert fold(unfold(cut)) == cut
 
 
-def test_a_message_made_by_hand_ends_naturally() -> None:
+def test_a_message_without_a_stop_reason_gets_the_natural_one() -> None:
     assert fold(unfold(Message.assistant("hi"))).stop_reason is StopReason.END
     assert fold(unfold(Message.assistant(ToolCall("1", "f")))).stop_reason is StopReason.TOOL_CALLS
 
 
-def test_pieces_have_the_size_that_was_asked_for_and_never_lose_the_text() -> None:
+def test_pieces_have_the_requested_size_and_lose_no_text() -> None:
     texts = [event.text for event in unfold(Message.assistant("abcde"), piece=2) if isinstance(event, TextDelta)]
     assert texts == ["ab", "cd", "e"]
     with pytest.raises(ValueError, match="pieces of 0"):
         list(unfold(Message.assistant("abc"), piece=0))
 
 
-def test_a_result_is_no_part_of_a_reply() -> None:
+def test_a_result_in_a_reply_is_refused() -> None:
     with pytest.raises(ConversationError, match="'1'"):
         list(unfold(Message.assistant(ToolResult("1", "f"))))
 
 
-def test_sources_may_come_late_and_belong_to_texts() -> None:
+def test_sources_may_come_after_the_end_of_their_text() -> None:
     page, file = Citation(url="https://w"), Citation(document="f")
     begun = [TextStarted(0, ""), TextDelta(0, "", "a"), TextCited(0, "", (page,)), TextEnded(0, "")]
     message = fold([*begun, TextCited(0, "", (file,)), Completed(StopReason.END)])

@@ -1,4 +1,4 @@
-"""Values as HTML for notebooks: all kinds of blocks, escaped, with nothing that hides."""
+"""Values as HTML for notebooks: all kinds of blocks, escaped, with invisible characters made visible."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Tags(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
 
 
-def test_every_kind_of_block_is_shown_and_none_runs() -> None:
+def test_every_kind_of_block_is_shown_and_escaped() -> None:
     result = ToolResult("1", HOSTILE, (Text(HOSTILE), Json(Raw(b'{"a":1}')), PNG), is_error=True, duration=1.5)
     said = Message(
         role="assistant",
@@ -73,25 +73,25 @@ def test_every_kind_of_block_is_shown_and_none_runs() -> None:
     assert said._repr_html_() in page
 
 
-def test_what_nobody_sees_is_made_visible() -> None:
+def test_invisible_characters_are_made_visible() -> None:
     page = Message.assistant("a\u202eb\u200bc", ToolCall("1", "pa\u200by", "{}"))._repr_html_()
     assert "a⟨U+202E⟩b\u200bc" in page, "in prose, signs of no width join emoji"
     assert "pa⟨U+200B⟩y" in page
 
 
-def test_long_texts_and_many_messages_are_cut() -> None:
+def test_long_texts_and_many_messages_are_truncated() -> None:
     assert "(5 more characters)" in Message.user("x" * 20_005)._repr_html_()
     many = Conversation().plus(*[Message.user(f"number {at}.") for at in range(203)])
     assert "3 earlier messages" in many.to_html()
     assert "number 2." not in many.to_html()
 
 
-def test_media_that_a_provider_keeps() -> None:
+def test_media_stored_at_a_provider() -> None:
     assert STORED.stored == ("openai", "file-1")
     assert Media.from_url("https://example.com/a.png").stored is None
 
 
-def test_sources_are_a_list_of_links_that_say_where_they_lead() -> None:
+def test_sources_are_a_list_of_links_that_show_their_host() -> None:
     cited = (
         Citation(url="https://bank.example/\u202e?a=1&b=2", title=HOSTILE, start=0, end=1),
         Citation(url="https://bank.example/\u202e?a=1&b=2", title="again", start=1, end=2),
@@ -114,11 +114,11 @@ def test_sources_are_a_list_of_links_that_say_where_they_lead() -> None:
 @pytest.mark.parametrize(
     "url", ["https:///evil.example", "https://\\evil.example", "https://a.example/\n2. b", "https://<b>"]
 )
-def test_an_address_that_hides_where_it_leads_is_no_link(url: str) -> None:
+def test_an_address_that_hides_its_host_is_no_link(url: str) -> None:
     assert sources_of([Citation(url=url, title="bank.example")]) == [("bank.example", "")]
     assert source_lines([Citation(url=url)]) == [f"1. {' '.join(url.split())}"]
 
 
-def test_only_so_many_sources_are_lines() -> None:
+def test_the_number_of_source_lines_is_limited() -> None:
     lines = source_lines([Citation(url=f"https://a.example/{number}") for number in range(1_234)])
     assert lines[-2:] == ["100. https://a.example/99", "… and 1,134 more"]

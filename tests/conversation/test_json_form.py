@@ -23,14 +23,14 @@ from tests.strategies import conversations
 
 
 @given(conversations, st.integers(0, 10**6), st.binary(min_size=1, max_size=3))
-def test_a_round_trip_changes_nothing_and_damaged_bytes_are_read_or_refused(
+def test_a_round_trip_changes_nothing_and_damaged_bytes_never_crash(
     conversation: Conversation, where: int, noise: bytes
 ) -> None:
     written = conversation_to_json(conversation)
     assert conversation_from_json(written) == conversation
     assert conversation_from_json(written.decode()) == conversation
     assert conversation_to_json(conversation_from_json(written)) == written
-    json.loads(written)  # and another reader takes it for JSON
+    json.loads(written)  # another parser accepts it
     for message in conversation.messages:
         assert message_from_json(message_to_json(message)) == message
     at = where % len(written)
@@ -38,7 +38,7 @@ def test_a_round_trip_changes_nothing_and_damaged_bytes_are_read_or_refused(
         conversation_from_json(written[:at] + noise + written[at + len(noise) :])
 
 
-def test_the_form_of_version_1_is_read_for_ever() -> None:
+def test_version_1_can_still_be_read() -> None:
     stored = Path(__file__).with_name("conversation-v1.json").read_bytes()
     conversation = conversation_from_json(stored)
     assert [message.role for message in conversation.messages] == ["user", "assistant", "tool", "assistant"]
@@ -48,7 +48,7 @@ def test_the_form_of_version_1_is_read_for_ever() -> None:
     assert json.loads(conversation_to_json(conversation)) == json.loads(stored)
 
 
-def test_unknown_fields_survive_where_they_were_byte_for_byte() -> None:
+def test_unknown_fields_are_kept_byte_for_byte() -> None:
     written = (
         b'{"format":"dragoman.conversation","version":1,"conversation":{"messages":[{"role":"assistant",'
         b'"blocks":[{"type":"text","text":"x","new": {"b": 1.0}},{"type":"tool_call","id":"1","name":"f"}],'
@@ -63,7 +63,7 @@ def test_unknown_fields_survive_where_they_were_byte_for_byte() -> None:
 
 
 @pytest.mark.parametrize("name", [b"*", b"\\u002a"])
-def test_no_unknown_field_can_say_what_the_known_ones_are(name: bytes) -> None:
+def test_an_unknown_field_cannot_override_known_ones(name: bytes) -> None:
     written = b'{"role":"user","blocks":[{"type":"text","text":"hi","' + name + b'":{"text":"something else"}}]}'
     message = message_from_json(written)
     again = message_to_json(message)
@@ -86,21 +86,21 @@ RESULT = b'{"type":"tool_result","call_id":"1","name":"f",'
         b'{"role":"user","native":[{"provider":"p","fields":{}}]}',
     ],
 )
-def test_what_has_unknown_fields_is_checked_like_anything_else(message: bytes) -> None:
+def test_invalid_data_with_unknown_fields_is_refused(message: bytes) -> None:
     for data in (message, message[:-1] + b',"unknown":1}'):
         with pytest.raises(MalformedDataError):
             message_from_json(data)
 
 
 @pytest.mark.parametrize("conversation", [Conversation("\ud800"), Conversation(metadata={"a": object()})])
-def test_what_cannot_be_written_is_a_typed_error(conversation: Conversation) -> None:
+def test_data_that_is_not_json_is_a_typed_error(conversation: Conversation) -> None:
     with pytest.raises(ConversationError, match="cannot be written as JSON.*metadata"):
         conversation_to_json(conversation)
     with pytest.raises(ConversationError, match="The message cannot be written"):
         message_to_json(Message.user("\ud800"))
 
 
-def test_raw_parts_are_not_touched() -> None:
+def test_raw_parts_keep_their_bytes() -> None:
     raw = b'{"type":  "x", "n": 1.50, "big": 123456789012345678901234567890}'
     written = conversation_to_json(Conversation().plus(Message.assistant(Opaque("p", Raw(raw)))))
     assert raw in written
@@ -135,6 +135,6 @@ def test_newer_versions_are_refused() -> None:
         b'{"format":"dragoman.conversation","version":1,"conversation":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001,
     ],
 )
-def test_what_is_no_conversation_is_a_typed_error(data: bytes) -> None:
+def test_an_invalid_conversation_is_a_typed_error(data: bytes) -> None:
     with pytest.raises(MalformedDataError):
         conversation_from_json(data)

@@ -42,13 +42,13 @@ def conversation(*messages: Message) -> Conversation:
         (USER, CALLS, GOOD, USER, MODEL),
     ],
 )
-def test_valid_conversations_stay_what_they_are(messages: tuple[Message, ...]) -> None:
+def test_valid_conversations_are_not_changed(messages: tuple[Message, ...]) -> None:
     whole = conversation(*messages)
     assert whole.is_valid
     assert whole.problems == ()
     whole.ensure_valid()
-    mended, changes = whole.repaired()
-    assert mended is whole
+    repaired, changes = whole.repaired()
+    assert repaired is whole
     assert changes == ()
 
 
@@ -78,25 +78,25 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_fault_is_named_and_mended(case: str) -> None:
+def test_each_problem_is_named_and_repaired(case: str) -> None:
     messages, kinds, call_ids = CASES[case]
     broken = conversation(*messages)
     assert not broken.is_valid
-    mended, changes = broken.repaired()
+    repaired, changes = broken.repaired()
     assert [change.kind for change in changes] == kinds
     assert [change.call_id for change in changes] == call_ids
-    assert mended.is_valid
+    assert repaired.is_valid
     assert broken.problems == tuple(map(str, changes))
     with pytest.raises(InvalidConversationError, match="repaired") as caught:
         broken.ensure_valid()
     assert caught.value.problems == broken.problems
 
 
-def test_what_tools_really_did_is_kept_in_its_place() -> None:
-    mended, _ = conversation(CALLS, USER, GOOD, MODEL).repaired()
-    assert mended.messages == (CALLS, GOOD, USER, MODEL)
-    mended, _ = conversation(CALLS, Message.tool([TWO])).repaired()
-    added, kept = mended.messages[1].tool_results
+def test_results_are_moved_to_their_calls_and_missing_ones_added() -> None:
+    repaired, _ = conversation(CALLS, USER, GOOD, MODEL).repaired()
+    assert repaired.messages == (CALLS, GOOD, USER, MODEL)
+    repaired, _ = conversation(CALLS, Message.tool([TWO])).repaired()
+    added, kept = repaired.messages[1].tool_results
     assert kept is TWO
     assert added.is_error
     assert added.error_type == "cancelled"
@@ -122,13 +122,13 @@ tangled = st.builds(
 
 
 @given(tangled | conversations)
-def test_repaired_is_valid_and_changes_nothing_twice(broken: Conversation) -> None:
-    mended, changes = broken.repaired()
-    assert mended.is_valid
-    assert mended.repaired() == (mended, ())
+def test_repairing_twice_changes_nothing(broken: Conversation) -> None:
+    repaired, changes = broken.repaired()
+    assert repaired.is_valid
+    assert repaired.repaired() == (repaired, ())
     assert bool(changes) == (not broken.is_valid)
     expected: list[str] = []
-    for message in mended.messages:  # every call has exactly one result, in order
+    for message in repaired.messages:  # every call has exactly one result, in order
         if message.role == "tool":
             for result in message.tool_results:
                 assert expected
@@ -143,13 +143,13 @@ def test_repaired_is_valid_and_changes_nothing_twice(broken: Conversation) -> No
 
 
 def fresh(conversation: Conversation) -> Conversation:
-    """An equal one of which nothing is known."""
+    """An equal conversation without memory."""
     return msgspec.structs.replace(conversation)
 
 
 @settings(max_examples=rounds(400))
 @given(tangled | conversations, st.lists(st.integers(0, 20), max_size=4))
-def test_what_was_found_valid_before_never_changes_the_answer(whole: Conversation, places: list[int]) -> None:
+def test_the_memory_of_validity_never_changes_the_answer(whole: Conversation, places: list[int]) -> None:
     grown, at = whole.up_to(0), 0
     for place in sorted({min(place, len(whole.messages)) for place in places} | {len(whole.messages)}):
         grown, at = grown.plus(*whole.messages[at:place]), place
@@ -157,7 +157,7 @@ def test_what_was_found_valid_before_never_changes_the_answer(whole: Conversatio
         assert grown.problems == fresh(grown).problems
 
 
-def test_only_new_messages_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_new_messages_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Message] = []
     is_plain = whole._is_plain
     monkeypatch.setattr(whole, "_is_plain", lambda message: looked.append(message) or is_plain(message))
@@ -171,7 +171,7 @@ def test_only_new_messages_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(looked) < 10
 
 
-def test_it_is_no_part_of_the_value() -> None:
+def test_the_memory_is_no_part_of_the_value() -> None:
     known = Conversation("s").plus(USER, MODEL)
     known.ensure_valid()
     same = fresh(known)

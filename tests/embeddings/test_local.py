@@ -139,7 +139,7 @@ def _publish(directory: Path, weights: dict[str, Any], digest: str = "", size: i
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("xllamacpp") is None, reason="the extra `local` is not installed")
-def test_published_weights_become_a_model_that_makes_the_same_vectors(
+def test_converted_weights_give_the_same_vectors(
     registry: Path,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -172,7 +172,7 @@ def test_published_weights_become_a_model_that_makes_the_same_vectors(
 
 
 @pytest.mark.parametrize("colour", [pytest.param(colour, marks=real) for colour in ("plain", "async")])
-def test_the_real_model_makes_the_vectors_of_sentence_transformers(colour: str) -> None:
+def test_local_model_matches_sentence_transformers(colour: str) -> None:
     needed(REAL)
     rows = json.loads(REFERENCES.read_text())
     texts = [row["text"] for row in rows]

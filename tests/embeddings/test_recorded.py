@@ -107,7 +107,7 @@ def _read_by_sdk(provider: str, body: str) -> tuple[list[list[float]], int | Non
 
 
 @parametrized("embeddings", without=":countTokens")
-def test_requests_and_replies_are_those_of_the_official_clients(exchange: Exchange) -> None:
+def test_requests_and_replies_match_the_official_clients(exchange: Exchange) -> None:
     provider = HOSTS[exchange.url.split("/")[2]]
     asked = _asked(exchange, provider)
     codec = CODECS[asked.profile.codec]

@@ -98,17 +98,15 @@ def test_engines_know_windows_and_prices_without_being_told() -> None:
         (
             anthropic._read_usage(
                 {
-                    "input_tokens": Raw(b"9"),
-                    "cache_creation_input_tokens": Raw(b"7"),
-                    "cache_creation": Raw(b'{"ephemeral_5m_input_tokens":2,"ephemeral_1h_input_tokens":5}'),
+                    "input_tokens": 9,
+                    "cache_creation_input_tokens": 7,
+                    "cache_creation": {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 5},
                 }
             ),
             {"cache_write": 7, "cache_write_1h": 5},
         ),
         (
-            anthropic._read_usage(
-                {"input_tokens": Raw(b"9"), "cache_creation_input_tokens": Raw(b"7"), "cache_creation": Raw(b"null")}
-            ),
+            anthropic._read_usage({"input_tokens": 9, "cache_creation_input_tokens": 7, "cache_creation": None}),
             {"cache_write": 7, "cache_write_1h": None},
         ),
         (

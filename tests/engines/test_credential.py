@@ -1,4 +1,4 @@
-"""Keys that are made: kept, renewed in time by one for all who wait, and once more when a provider refuses one."""
+"""Generated keys: cached, renewed in time with one call for all, and again if a provider refuses one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODEL = "anthropic:claude-sonnet-4-5"
 
 
 class Maker:
-    """Makes keys `key-1`, `key-2` …, which live for so many seconds of a clock that stands still until it is moved."""
+    """Generates the keys `key-1`, `key-2` …, which are valid for `life` seconds of a fake clock."""
 
     def __init__(self, life: float | None = None) -> None:
         self.now = 1000.0
@@ -40,7 +40,7 @@ class Maker:
 
 @dataclass
 class WithoutHash:
-    """Makes keys, and is equal to others of its kind."""
+    """Generates keys, and has no hash."""
 
     def __call__(self) -> str:
         return "key"
@@ -54,7 +54,7 @@ def value_of(credential: Credential) -> str:
 
 
 @pytest.mark.parametrize(("life", "renewed_after"), [(3600.0, 3300.0), (100.0, 80.0)])
-def test_a_key_is_kept_and_renewed_before_it_expires(life: float, renewed_after: float) -> None:
+def test_a_key_is_cached_and_renewed_before_it_expires(life: float, renewed_after: float) -> None:
     maker = Maker(life)
     credential = maker.credential()
     assert [value_of(credential), value_of(credential)] == ["key-1", "key-1"]
@@ -65,8 +65,8 @@ def test_a_key_is_kept_and_renewed_before_it_expires(life: float, renewed_after:
     assert maker.count == 2
 
 
-def test_keys_of_two_tenants_never_share_a_place() -> None:
-    """Breakers and lines of a limiter outlive engines, and what is freed leaves its address to the next."""
+def test_two_credentials_never_share_a_place() -> None:
+    """Breakers and lines outlive engines, and a freed object leaves its address to the next."""
 
     def place() -> tuple[object, ...]:
         return connection(MODEL, key=Maker()).place
@@ -78,7 +78,7 @@ def test_keys_of_two_tenants_never_share_a_place() -> None:
     assert len({connection(MODEL, key=WithoutHash()).place for _ in range(2)}) == 1
 
 
-def test_a_key_without_an_end_is_kept_until_it_is_refused() -> None:
+def test_a_key_without_expiry_is_cached_until_it_is_refused() -> None:
     maker = Maker()
     credential = maker.credential()
     made = step(credential.made(blocking=True))
@@ -86,11 +86,11 @@ def test_a_key_without_an_end_is_kept_until_it_is_refused() -> None:
     assert value_of(credential) == "key-1"
     credential.discard(made)
     assert value_of(credential) == "key-2"
-    credential.discard(made)  # which somebody else has replaced meanwhile
+    credential.discard(made)  # it was replaced already
     assert value_of(credential) == "key-2"
 
 
-def test_a_renewal_that_fails_leaves_the_old_key_while_it_holds(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_old_key_is_used_while_it_is_valid_if_a_renewal_fails(caplog: pytest.LogCaptureFixture) -> None:
     maker, broken = Maker(3600.0), False
 
     def source() -> Token:
@@ -105,27 +105,27 @@ def test_a_renewal_that_fails_leaves_the_old_key_while_it_holds(caplog: pytest.L
     assert value_of(credential) == "key-1"
     assert "could not be renewed" in caplog.text
     maker.now += 300
-    with pytest.raises(AuthenticationError, match="could not be made: OSError: no route"):
+    with pytest.raises(AuthenticationError, match="could not be generated: OSError: no route"):
         value_of(credential)
     broken = False
     assert value_of(credential) == "key-2"
 
 
 @pytest.mark.parametrize("given", [None, "", 3, b"key"])
-def test_what_is_no_key_is_refused(given: Any) -> None:
-    with pytest.raises(ConfigurationError, match="function that makes the key gave"):
+def test_invalid_keys_are_refused(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="function that returns the key returned"):
         value_of(Credential(lambda: given))
 
 
-def test_nothing_of_a_made_key_is_printed() -> None:
+def test_generated_keys_are_not_printed() -> None:
     shown = [repr(one) for one in (Token("secret-1"), AwsKeys("id", "secret-2"), Credential(lambda: "secret-3"))]
     assert not [text for text in shown if "secret" in text.replace("Secret", "")]
 
 
-# --- one for all ------------------------------------------------------------------------------------------------------
+# --- one renewal ------------------------------------------------------------------------------------------------------
 
 
-def test_many_threads_one_renewal() -> None:
+def test_threads_share_one_renewal() -> None:
     begun, go_on, made = threading.Event(), threading.Event(), list[str]()
     count = 0
 
@@ -147,7 +147,7 @@ def test_many_threads_one_renewal() -> None:
     assert (made, count) == (["key-1"] * 20, 1)
 
 
-def test_many_tasks_one_renewal_and_one_that_is_cancelled_harms_nobody() -> None:
+def test_tasks_share_one_renewal_and_can_be_cancelled() -> None:
     count = 0
 
     async def source() -> str:
@@ -165,7 +165,7 @@ def test_many_tasks_one_renewal_and_one_that_is_cancelled_harms_nobody() -> None
         others = [asyncio.create_task(credential.made(blocking=False)) for _ in range(20)]
         await asyncio.sleep(0.01)
         others[3].cancel()
-        first.cancel()  # who was making it: one of the others does so instead
+        first.cancel()  # another task renews the key instead
         found = await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 20)
         assert isinstance(found[3], asyncio.CancelledError)
         tokens = {one.value.reveal() for one in found if isinstance(one, Token) and isinstance(one.value, Secret)}
@@ -174,7 +174,7 @@ def test_many_tasks_one_renewal_and_one_that_is_cancelled_harms_nobody() -> None
     asyncio.run(main())
 
 
-def test_an_error_reaches_all_who_wait() -> None:
+def test_an_error_reaches_every_waiting_task() -> None:
     async def source() -> str:
         await asyncio.sleep(0.01)
         raise ValueError("no")
@@ -187,7 +187,7 @@ def test_an_error_reaches_all_who_wait() -> None:
     asyncio.run(main())
 
 
-def test_who_waits_in_a_plain_program_can_be_stopped() -> None:
+def test_a_waiting_sync_call_can_be_stopped() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def source() -> str:
@@ -212,7 +212,7 @@ def test_who_waits_in_a_plain_program_can_be_stopped() -> None:
 
 
 @every_way
-def test_a_refused_key_is_made_again_once_and_the_call_goes_on(way: Talk) -> None:
+def test_a_refused_key_is_renewed_once(way: Talk) -> None:
     maker = Maker()
     with Simulator(["Hello."], api_key="key-2") as simulator:
         outcome = way(simulator, MODEL, key=maker)  # by a policy of one attempt: the provider has not failed
@@ -229,7 +229,7 @@ def test_a_refused_key_is_made_again_once_and_the_call_goes_on(way: Talk) -> Non
 
 
 @every_way
-def test_a_function_that_fails_is_an_error_of_the_call(way: Talk) -> None:
+def test_an_exception_of_the_function_is_an_error_of_the_call(way: Talk) -> None:
     def source() -> str:
         raise RuntimeError("the vault is closed")
 
@@ -242,7 +242,7 @@ def test_a_function_that_fails_is_an_error_of_the_call(way: Talk) -> None:
 
 
 @every_way
-def test_an_async_function_serves_async_programs(way: Talk) -> None:
+def test_async_functions_need_an_async_program(way: Talk) -> None:
     async def source() -> str:
         await asyncio.sleep(0)
         return "key"
@@ -257,7 +257,7 @@ def test_an_async_function_serves_async_programs(way: Talk) -> None:
 
 
 class Rotating:
-    """A provider whose keys hold for three requests, and the function that makes them."""
+    """A provider whose keys are valid for three requests, and the function that generates them."""
 
     def __init__(self) -> None:
         self.good = ""
@@ -279,7 +279,7 @@ class Rotating:
 
 
 @pytest.mark.parametrize("kind", [PlainTalk, AsyncTalk])
-def test_keys_are_renewed_in_the_middle_of_many_turns_without_a_lost_request(kind: Any) -> None:
+def test_keys_are_renewed_between_turns_without_a_lost_request(kind: Any) -> None:
     rotating = Rotating()
     with Simulator(rotating.answer) as simulator:
         options = {"key": rotating.make, "base_url": simulator.base_url("anthropic"), "retry": ONCE}
@@ -294,7 +294,7 @@ def test_keys_are_renewed_in_the_middle_of_many_turns_without_a_lost_request(kin
     assert rotating.made == 4
 
 
-def test_a_typed_key_is_not_asked_for_again() -> None:
+def test_a_fixed_key_is_not_renewed() -> None:
     with Simulator(api_key="right") as simulator:
         base_url = simulator.base_url("anthropic")
         with engine(MODEL, key="wrong", base_url=base_url) as talker, pytest.raises(AuthenticationError):

@@ -54,13 +54,13 @@ def _nothing_registered() -> Iterator[None]:
         ("gemini-2.5-flash", "gemini", "gemini-2.5-flash"),
     ],
 )
-def test_names(name: str, provider: str, model: str) -> None:
+def test_model_names(name: str, provider: str, model: str) -> None:
     found = connection(name, key="k")
     assert (found.provider.name, found.model) == (provider, model)
     assert found.name == f"{provider}:{model}"
 
 
-def test_keys_and_the_addresses_that_they_belong_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_sent_only_to_their_own_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match="no key for anthropic.*ANTHROPIC_API_KEY"):
         engine("anthropic:claude-sonnet-4-5")
     assert connection("ollama:qwen3").key is None
@@ -75,7 +75,7 @@ def test_keys_and_the_addresses_that_they_belong_to(monkeypatch: pytest.MonkeyPa
         connection("openai:gpt-4o", base_url="https://elsewhere.test/v1")
 
 
-def test_names_and_addresses_that_cannot_be_used() -> None:
+def test_invalid_names_and_addresses_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="anthropic"):
         engine("antropic:claude-sonnet-4-5", key="k")
     with pytest.raises(ConfigurationError, match="no address of its own.*base_url"):
@@ -95,7 +95,7 @@ def test_a_profile_can_be_changed_or_replaced() -> None:
         connection("openai:gpt-4o", key="k", profile={"tolls": False})
 
 
-def test_what_an_engine_tells_without_sending_anything() -> None:
+def test_properties_of_an_engine() -> None:
     with engine("anthropic:claude-sonnet-4-5", key="k") as claude:
         assert claude.name == "anthropic:claude-sonnet-4-5"
         assert claude.features.supports_media_results
@@ -106,7 +106,7 @@ def test_what_an_engine_tells_without_sending_anything() -> None:
         assert repr(claude) == "<HttpEngine anthropic:claude-sonnet-4-5>"
 
 
-def test_features_mean_the_same_everywhere() -> None:
+def test_parallel_calls_feature() -> None:
     """Several calls in one reply are `parallel`, whether or not that can be switched off."""
     parallel = {"openai:gpt-4o": True, "gemini:gemini-2.5-flash": True, "claude-local:": True, "local:": False}
     found = {model: engine(model, key="k").features for model in parallel}
@@ -115,7 +115,7 @@ def test_features_mean_the_same_everywhere() -> None:
 
 
 @pytest.mark.parametrize("key", ["with space ", "line\nend", "schlüssel", "\x00"])
-def test_a_key_that_cannot_be_one_is_refused_without_showing_it(key: str) -> None:
+def test_an_invalid_key_is_refused_without_showing_it(key: str) -> None:
     with pytest.raises(AuthenticationError, match="Copy it again") as caught:
         engine("openai:gpt-4o", key=key)
     assert key.strip() not in str(caught.value)
@@ -131,11 +131,11 @@ class AsyncParrots(ProviderFactory):
         return AsyncScriptedEngine([model], name=f"parrot:{model}")
 
 
-def test_third_parties_register_their_providers() -> None:
+def test_registering_a_provider() -> None:
     register_provider("parrot", Parrots())
     with engine("parrot:polly/1") as polly:
         assert polly.run_inference(ASKED).text == "polly/1"
-    with pytest.raises(ConfigurationError, match="offers no engine for async programs"):
+    with pytest.raises(ConfigurationError, match="has no engine for async programs"):
         async_engine("parrot:polly")
     with pytest.raises(ConfigurationError, match="already.*replace=True"):
         register_provider("parrot", AsyncParrots())
@@ -148,11 +148,11 @@ def test_third_parties_register_their_providers() -> None:
             return (await polly.run_inference(ASKED)).text
 
     assert asyncio.run(main()) == "polly"
-    with pytest.raises(ConfigurationError, match="plain programs"):
+    with pytest.raises(ConfigurationError, match="sync programs"):
         engine("parrot:polly")
 
 
-def test_installed_packages_offer_providers_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_providers_from_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
     class Point:
         def load(self) -> type[Parrots]:
             return Parrots
@@ -172,7 +172,7 @@ def test_installed_packages_offer_providers_by_entry_point(monkeypatch: pytest.M
 
 
 class Keeper(Transport):
-    """Keeps the request that it is given, and sends nothing."""
+    """Records the request, and sends nothing."""
 
     async def open(self, request: HttpRequest) -> Response:
         self.request = request
@@ -212,13 +212,13 @@ def test_each_call_has_its_own_headers_and_address() -> None:
     ("make", "transport", "fitting"),
     [(HttpEngine, AsyncioTransport, "SocketTransport"), (AsyncHttpEngine, SocketTransport, "AsyncioTransport")],
 )
-def test_a_transport_of_the_other_colour_is_refused(make: Any, transport: Any, fitting: str) -> None:
+def test_a_transport_of_the_other_kind_is_refused(make: Any, transport: Any, fitting: str) -> None:
     with pytest.raises(ConfigurationError, match=f"cannot use {transport.__name__}.*{fitting}"):
         make(connection("openai:gpt-4o", key="k"), transport())
 
 
-def test_a_turn_leaves_nothing_to_the_collector() -> None:
-    """Values that refer to each other are only freed when the collector runs, which costs more than the turn."""
+def test_a_turn_creates_no_garbage_cycles() -> None:
+    """Cycles are freed only by the garbage collector, which costs more than the turn."""
     with (
         Simulator(lambda request: "Hello") as simulator,
         engine("openai:gpt-4o", base_url=f"{simulator.url}/v1", key="k") as model,
@@ -227,7 +227,7 @@ def test_a_turn_leaves_nothing_to_the_collector() -> None:
             model.run_inference(ASKED)
         gc.collect()
         gc.disable()
-        gc.freeze()  # what tests before this one left behind is not looked at
+        gc.freeze()  # ignore garbage of earlier tests
         try:
             for _ in range(20):
                 model.run_inference(ASKED)

@@ -1,4 +1,4 @@
-"""The limiter: never over the limit, in order, nobody forgotten, and who leaves is not in the way."""
+"""The limiter: never over the limit, first come first served, and calls that leave do not block others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MODEL = "openai:gpt-4o"
 
 
 class _Crowd:
-    """Any number of callers at a line, on a clock that only moves when it is told to."""
+    """Any number of callers in a line, on a fake clock."""
 
     limiter = RateLimiter(requests=4, tokens=100, concurrency=3)
 
@@ -38,10 +38,10 @@ class _Crowd:
         self.admitted: list[tuple[float, Place]] = []
         self.closed_until = 0.0
         self.woken: set[Place] = set()
-        self.told: set[Place] = set()
+        self.ever_woken: set[Place] = set()
 
     def _settle(self) -> None:
-        """Whoever was woken asks, and whoever was let through is taken note of: from the front, and nobody else."""
+        """Those that were woken ask, and those that were admitted are recorded: from the front, and no others."""
         while self.woken:
             place = self.woken.pop()
             wait = self.line.ask(place, self.now)
@@ -51,15 +51,15 @@ class _Crowd:
             recent = [each.tokens for at, each in self.admitted if at + MINUTE > self.now]
             assert len(recent) < 4
             assert len(self.busy) < 3
-            assert not recent or sum(recent) + place.tokens <= 100, "more tokens than a minute may have"
+            assert not recent or sum(recent) + place.tokens <= 100, "too many tokens in a minute"
             assert self.now >= self.closed_until
             self.busy.append(place)
             self.admitted.append((self.now, place))
-        assert all(place.entry is None for place in self.waiting), "somebody went before others"
-        assert not self.waiting or self.waiting[0] in self.told, "nobody minds the time"
+        assert all(place.entry is None for place in self.waiting), "not in order"
+        assert not self.waiting or self.waiting[0] in self.ever_woken, "the first in line does not know it"
 
     def join(self, number: int) -> None:
-        place = Place(number * 5, lambda: (self.woken.add(place), self.told.add(place)))
+        place = Place(number * 5, lambda: (self.woken.add(place), self.ever_woken.add(place)))
         self.line.join(place)
         self.waiting.append(place)
         self.line.ask(place, self.now)
@@ -87,7 +87,7 @@ class _Crowd:
         self.closed_until = max(self.closed_until, self.now + number)
 
     def wait(self, number: int) -> None:
-        """The first in line minds the time; nobody else needs to look."""
+        """Only the first in line watches the time."""
         until = self.now + number * 1.3
         while self.waiting and self.now < until:
             wait = self.line.ask(self.waiting[0], self.now)
@@ -101,14 +101,14 @@ class _Crowd:
         self._settle()
 
     def end(self) -> None:
-        """Nobody is forgotten: if everybody finishes, everybody gets a turn, and only one."""
+        """When everybody finishes, everybody gets exactly one turn."""
         for _ in range(200):
             while self.busy:
                 self.finish(0)
             if not self.waiting:
                 break
             self.wait(30)
-        assert not self.waiting, "somebody waits for ever"
+        assert not self.waiting, "somebody waits forever"
         assert len({id(place) for _, place in self.admitted}) == len(self.admitted)
 
 
@@ -117,7 +117,7 @@ _STEPS = st.sampled_from(["join", "join", "join", "cancel", "finish", "correct",
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(_STEPS, st.integers(0, 30)), max_size=60))
-def test_never_over_the_limit_in_order_and_nobody_is_forgotten(steps: list[tuple[str, int]]) -> None:
+def test_never_over_the_limit_and_in_order(steps: list[tuple[str, int]]) -> None:
     crowd = _Crowd()
     for what, number in steps:
         getattr(crowd, what)(number)
@@ -132,11 +132,11 @@ def _places(line: Line, tokens: list[int], now: float = 0.0) -> list[Place]:
     return places
 
 
-def _let_through(places: list[Place]) -> list[bool]:
+def _admitted(places: list[Place]) -> list[bool]:
     return [place.entry is not None for place in places]
 
 
-def test_it_learns_what_is_left_from_the_providers_headers() -> None:
+def test_limits_in_headers_are_respected() -> None:
     line = Line(RateLimiter(concurrency=100))
     headers = {
         "x-ratelimit-limit-requests": "60",
@@ -145,15 +145,15 @@ def test_it_learns_what_is_left_from_the_providers_headers() -> None:
     }
     line.learn(headers, 0.0, time.time())
     places = _places(line, [1] * 5)
-    assert _let_through(places) == [True, True, False, False, False]
-    assert line.ask(places[2], 0.5) == pytest.approx(0.5), "one more each second, as the limit fills again"
+    assert _admitted(places) == [True, True, False, False, False]
+    assert line.ask(places[2], 0.5) == pytest.approx(0.5), "one more each second, as the limit refills"
     assert line.ask(places[2], 2.0) == 0.0
-    assert _let_through(places) == [True, True, True, True, False]
+    assert _admitted(places) == [True, True, True, True, False]
     line.learn({**headers, "x-ratelimit-remaining-requests": "60"}, 2.0, time.time())
-    assert _let_through(places) == [True] * 5, "the provider knows better"
+    assert _admitted(places) == [True] * 5, "the provider knows better"
 
 
-def test_tokens_are_put_right_when_the_call_has_ended() -> None:
+def test_tokens_are_corrected_after_the_call() -> None:
     line = Line(RateLimiter(tokens=100))
     first, second = _places(line, [60, 60])
     assert line.ask(second, 0.0) == MINUTE
@@ -161,10 +161,10 @@ def test_tokens_are_put_right_when_the_call_has_ended() -> None:
     assert second.entry is not None
     [large] = _places(line, [500], 2.0)
     assert line.ask(large, 3.0) == pytest.approx(58.0)
-    assert line.ask(large, 61.0) == 0.0, "what never fits goes alone"
+    assert line.ask(large, 61.0) == 0.0, "a request over the limit goes alone"
 
 
-def test_a_call_that_was_dropped_is_not_in_the_way_for_ever() -> None:
+def test_a_dropped_call_frees_its_place() -> None:
     line = Line(RateLimiter(concurrency=1))
     first, second = _places(line, [1, 1])
     assert line.ask(second, 0.0) is None
@@ -173,8 +173,8 @@ def test_a_call_that_was_dropped_is_not_in_the_way_for_ever() -> None:
     assert line.ask(second, 1.0) == 0.0
 
 
-def test_somebody_may_leave_in_the_middle_of_a_round() -> None:
-    """As when the garbage collector closes a stream there."""
+def test_leaving_while_others_are_admitted() -> None:
+    """As when the garbage collector closes a stream at that moment."""
     line = Line(RateLimiter(concurrency=1))
     [first] = _places(line, [1])
     line.ask(first, 0.0)
@@ -184,8 +184,8 @@ def test_somebody_may_leave_in_the_middle_of_a_round() -> None:
     asking = threading.Thread(target=line.ask, args=(third, 0.0), daemon=True)
     asking.start()
     asking.join(20)
-    assert not asking.is_alive(), "it waits for itself"
-    assert _let_through([second, third]) == [True, False]
+    assert not asking.is_alive(), "deadlock"
+    assert _admitted([second, third]) == [True, False]
 
 
 # --- through engines --------------------------------------------------------------------------------------------------
@@ -195,11 +195,11 @@ def _at(simulator: Simulator, limiter: RateLimiter, key: str) -> dict[str, Any]:
     return {"key": key, "base_url": simulator.base_url("openai"), "limiter": limiter}
 
 
-def test_both_colours_and_all_threads_stand_in_one_line() -> None:
-    limiter, under_way = RateLimiter(concurrency=2), list[int]()
+def test_sync_and_async_callers_in_all_threads_share_one_line() -> None:
+    limiter, concurrent = RateLimiter(concurrency=2), list[int]()
 
     def answer(_request: Request) -> Reply:
-        under_way.append(len(line._busy))
+        concurrent.append(len(line._busy))
         return Reply("Hello.", faults=[Stall(0.02, "head", go_on=True)])
 
     with Simulator(answer, longest_pause=10.0) as simulator:
@@ -225,12 +225,12 @@ def test_both_colours_and_all_threads_stand_in_one_line() -> None:
             thread.start()
         for thread in threads:
             thread.join(60)
-        assert not any(thread.is_alive() for thread in threads), "somebody was forgotten"
+        assert not any(thread.is_alive() for thread in threads), "somebody still waits"
         assert len(simulator.requests) == 14
-        assert max(under_way) <= 2
+        assert max(concurrent) <= 2
 
 
-def test_waits_are_in_the_ledger_and_a_refusal_closes_the_line_for_all() -> None:
+def test_waits_are_recorded_and_a_refusal_closes_the_line_for_all() -> None:
     busy = Status(429, headers={"retry-after-ms": "300"})
     with Simulator([busy, "Hello.", "Hello."]) as simulator:
         options = _at(simulator, RateLimiter(concurrency=10), "closed")
@@ -242,10 +242,10 @@ def test_waits_are_in_the_ledger_and_a_refusal_closes_the_line_for_all() -> None
             assert second.reply(ASKED).attempts[0].queued < attempt.queued
         with engine(MODEL, key="another", base_url=options["base_url"], limiter=options["limiter"]) as other:
             simulator.play(["Hello."])
-            assert other.reply(ASKED).attempts[0].queued < 0.1, "another key has a line of its own"
+            assert other.reply(ASKED).attempts[0].queued < 0.1, "another key has its own line"
 
 
-def test_a_stream_that_is_simply_dropped_gives_its_place_up_at_once() -> None:
+def test_a_dropped_stream_frees_its_place_at_once() -> None:
     long = Reply("Hello. " * 50_000)
     with Simulator([long]) as simulator, engine(MODEL, **_at(simulator, RateLimiter(concurrency=1), "drop")) as one:
         gc.disable()
@@ -260,11 +260,11 @@ def test_a_stream_that_is_simply_dropped_gives_its_place_up_at_once() -> None:
             gc.enable()
 
 
-def test_a_line_that_a_provider_closes_for_long_is_left_at_once() -> None:
+def test_a_long_wait_that_the_provider_asks_for_fails_at_once() -> None:
     with Simulator([Status(429, headers={"retry-after": "3000"})]) as simulator:
         options = _at(simulator, RateLimiter(concurrency=10), "long")
         with engine(MODEL, **options) as one:
-            for code in (None, "limiter"):  # the first is refused by the provider, the others need not ask
+            for code in (None, "limiter"):  # the first is refused by the provider, the second by the limiter
                 with pytest.raises(RateLimitError) as caught:
                     one.reply(ASKED)
                 assert (caught.value.code == "limiter") is (code == "limiter")
@@ -274,18 +274,18 @@ def test_a_line_that_a_provider_closes_for_long_is_left_at_once() -> None:
         assert len(simulator.requests) == 1
 
 
-def test_what_no_model_reads_takes_no_tokens() -> None:
+def test_requests_that_no_model_reads_use_no_tokens() -> None:
     with Simulator(["Hello."]) as simulator:
         options = _at(simulator, RateLimiter(tokens=1000), "upload")
         with engine(MODEL, **options, timeouts=Timeouts(total=5.0)) as one:
-            with suppress(ProviderError):  # it is no form
+            with suppress(ProviderError):
                 step(cast("Any", one).exchange(WireRequest(path="/files", body=b"x" * 100_000)).body())
             assert one.reply(ASKED).attempts[0].queued < 1
 
 
 @pytest.fixture(name="full")
 def _full() -> Any:
-    """An engine's options, and a line that lets nobody through for an hour."""
+    """An engine whose line is full, and its options."""
     with Simulator(["Hello."]) as simulator:
         options = _at(simulator, RateLimiter(requests=1), f"full-{time.monotonic()}")
         with engine(MODEL, **options) as talker:
@@ -293,7 +293,7 @@ def _full() -> Any:
             yield talker, options
 
 
-def test_a_wait_that_is_too_long_fails_at_once_and_says_so(full: Any) -> None:
+def test_a_wait_that_is_too_long_fails_at_once(full: Any) -> None:
     talker, options = full
     with engine(MODEL, **options, timeouts=Timeouts(total=5.0)) as hurried, pytest.raises(RateLimitError) as caught:
         hurried.reply(ASKED)
@@ -306,11 +306,11 @@ def test_a_wait_that_is_too_long_fails_at_once_and_says_so(full: Any) -> None:
     ):
         client.chat("Hi")
     chain = engine([hurried, ScriptedEngine(["Here."], name="b:two")], fallback=Fallback())
-    assert chain.reply(ASKED).message.provider == "b", "which may be asked meanwhile"
-    assert chain.health[0].state == "closed", "and says nothing about the provider"  # type: ignore[attr-defined]
+    assert chain.reply(ASKED).message.provider == "b"
+    assert chain.health[0].state == "closed", "it says nothing about the provider"  # type: ignore[attr-defined]
 
 
-def test_waiting_in_line_can_be_cancelled_in_both_colours(full: Any) -> None:
+def test_waiting_can_be_cancelled(full: Any) -> None:
     talker, options = full
     stop = Stop()
     threading.Timer(0.1, stop.cancel).start()
@@ -332,10 +332,10 @@ def test_waiting_in_line_can_be_cancelled_in_both_colours(full: Any) -> None:
                 assert (await client.chat("Hi")).ending.__class__.__name__ == "Cancelled"
 
     asyncio.run(main())
-    assert not talker._line._waiting, "nobody is left in the line"
+    assert not talker._line._waiting
 
 
-def test_ctrl_c_leaves_nobody_in_the_line() -> None:
+def test_ctrl_c_leaves_nothing_in_the_line() -> None:
     line, looked = Line(RateLimiter(requests=1)), list[int]()
     _places(line, [1])
 
@@ -351,7 +351,7 @@ def test_ctrl_c_leaves_nobody_in_the_line() -> None:
     assert not line._waiting
 
 
-def test_with_nothing_said_it_is_off() -> None:
+def test_a_limiter_without_limits_is_off() -> None:
     talker: Any = engine(MODEL, key="k", limiter=RateLimiter())
     assert talker._line is None
     assert engine(MODEL, key="k", limiter=RateLimiter(requests=7))._line is (  # type: ignore[attr-defined]

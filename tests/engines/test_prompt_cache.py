@@ -84,7 +84,7 @@ def test_a_conversation_that_grows_is_eligible_but_for_its_new_messages(model: s
                 talk = talk.plus(reply.message)
                 seen.append(reply.cache)
     assert seen[0].eligible is None
-    assert "nothing before" in seen[0].why
+    assert "first request of this engine" in seen[0].why
     assert 950 < (seen[1].eligible or 0) < 1000
     assert (seen[1].changed, seen[1].why) == (None, "")
     assert seen[2].changed is None
@@ -106,7 +106,7 @@ def test_a_client_sees_that_its_context_policy_changed_a_message() -> None:
             second = client.chat("Look again!")
     assert [reply.cache.changed for reply in first.replies] == [None, None]
     assert [reply.cache.changed for reply in second.replies] == [None, "messages.2"]
-    assert second.replies[1].cache.why == "message 2 is not the one that stood there before"
+    assert second.replies[1].cache.why == "message 2 changed"
 
 
 def test_other_engines_tell_what_was_reported_and_no_more() -> None:
@@ -145,7 +145,7 @@ def test_prompts_stay_in_the_process_and_are_remembered_once_they_are_sent() -> 
     ):
         private, asked = (Conversation().plus(Message.user(text)) for text in ("private matters", "Hello"))
         one.stream(private).close()  # before anything was sent
-        assert "nothing before" in one.reply(asked).cache.why
+        assert "first request of this engine" in one.reply(asked).cache.why
         one.reply(private)
         reply = one.reply(asked)
     assert len(reply.sent.calls) == 3
@@ -167,8 +167,8 @@ LONGER = ASKED.plus(Message.assistant("Yes?"), Message.user("Go on"))
         (GPT, {}, Usage(input=9000, cache_read=8000), ""),
         (GPT, {}, Usage(input=9000, cache_read=0), "nothing changed: it has expired, or the provider did not find it"),
         (GPT, {}, Usage(input=900, cache_read=0), "shorter than this model's cache takes"),
-        (GPT, {}, Usage(input=9000), "does not say"),
-        (GPT, {}, None, "does not say"),
+        (GPT, {}, Usage(input=9000), "does not report"),
+        (GPT, {}, None, "does not report"),
         (CLAUDE, {}, Usage(input=9000, cache_read=0), "not marked for the cache"),
         (CLAUDE, {"cache": True}, Usage(input=9000, cache_read=0), "has expired"),
         (CLAUDE, {"cache": True}, Usage(input=9000, cache_read=8500), ""),
@@ -211,7 +211,7 @@ def test_what_the_provider_read_all_the_same_needs_no_explanation() -> None:
 def test_the_place_in_the_system_prompt_is_told() -> None:
     stamped = [Conversation(f"{SYSTEM}It is {time}.").plus(Message.user("Hello")) for time in ("12:01", "12:02")]
     told = explain_cache(_prompts(*stamped), Usage(input=1000, cache_read=0))
-    assert told.why == f"the system prompt is another one than before from character {len(SYSTEM) + 10} on"
+    assert told.why == f"the system prompt changed from character {len(SYSTEM) + 10} on"
     assert (told.eligible or 0) > 950
 
 
@@ -262,14 +262,14 @@ def test_the_first_change_is_named_wherever_it_is(data: Any, names: list[str], t
         other = (at + 1) % len(tools)
         changed_tools[at], changed_tools[other] = tools[other], tools[at]
         first = changed_tools[min(at, other)].name
-        expected = (f"tools.{first}", f"the tool {first!r} stands at another place")
+        expected = (f"tools.{first}", f"the tool {first!r} is at another place")
     elif kind == "system":
         changed_system = data.draw(st.sampled_from([None, "", SYSTEM + "!", "Other. " + SYSTEM]))
-        expected = ("system", "the system prompt is another one than before")
+        expected = ("system", "the system prompt changed")
     elif kind == "message":
         role = messages[at].role
         changed_messages[at] = Message(role=role, blocks=(*messages[at].blocks[:-1], Text("changed")))
-        expected = (f"messages.{at}", f"message {at} is not the one")
+        expected = (f"messages.{at}", f"message {at} changed")
     else:
         expected = (None, "")
     # Whatever comes after the first change makes no difference.

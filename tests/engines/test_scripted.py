@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from dragoman.conversation import (
@@ -14,14 +12,14 @@ from dragoman.conversation import (
     ToolCall,
     ToolSpec,
 )
-from dragoman.engines import AsyncScriptedEngine, ScriptedCall, ScriptedEngine
+from dragoman.engines import ScriptedCall, ScriptedEngine
 from dragoman.errors import InvalidConversationError, OverloadedError, ProviderError
 from dragoman.providers import ModelOptions
 
 ASKED = Conversation("Be brief.").plus(Message.user("hi"))
 
 
-def test_replies_are_given_in_order_and_calls_are_kept() -> None:
+def test_replies_come_in_order_and_calls_are_recorded() -> None:
     engine = ScriptedEngine(["one", Message.assistant(ToolCall("1", "f"))], name="scripted:parrot")
     first = engine.run_inference(ASKED, tools=[ToolSpec("f")], options=ModelOptions(temperature=0))
     assert first.text == "one"
@@ -47,8 +45,8 @@ def test_a_stream_gives_events_and_the_message() -> None:
     assert engine.run_inference(ASKED).text == "HI"  # a reply may depend on the call
 
 
-def test_errors_are_raised_and_told() -> None:
-    with pytest.raises(InvalidConversationError):  # which no provider would take
+def test_errors_are_raised() -> None:
+    with pytest.raises(InvalidConversationError):
         ScriptedEngine(["x"]).run_inference(ASKED.plus(Message.assistant(ToolCall("1", "f"))))
     busy = OverloadedError("Busy.")
     engine = ScriptedEngine([busy, busy])
@@ -60,18 +58,3 @@ def test_errors_are_raised_and_told() -> None:
     assert seen == [Failed("OverloadedError", "Busy.")]
     with pytest.raises(ProviderError, match="no reply left for call number 3"):
         engine.run_inference(ASKED)
-
-
-def test_the_async_twin() -> None:
-    async def main() -> None:
-        engine = AsyncScriptedEngine(["one", "two", "three"], piece=1)
-        assert (await engine.run_inference(ASKED)).text == "one"
-        assert (await engine.reply(ASKED)).message.text == "two"
-        async with engine.stream(ASKED) as stream:
-            texts = [event.text async for event in stream if isinstance(event, TextDelta)]
-        assert texts == list("three")
-        assert stream.message.text == "three"
-        await engine.aclose()
-
-    asyncio.run(main())
-    ScriptedEngine([]).close()

@@ -68,7 +68,7 @@ def uploads(simulator: Simulator) -> list[Request]:
 
 @every_colour
 @every_dialect
-def test_a_large_file_is_uploaded_once_and_referred_to_in_every_turn(kind: Any, model: str, tmp_path: Path) -> None:
+def test_large_file_is_uploaded_once(kind: Any, model: str, tmp_path: Path) -> None:
     with Simulator() as simulator:
         said = ask(kind, simulator, model, [("What is in it?", PDF), ("And what not?",)], kept=tmp_path / "files.json")
         assert said == ["You said: What is in it?", "You said: And what not?"]
@@ -85,9 +85,7 @@ def test_a_large_file_is_uploaded_once_and_referred_to_in_every_turn(kind: Any, 
 @every_colour
 @every_dialect
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_file_that_the_provider_has_lost_is_uploaded_again(
-    kind: Any, model: str, stream: bool, tmp_path: Path
-) -> None:
+def test_lost_file_is_uploaded_again(kind: Any, model: str, stream: bool, tmp_path: Path) -> None:
     kept = tmp_path / "files.json"
     with Simulator() as simulator:
         ask(kind, simulator, model, [("?", PDF)], kept=kept)
@@ -106,7 +104,7 @@ def test_a_file_that_the_provider_has_lost_is_uploaded_again(
 
 
 @every_dialect
-def test_small_media_stay_in_the_message_and_expired_files_are_renewed(model: str) -> None:
+def test_small_media_are_inline_and_expired_files_are_renewed(model: str) -> None:
     small = Media.from_bytes(b"%PDF", "application/pdf", name="small.pdf")
     with Simulator() as simulator, Files(model, **at(simulator, model)) as files:
         talk = Conversation().plus(Message.user("?", small, PDF))
@@ -124,7 +122,7 @@ def test_small_media_stay_in_the_message_and_expired_files_are_renewed(model: st
         assert renewed != placed.messages[0].blocks[2]
 
 
-def test_a_message_never_refers_to_files_of_another_account() -> None:
+def test_message_never_refers_to_files_of_another_account() -> None:
     small, model = Media.from_bytes(b"%PDF", "application/pdf"), "anthropic:claude-sonnet-4-5"
     talk = Conversation().plus(Message.user("?", small))
     with Simulator() as simulator, engine(model, **at(simulator, model)) as made:
@@ -141,7 +139,7 @@ def test_a_message_never_refers_to_files_of_another_account() -> None:
     assert len(placed) == 5
 
 
-def test_what_many_threads_or_tasks_upload_at_once_is_uploaded_once_and_all_of_it_is_kept(tmp_path: Path) -> None:
+def test_concurrent_uploads_of_one_content_are_one_upload(tmp_path: Path) -> None:
     model, kept = "anthropic:claude-sonnet-4-5", tmp_path / "files.json"
     different = [Media.from_bytes(b"%%PDF %d" % number, "application/pdf") for number in range(20)]
     with Simulator() as simulator:
@@ -159,7 +157,7 @@ def test_what_many_threads_or_tasks_upload_at_once_is_uploaded_once_and_all_of_i
 
 
 @every_dialect
-def test_files_are_deleted_and_deleting_twice_does_no_harm(model: str, tmp_path: Path) -> None:
+def test_deleting_twice_is_harmless(model: str, tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(b"%PDF of a file")
     with Simulator() as simulator, Files(model, **at(simulator, model)) as files:
         media = files.upload(Media.from_path(tmp_path / "a.pdf"))
@@ -180,7 +178,7 @@ def test_files_are_deleted_and_deleting_twice_does_no_harm(model: str, tmp_path:
         asyncio.run(on_loop())
 
 
-def test_a_conversation_that_moves_takes_its_bytes_along_and_a_reference_is_told_as_lost(
+def test_moved_conversation_keeps_its_bytes_and_reports_lost_references(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with Simulator() as simulator:
@@ -197,12 +195,12 @@ def test_a_conversation_that_moves_takes_its_bytes_along_and_a_reference_is_told
         for model in [name for name in MODELS if name != claude]:
             with engine(model, **at(simulator, model)) as other:
                 (loss,) = other.losses(referring)
-                assert loss.why == "it is kept by anthropic, where only its models can read it"
+                assert loss.why == "it is stored at anthropic, and only models there can read it"
                 with caplog.at_level(logging.WARNING):
                     other.reply(referring)
             with engine(model, strict=True, **at(simulator, model)) as strict, pytest.raises(LossyConversionError):
                 strict.reply(referring)
-        assert "kept by anthropic" in caplog.text
+        assert "stored at anthropic" in caplog.text
         # Both APIs of one service read the same files.
         with Files("openai:gpt-5", **at(simulator, "openai:")) as files:
             shared = Conversation().plus(Message.user("?", files.upload(PDF)))
@@ -214,14 +212,14 @@ def test_a_conversation_that_moves_takes_its_bytes_along_and_a_reference_is_told
 @every_colour
 @every_dialect
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_an_upload_that_fails_is_the_error_of_the_turn(kind: Any, model: str, stream: bool) -> None:
+def test_failed_upload_is_the_error_of_the_turn(kind: Any, model: str, stream: bool) -> None:
     with Simulator(api_key="another") as simulator, pytest.raises(AuthenticationError):
         ask(kind, simulator, model, [("?", PDF)], stream=stream)
     assert len(simulator.requests) == 1
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_in_a_chain_it_is_the_engine_that_it_holds(stream: bool) -> None:
+def test_files_engine_in_a_chain(stream: bool) -> None:
     model, free = "anthropic:claude-sonnet-4-5", Prices(input=0, output=0)
     asked = Conversation().plus(Message.user("?", PDF))
     busy, answering = Simulator(lambda _request: Status(529)), Simulator()
@@ -249,12 +247,12 @@ def test_in_a_chain_it_is_the_engine_that_it_holds(stream: bool) -> None:
         assert wrapped.count(asked).source == "provider"
 
 
-def test_what_cannot_be_kept_is_refused_with_the_next_step(tmp_path: Path) -> None:
+def test_unsupported_files_are_refused(tmp_path: Path) -> None:
     with Simulator() as simulator:
         for model, media, says in (
             ("openai:gpt-5", Media.from_bytes(LARGE, "image/png"), "takes no image/png by reference"),
             ("anthropic:claude-sonnet-4-5", Media.from_bytes(LARGE, "video/mp4"), "takes no video/mp4 by reference"),
-            ("gemini:gemini-2.5-flash", Media.from_url("https://example.org/a.png"), "bytes are here"),
+            ("gemini:gemini-2.5-flash", Media.from_url("https://example.org/a.png"), "with their bytes"),
         ):
             with Files(model, **at(simulator, model)) as files, pytest.raises(ConfigurationError, match=says):
                 files.upload(media)
@@ -275,7 +273,7 @@ def test_what_cannot_be_kept_is_refused_with_the_next_step(tmp_path: Path) -> No
                 files.upload(PDF)
 
 
-def test_a_failed_upload_tells_its_attempts() -> None:
+def test_failed_upload_reports_its_attempts() -> None:
     large = Media.from_bytes(bytes(2 << 20), "application/pdf", name="report.pdf")
     nobody = {"key": "any", "base_url": "http://127.0.0.1:9", "retry": RetryPolicy(max_attempts=2, first_wait=0.0)}
     with (

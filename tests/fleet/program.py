@@ -19,7 +19,7 @@ import msgspec
 
 from dragoman import tool
 from dragoman.conversation import ToolCall
-from dragoman.fleet import Agent, Fleet, ProviderLimit, Worker
+from dragoman.fleet import Agent, ProviderLimit, Worker
 from dragoman.simulator import Reply, Request
 from dragoman.tools import ToolContext
 from tests.forking import forked
@@ -120,14 +120,3 @@ def ended(book: Path) -> list[str]:
     """The calls that did their work, in order."""
     lines = book.read_text().splitlines() if book.exists() else []
     return [line.removeprefix("end ") for line in lines if line.startswith("end ")]
-
-
-def approve_all(ready: Callable[[], None], setup: Setup, conversation: str) -> None:
-    """Let everything be paid that a conversation waits to pay; then its answer is written into the book."""
-    ready()
-    with Fleet(setup.url, schema=setup.schema) as fleet:
-        outcome = fleet.wait(conversation, 30)
-        while outcome.pending:
-            outcome = fleet.wait(fleet.approve(conversation), 30)
-    with Path(setup.book).open("a") as book:
-        book.write(f"{outcome}\n")

@@ -83,10 +83,10 @@ def test_a_turn_from_the_command_line(shop: Surroundings) -> None:
     def fleet(*words: str) -> Done:
         return shop.here("fleet", *words)
 
-    assert fleet("status").ended(1, "has no tables of a fleet", "dragoman fleet install")
+    assert fleet("status").ended(1, "has no fleet tables", "dragoman fleet install")
     assert fleet("install").ended(0, "The tables are in place.")
     assert fleet("status").ended(0, "No worker has offered an agent yet.")
-    assert fleet("submit", "teller", "Hello").ended(1, "they have: none yet")
+    assert fleet("submit", "teller", "Hello").ended(1, "they offer: none yet")
     with worker(shop):
         done = fleet("submit", "teller", "Hello", "there", "--wait", "--timeout", "30")
         assert (done.code, done.out) == (0, "You said: Hello there\n"), done
@@ -100,7 +100,7 @@ def test_a_turn_from_the_command_line(shop: Surroundings) -> None:
         assert fleet("approve", turn, "c2").ended(1, "'c2' is none of them")
         done = fleet("approve", turn, "--wait")
         assert (done.code, done.out) == (0, "The tool says: 5 paid\n"), done
-        assert fleet("deny", turn).ended(1, "No call of conversation")
+        assert fleet("deny", turn).ended(1, "has no pending calls")
         watched = fleet("watch", turn)
         assert watched.code == 4
         assert watched.out == "The tool says: 5 paid\n"

@@ -1,4 +1,4 @@
-"""Turns that are handed in, carried out, waited for, answered, cancelled and watched; limits; wrong input."""
+"""Submit, wait, approve, cancel and watch; limits; wrong input."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def open_fleet(setup: Setup) -> AsyncFleet:
 
 
 @on_loop
-async def test_a_turn_is_handed_in_and_waited_for(setup: Setup) -> None:
+async def test_a_turn_is_submitted_and_awaited(setup: Setup) -> None:
     async with fleet_at_work(setup) as fleet:
         turn = await fleet.submit("7", agent="teller")
         outcome = await fleet.wait(turn, 20)
@@ -72,12 +72,12 @@ async def test_a_turn_is_handed_in_and_waited_for(setup: Setup) -> None:
 
 
 @on_loop
-async def test_plain_programs_do_the_same(setup: Setup) -> None:
+async def test_the_sync_fleet(setup: Setup) -> None:
     def plain() -> list[type]:
         with Fleet(setup.url, schema=setup.schema) as fleet:
             turn = fleet.submit("7", agent="teller")
             assert fleet.wait(turn, 20).text == "7: 3 results"
-            with pytest.raises(errors.FleetError, match="No call .* waits for an answer"):
+            with pytest.raises(errors.FleetError, match="has no pending calls"):
                 fleet.approve(turn)
             assert fleet.cancel(turn) == "done"
             assert fleet.wait(fleet.resume(turn), 20).text == "7: 3 results"
@@ -93,7 +93,7 @@ async def test_plain_programs_do_the_same(setup: Setup) -> None:
 
 
 @on_loop
-async def test_turns_of_a_conversation_are_carried_out_in_order_and_alone(setup: Setup) -> None:
+async def test_turns_of_a_conversation_run_in_order_one_at_a_time(setup: Setup) -> None:
     async with fleet_at_work(setup, make_worker(setup), make_worker(setup)) as fleet:
         talk = new_id()
         turns = [await fleet.submit(str(number), agent="teller", conversation=talk) for number in range(1, 7)]
@@ -103,7 +103,7 @@ async def test_turns_of_a_conversation_are_carried_out_in_order_and_alone(setup:
 
 
 @on_loop
-async def test_the_same_turn_may_be_handed_in_twice(setup: Setup) -> None:
+async def test_the_same_turn_may_be_submitted_twice(setup: Setup) -> None:
     async with fleet_at_work(setup) as fleet:
         id, talk = new_id(), conversation_id("telegram:42")
         for _ in range(2):
@@ -116,7 +116,7 @@ async def test_the_same_turn_may_be_handed_in_twice(setup: Setup) -> None:
 
 
 @on_loop
-async def test_a_watcher_of_a_turn_is_told_its_end_although_a_later_one_ended_before(setup: Setup) -> None:
+async def test_a_watcher_sees_the_end_of_a_turn_after_a_later_one_ended(setup: Setup) -> None:
     async with open_fleet(setup) as fleet:
         async with at_work(make_worker(setup)):
             await offered(fleet)
@@ -135,7 +135,7 @@ async def test_a_watcher_of_a_turn_is_told_its_end_although_a_later_one_ended_be
 
 
 @on_loop
-async def test_what_failed_is_said_again_and_an_agent_may_change_its_provider(setup: Setup) -> None:
+async def test_a_failed_turn_is_resumed_and_an_agent_may_change_its_provider(setup: Setup) -> None:
     keyless = Agent("openai:gpt-5", base_url="https://api.openai.com/v1")
     mended = Agent("anthropic:claude-sonnet-4-5", base_url=setup.base_url.removesuffix("/v1"), key="k")
     async with open_fleet(setup) as fleet:
@@ -150,7 +150,7 @@ async def test_what_failed_is_said_again_and_an_agent_may_change_its_provider(se
 
 
 @on_loop
-async def test_whoever_watches_sees_each_step_once_early_or_late(setup: Setup) -> None:
+async def test_early_and_late_watchers_see_each_step_once(setup: Setup) -> None:
     async with open_fleet(setup) as fleet:
         async with at_work(make_worker(setup)):
             await offered(fleet)
@@ -172,11 +172,11 @@ async def test_whoever_watches_sees_each_step_once_early_or_late(setup: Setup) -
         assert len([event for event in behind if isinstance(event, MessageAdded)]) == 3
 
 
-# --- a person's word -------------------------------------------------------------------------------------------------
+# --- approvals -------------------------------------------------------------------------------------------------------
 
 
 @on_loop
-async def test_calls_wait_for_approval_and_any_worker_goes_on(setup: Setup) -> None:
+async def test_calls_wait_for_approval_and_any_worker_continues(setup: Setup) -> None:
     asking = structs.replace(setup, ask=True)
     async with open_fleet(setup) as fleet:
         async with at_work(make_worker(asking)):
@@ -233,7 +233,7 @@ async def test_calls_of_an_agent_inside_an_agent_wait_for_approval(setup: Setup)
 
 
 @on_loop
-async def test_cancelling_before_and_while(setup: Setup) -> None:
+async def test_queued_and_running_turns_are_cancelled(setup: Setup) -> None:
     async with fleet_at_work(structs.replace(setup, seconds=1000.0)) as fleet:
         first = await fleet.submit("7", agent="teller")
         second, third = [await fleet.submit(said, agent="teller", conversation=first.conversation) for said in "8b"]
@@ -272,7 +272,7 @@ async def test_a_turn_that_is_cancelled_in_the_queue_makes_room_for_the_next(set
 
 @on_loop
 async def test_limits_hold_over_all_workers(server: Server, schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Nobody looks into the queue without having heard something: places that come free are told of.
+    # Workers look into the queue only when notified: freed slots are notified, too.
     monkeypatch.setattr("dragoman.fleet.worker._LOOK", 100.0)
     at_once, most, times = 0, 0, list[float]()
 
@@ -312,7 +312,7 @@ async def test_limits_hold_over_all_workers(server: Server, schema: str, monkeyp
 
 
 @on_loop
-async def test_what_is_wrong_is_said_where_the_caller_waits(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_errors_are_raised_for_the_caller(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
     @tool
@@ -346,7 +346,7 @@ async def test_what_is_wrong_is_said_where_the_caller_waits(setup: Setup, monkey
             for wrong in ("x", "../../etc"):
                 with pytest.raises(errors.InvalidSnapshotIDError):
                     await fleet.submit("x", agent="buggy", conversation=wrong)
-            with pytest.raises(errors.ConfigurationError, match="An empty message"):
+            with pytest.raises(errors.ConfigurationError, match="The message is empty"):
                 await fleet.submit("", agent="buggy")
 
 
@@ -369,9 +369,9 @@ async def test_a_payload_of_a_newer_version_and_a_conversation_that_was_deleted(
             with pytest.raises(errors.UnsupportedVersionError, match=f"version {VERSION + 1}") as found:
                 await fleet.wait(newer, 20)
             assert found.value.found == VERSION + 1
-            with pytest.raises(errors.SnapshotNotFoundError, match="deleted meanwhile"):
+            with pytest.raises(errors.SnapshotNotFoundError, match="deleted in the meantime"):
                 await fleet.wait(after, 20)
-            with pytest.raises(errors.SnapshotNotFoundError, match="deleted meanwhile"):
+            with pytest.raises(errors.SnapshotNotFoundError, match="deleted in the meantime"):
                 await fleet.wait(await fleet.resume(gone), 20)
             anew = await fleet.submit("once more", agent="teller", conversation=gone.conversation)
             assert (await fleet.wait(anew, 20)).text == "You said: once more"
@@ -384,18 +384,18 @@ def test_no_server_no_tables_no_agents(server: Server, schema: str, tmp_path: Pa
         assert "hunter2" not in str(unreachable.value)
     with Fleet(server.conninfo, schema=schema) as fleet:
         for attempt in (lambda: fleet.submit("x", agent="a"), fleet.status, lambda: fleet.wait(new_id())):
-            with pytest.raises(errors.FleetError, match="has no tables of a fleet.*dragoman fleet install"):
+            with pytest.raises(errors.FleetError, match="has no fleet tables.*dragoman fleet install"):
                 attempt()
-        with psycopg.connect(server.conninfo) as link:  # whoever only looks makes none, sealed or not
+        with psycopg.connect(server.conninfo) as link:  # reading creates none, sealed or not
             assert link.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone() is None
         fleet.install()
-        with pytest.raises(errors.UnknownAgentError, match="they have: none yet"):
+        with pytest.raises(errors.UnknownAgentError, match="they offer: none yet"):
             fleet.submit("x", agent="a")
     with pytest.raises(errors.ConfigurationError, match="cannot be read"):
         Fleet("postgresql://a:b@c@d/x")
-    with pytest.raises(errors.ConfigurationError, match="without agents"):
+    with pytest.raises(errors.ConfigurationError, match="needs agents"):
         Worker(server.conninfo, {})
-    with pytest.raises(errors.ConfigurationError, match="'stateless' is said of a conversation"):
+    with pytest.raises(errors.ConfigurationError, match="'stateless' is an option of a conversation"):
         Agent("openai:gpt-5", stateless=True)
 
 
@@ -430,7 +430,7 @@ async def test_with_a_seal_nothing_can_be_read_in_the_database(
 
 
 @on_loop
-async def test_old_turns_are_forgotten_but_not_those_that_wait_for_a_person(setup: Setup) -> None:
+async def test_old_turns_are_deleted_unless_they_wait_for_a_person(setup: Setup) -> None:
     asking = structs.replace(setup, ask=True)
     worker = make_worker(asking)
     worker._keep = timedelta(0)

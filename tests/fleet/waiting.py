@@ -11,11 +11,11 @@ from dragoman.fleet import AsyncFleet, Worker
 from tests.fleet.program import Setup, make_worker
 
 LONG = 30.0
-"""Seconds after which what is waited for is not expected any more."""
+"""Seconds after which waiting fails."""
 
 
 async def until(condition: Callable[[], Awaitable[object] | object]) -> None:
-    """Wait for something that nobody tells of."""
+    """Wait until a condition is true."""
     async with asyncio.timeout(LONG):
         while True:
             found = condition()
@@ -25,12 +25,12 @@ async def until(condition: Callable[[], Awaitable[object] | object]) -> None:
 
 
 async def offered(fleet: AsyncFleet, agents: int = 1) -> None:
-    """Wait until workers have said what they have."""
+    """Wait until workers have offered their agents."""
 
     async def look() -> bool:
         try:
             return len(await fleet.status()) >= agents
-        except FleetError:  # the first of them is still making the tables
+        except FleetError:  # the first worker is still creating the tables
             return False
 
     await until(look)
@@ -51,7 +51,7 @@ async def at_work(*workers: Worker) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def fleet_at_work(setup: Setup, *workers: Worker, agents: int = 1) -> AsyncIterator[AsyncFleet]:
-    """A fleet whose workers have said what they have: these, or one that is told the setup."""
+    """A fleet whose workers, these or one of the setup, have offered their agents."""
     async with at_work(*workers or [make_worker(setup)]), AsyncFleet(setup.url, schema=setup.schema) as fleet:
         await offered(fleet, agents)
         yield fleet

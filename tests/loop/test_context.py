@@ -59,7 +59,7 @@ def _shorten(policy: Summarise, conversation: Conversation, answer: str = "", to
     return step(policy(conversation, ContextUse(tokens, 100, ask)))
 
 
-def test_the_size_is_the_models_own_report_and_what_came_since() -> None:
+def test_the_size_is_the_reported_usage_plus_what_was_added() -> None:
     reported = Message(role="assistant", blocks=(Text("x"),), usage=Usage(input=900, output=100))
     conversation = Conversation("s" * 400).plus(Message.user("y" * 4000), reported, Message.user("z" * 40))
     assert estimated_tokens(conversation) == 1000 + 4 + 10
@@ -147,7 +147,7 @@ def test_a_summary_that_reaches_a_limit_is_not_followed_by_a_call_beyond_it() ->
     assert result.conversation.is_valid
 
 
-def test_a_run_that_is_cancelled_while_a_summary_is_made_asks_nothing_more() -> None:
+def test_a_run_cancelled_during_a_summary_makes_no_further_call() -> None:
     def cancelling(_call: Any) -> str:
         run.cancel()
         return "In short."
@@ -161,7 +161,7 @@ def test_a_run_that_is_cancelled_while_a_summary_is_made_asks_nothing_more() -> 
     assert len(engine.calls) == 1
 
 
-def test_a_policy_is_asked_once_before_each_call_of_the_model() -> None:
+def test_a_policy_is_called_once_before_each_model_call() -> None:
     asked: list[int] = []
 
     def watching(conversation: Conversation, use: ContextUse) -> Conversation:
@@ -174,7 +174,7 @@ def test_a_policy_is_asked_once_before_each_call_of_the_model() -> None:
     assert asked == [1, 3, 5]
 
 
-def test_a_policy_may_do_without_the_model_when_that_fails() -> None:
+def test_a_policy_may_catch_a_failed_model_call() -> None:
     async def careful(conversation: Conversation, use: ContextUse) -> Conversation:
         try:
             await use.ask(conversation.plus(Message.user("Summarise.")))
@@ -193,6 +193,6 @@ def test_a_policy_may_do_without_the_model_when_that_fails() -> None:
         (lambda _conversation, _use: None, ConfigurationError),
     ],
 )
-def test_a_policy_that_gives_back_something_else_is_refused(policy: Any, error: type[Exception]) -> None:
+def test_a_policy_must_return_a_conversation(policy: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         _with_policy(["x"], policy)

@@ -135,7 +135,7 @@ def test_keys_come_from_ids_and_steps_begin_in_the_order_of_calls() -> None:
     ]
 
 
-def test_a_replay_asks_nobody_and_gives_the_same() -> None:
+def test_a_replay_calls_nobody_and_gives_the_same_result() -> None:
     keeper = Keeper()
     first = run(keeper, World(keeper))
     keeper.restart()
@@ -175,7 +175,7 @@ def test_killed_at_any_moment_nothing_is_done_twice(dies_at: int) -> None:
     assert world.charged == {"Ada": 1, "Bo": 1}
 
 
-def test_an_uncertain_call_without_an_answer_goes_on_waiting() -> None:
+def test_an_unanswered_uncertain_call_stays_pending() -> None:
     keeper = Keeper()
     world = World(keeper)
     keeper.restart(8)
@@ -190,7 +190,7 @@ def test_an_uncertain_call_without_an_answer_goes_on_waiting() -> None:
     assert world.charged == {"Ada": 1}
 
 
-def test_parallel_calls_keep_their_results_whoever_ends_first() -> None:
+def test_parallel_calls_keep_their_results_in_any_order() -> None:
     class Uneven(Keeper):
         async def step(self, key: str, function: Callable[[], Awaitable[str]]) -> str:
             result = await super().step(key, function)
@@ -210,7 +210,7 @@ def test_parallel_calls_keep_their_results_whoever_ends_first() -> None:
 
 
 @pytest.mark.parametrize("dies_at", [*range(3, 20, 3), None])
-def test_an_engine_that_numbers_steps_meets_the_same_ones_again(dies_at: int | None) -> None:
+def test_an_engine_that_numbers_steps_sees_the_same_numbers_on_replay(dies_at: int | None) -> None:
     class Numbering(Keeper):
         async def step(self, key: str, function: Callable[[], Awaitable[str]]) -> str:
             number = len(self.begun)
@@ -245,7 +245,7 @@ def test_an_engine_that_numbers_steps_meets_the_same_ones_again(dies_at: int | N
     assert asyncio.run(turn(keeper)).conversation == result.conversation
 
 
-def test_calls_of_one_message_begin_with_one_step() -> None:
+def test_calls_of_one_message_share_one_begin_step() -> None:
     keeper = Keeper()
     charges = [ToolCall(f"c{number}", "charge", f'{{"who": "{number}"}}') for number in range(8)]  # more than the cap
     result = run(keeper, world := World(keeper), [Message.assistant(*charges), "Charged."])
@@ -287,7 +287,7 @@ def test_a_call_that_middleware_gives_to_another_tool_is_not_repeated() -> None:
     assert world.charged == {"Ada": 1}
 
 
-def test_an_engine_that_calls_a_function_again_does_not_charge_again() -> None:
+def test_a_step_function_called_again_does_not_repeat_the_call() -> None:
     class Again(Keeper):
         async def step(self, key: str, function: Callable[[], Awaitable[str]]) -> str:
             if key == "tool/c1":
@@ -346,7 +346,7 @@ def test_functions_may_be_called_in_another_thread_with_a_loop_of_its_own() -> N
     assert [each.text for each in result.conversation.messages[2].tool_results] == [f"nothing {name}" for name in "abc"]
 
 
-def test_results_are_told_once() -> None:
+def test_results_are_reported_once() -> None:
     told: list[str] = []
 
     async def turn(keeper: Keeper) -> None:
@@ -409,7 +409,7 @@ def test_a_model_that_hangs_is_stopped_and_a_replay_ends_the_same(how: str) -> N
     assert (engine.asked, list(keeper.kept)) == (1, ["model/1"])
 
 
-def test_an_error_that_is_not_ours_is_the_engines_to_handle() -> None:
+def test_foreign_errors_are_left_to_the_workflow_engine() -> None:
     class Broken(NeverAnswers):
         def call(self, *_given: object, stream: bool) -> ReplyCall:
             raise ZeroDivisionError
@@ -424,7 +424,7 @@ def test_an_error_that_is_not_ours_is_the_engines_to_handle() -> None:
     assert not keeper.kept
 
 
-def test_a_run_that_is_left_in_the_middle_of_parallel_calls_goes_on() -> None:
+def test_a_run_left_during_parallel_calls_can_be_continued() -> None:
     ada_paid = asyncio.Event()
 
     class Watched(Keeper):
@@ -468,7 +468,7 @@ def test_a_run_that_is_left_in_the_middle_of_parallel_calls_goes_on() -> None:
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_error_of_the_model_is_kept_and_raised_with_its_type() -> None:
+def test_a_stored_model_error_is_raised_with_its_type() -> None:
     keeper = Keeper()
     for script in ([OverloadedError("busy", retry_after=2.0, status=529)], []):
         with pytest.raises(OverloadedError, match="busy") as caught:
@@ -477,7 +477,7 @@ def test_an_error_of_the_model_is_kept_and_raised_with_its_type() -> None:
         assert caught.value.conversation == ASKED
 
 
-def test_a_policy_of_abort_holds() -> None:
+def test_the_abort_policy_applies() -> None:
     @tool(idempotent=True)
     def fails() -> str:
         """Never works."""
@@ -494,7 +494,7 @@ def test_a_policy_of_abort_holds() -> None:
         asyncio.run(turn())
 
 
-def test_a_policy_of_abort_holds_for_a_result_that_says_that_it_failed() -> None:
+def test_the_abort_policy_applies_to_error_results() -> None:
     @tool(idempotent=True)
     def fails() -> ToolResult:
         """Never works, and says so itself."""
@@ -510,7 +510,7 @@ def test_a_policy_of_abort_holds_for_a_result_that_says_that_it_failed() -> None
         asyncio.run(turn())
 
 
-def test_what_a_run_has_spent_is_carried_on() -> None:
+def test_usage_is_carried_into_the_next_run() -> None:
     keeper = Keeper()
     first = run(keeper, World(keeper))
     assert (first.spent.steps, first.spent.model_calls, first.spent.tool_calls) == (3, 3, 3)
@@ -526,7 +526,7 @@ def test_what_a_run_has_spent_is_carried_on() -> None:
     assert not isinstance(caught.value, StepLimitError)
 
 
-def test_an_error_is_told_to_another_process() -> None:
+def test_an_error_survives_a_process_boundary() -> None:
     error = OverloadedError("busy", hint="Wait.", status=529, retry_after=1.5, provider="x", model="y")
     told = describe_error(error)
     again = recreate_error(told)

@@ -31,7 +31,7 @@ def hooks_with(phases: list[str], make: Callable[[str], Any]) -> LoopHooks:
 
 
 @every_way
-def test_hooks_are_told_in_order(way: Way) -> None:
+def test_hooks_are_called_in_order(way: Way) -> None:
     noted: list[str] = []
 
     def make(phase: str) -> Callable[..., None]:
@@ -52,7 +52,7 @@ def test_an_async_hook_in_a_plain_run_is_an_error_that_says_so() -> None:
             await asyncio.sleep(0)
 
     loop = Orchestrator(ScriptedEngine(["x"]), hooks=[Slow()])
-    with loop, pytest.raises(ConfigurationError, match="waits for an event loop"):
+    with loop, pytest.raises(ConfigurationError, match="awaits an event loop"):
         loop.run(ASKED)
 
 
@@ -120,7 +120,7 @@ class Steering(LoopHooks):
         self._steer(run, "during tools")
 
 
-def test_what_is_said_to_a_reply_that_broke_off_waits_for_the_next_run() -> None:
+def test_messages_added_to_an_interrupted_reply_wait_for_the_next_run() -> None:
     broken = Message(role="assistant", blocks=calls(1).blocks, stop_reason=StopReason.INTERRUPTED)
     with Orchestrator(ScriptedEngine(["never"]), [add]) as loop:
         run = loop.start(ASKED.plus(broken))
@@ -132,7 +132,7 @@ def test_what_is_said_to_a_reply_that_broke_off_waits_for_the_next_run() -> None
 
 @every_way
 @pytest.mark.parametrize("at", ["tools", "during tools", "end"])
-def test_a_message_added_meanwhile_is_read_before_the_model_speaks_next(way: Way, at: str) -> None:
+def test_a_message_added_during_a_turn_is_read_before_the_next_reply(way: Way, at: str) -> None:
     ran = way([calls(1), "Three.", "Three metres."], hooks=[Steering(at)])
     roles = [message.role for message in ran.result.conversation.messages]
     answered = ["assistant"] if at == "end" else []

@@ -42,7 +42,7 @@ def test_a_limit_ends_the_run_with_a_valid_history(way: Way, limits: Limits, lim
 
 @every_way
 @pytest.mark.parametrize(("name", "usage", "asked"), [("openai:nobody", Usage(), 0), ("openai:gpt-5", Usage(), 1)])
-def test_a_limit_of_cost_that_cannot_be_kept_is_an_error(way: Way, name: str, usage: Usage, asked: int) -> None:
+def test_a_cost_limit_without_a_known_price_is_an_error(way: Way, name: str, usage: Usage, asked: int) -> None:
     script = [Message(role="assistant", blocks=calls(number).blocks, usage=usage) for number in range(3)]
     ran = way(script, name=name, limits=Limits(cost=1.0))
     assert isinstance(ran.error, UnknownCostError)
@@ -53,7 +53,7 @@ def test_a_limit_of_cost_that_cannot_be_kept_is_an_error(way: Way, name: str, us
 
 
 @every_way
-def test_a_run_can_be_continued_behind_its_limit(way: Way) -> None:
+def test_a_run_can_be_continued_after_a_limit(way: Way) -> None:
     ran = way([calls(1), calls(2), "Five."], limits=Limits(steps=2))
     assert isinstance(ran.error, StepLimitError)
     ran = way(["Five."], conversation=ran.error.conversation)

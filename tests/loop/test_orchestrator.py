@@ -20,7 +20,7 @@ from dragoman.tools import ToolConfig, ToolExecutor
 from tests.loop.running import ASKED, add, calls
 
 
-def test_an_executor_is_used_as_it_is_left_open_and_takes_no_second_config() -> None:
+def test_a_given_executor_is_left_open_and_takes_no_second_config() -> None:
     with ToolExecutor([add]) as executor:
         assert execute_tool_calls(calls(1).tool_calls, executor)[0].value == 3
         assert run_tool_calling_loop(ScriptedEngine([calls(1), "x"]), ASKED, executor).text == "x"
@@ -35,7 +35,7 @@ def test_an_executor_is_used_as_it_is_left_open_and_takes_no_second_config() -> 
                 use()
 
 
-def test_what_the_engine_was_made_with_is_asked_for_unless_the_loop_says_otherwise() -> None:
+def test_the_options_of_the_engine_are_defaults() -> None:
     engine = ScriptedEngine(["x", "y"])
     engine.options = ModelOptions(temperature=0.5)
     with Orchestrator(engine) as loop:
@@ -48,7 +48,7 @@ def test_what_the_engine_was_made_with_is_asked_for_unless_the_loop_says_otherwi
     ]
 
 
-def test_an_orchestrator_by_a_models_name_makes_and_closes_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_orchestrator_closes_the_engine_it_created(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     with Orchestrator("openai:gpt-4o", [add]) as loop:
         assert loop.engine.name == "openai:gpt-4o"

@@ -48,7 +48,7 @@ def test_the_text_of_all_steps_is_kept(way: Way) -> None:
 
 
 @every_way
-def test_an_error_of_the_provider_carries_the_conversation_so_far(way: Way) -> None:
+def test_a_provider_error_carries_the_conversation_so_far(way: Way) -> None:
     ran = way([calls(1), OverloadedError("busy")])
     assert isinstance(ran.error, OverloadedError)
     assert not ran.events or isinstance(ran.events[-1], Failed)
@@ -68,7 +68,7 @@ def test_abort_really_aborts_and_keeps_every_result(way: Way) -> None:
 
 
 @every_way
-def test_a_reply_that_says_nothing_ends_the_run(way: Way) -> None:
+def test_an_empty_reply_ends_the_run(way: Way) -> None:
     ran = way([Message(role="assistant", stop_reason=StopReason.REFUSAL)])
     assert isinstance(ran.result.ending, Done)
     assert ran.result.ending.stop_reason is StopReason.REFUSAL
@@ -76,7 +76,7 @@ def test_a_reply_that_says_nothing_ends_the_run(way: Way) -> None:
 
 
 @every_way
-def test_a_call_that_was_cut_off_at_the_token_limit_does_not_spoil_the_history(way: Way) -> None:
+def test_a_call_cut_off_at_the_token_limit_keeps_the_history_valid(way: Way) -> None:
     cut = Message.assistant("Well", ToolCall("1", "add", '{"a": 1', partial=True))
     ran = way([Message(role="assistant", blocks=cut.blocks, stop_reason=StopReason.MAX_TOKENS)])
     assert ran.result.conversation.is_valid
@@ -95,7 +95,7 @@ def test_a_paused_turn_goes_on(way: Way) -> None:
 
 
 @every_way
-def test_a_forced_tool_choice_holds_for_the_first_step_only(way: Way) -> None:
+def test_a_forced_tool_choice_applies_to_the_first_step_only(way: Way) -> None:
     for choice in ("required", OneTool("add")):
         ran = way([calls(1), "Three."], options=ModelOptions(tool_choice=choice))
         assert ran.choices == [choice, "auto"]
@@ -154,7 +154,7 @@ def test_an_approval_is_used_up_by_the_call_that_it_was_for(way: Way) -> None:
 
 
 @every_way
-def test_an_answer_about_no_call_that_waits_is_an_error(way: Way) -> None:
+def test_an_answer_to_a_call_that_is_not_pending_is_an_error(way: Way) -> None:
     early = approve(calls(1, name="guarded").tool_calls[0])
     ran = way([calls(1, name="guarded")], [guarded], approvals=[early])
     assert isinstance(ran.error, ConfigurationError)

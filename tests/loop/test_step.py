@@ -62,18 +62,18 @@ EARLIER = PendingApproval(call=ToolCall("1", "a", '{"x": 1}'))
         (ASKED, {"limits": Limits(tool_calls=2), "spent": Spent(tool_calls=2)}, AskModel(first=True)),
     ],
 )
-def test_what_is_next(conversation: Conversation, given: dict[str, Any], step: Step) -> None:
+def test_the_next_step(conversation: Conversation, given: dict[str, Any], step: Step) -> None:
     assert next_step(conversation, **{"limits": Limits(), **given}) == step
 
 
 @pytest.mark.parametrize("reason", [StopReason.END, StopReason.MAX_TOKENS, StopReason.REFUSAL, StopReason.INTERRUPTED])
-def test_an_answer_without_calls_or_one_that_broke_off_is_the_end(reason: StopReason) -> None:
+def test_a_reply_without_calls_or_an_interrupted_one_is_final(reason: StopReason) -> None:
     broken = _ended(StopReason.INTERRUPTED, ONE)
     for conversation in (_ended(reason), broken):
         assert next_step(conversation, Limits()) == Done(conversation.messages[-1])
 
 
-def test_an_empty_conversation_is_an_error_that_says_so() -> None:
+def test_an_empty_conversation_is_an_error() -> None:
     with pytest.raises(InvalidConversationError, match="no message that a model could answer"):
         next_step(Conversation("Be brief."), Limits())
 
@@ -86,11 +86,11 @@ def _called(number: int) -> Conversation:
     return Conversation().plus(Message.user("Hi"), Message.assistant("Wait.", *calls))
 
 
-def test_a_result_that_results_nothing_is_an_error() -> None:
-    with pytest.raises(InvalidConversationError, match="answers no call"):
+def test_a_result_for_an_unknown_call_is_an_error() -> None:
+    with pytest.raises(InvalidConversationError, match="no pending tool call"):
         append_tool_results(_called(1), [ToolResult("other", "t")])
     done = append_tool_results(_called(1), [_result(ToolCall("0", "t"))])
-    with pytest.raises(InvalidConversationError, match="answers no call"):
+    with pytest.raises(InvalidConversationError, match="no pending tool call"):
         append_tool_results(done, [_result(ToolCall("0", "t"))])
 
 

@@ -168,7 +168,7 @@ def shop(
                 pytest.skip(str(error))
 
 
-def test_killed_while_it_charges_nobody_is_charged_twice(shop: Shop, asked: Asked) -> None:
+def test_a_crash_during_a_call_never_repeats_it(shop: Shop, asked: Asked) -> None:
     with shop.worker(pace=15) as kill:
         shop.do("ask", "o1", "Is there a sofa, tea, and a lamp? Charge Ada 5.")
         shop.wait_for_lines("charged Ada 5", "saw tea")
@@ -207,7 +207,7 @@ def test_an_approval_comes_from_another_process_after_the_worker_was_replaced(sh
 
 
 @pytest.mark.parametrize("shop", ["dbos on sqlite", "restate"], indirect=True)
-def test_many_calls_that_end_at_the_same_moment_are_all_heard(shop: Shop) -> None:
+def test_calls_that_end_at_the_same_moment_are_all_noticed(shop: Shop) -> None:
     items = ["lamp", "lamp", "tea", "lamp", "sofa", "lamp", "tea", "lamp"]  # more than run at once
     with shop.worker(pace=0.01):
         for order in ("o3", "o4", "o5"):

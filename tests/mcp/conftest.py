@@ -27,3 +27,8 @@ def era(meeting: tuple[Door, str]) -> str:
 
 
 _leaves_nothing = pytest.fixture(autouse=True)(nothing_left)
+
+
+@pytest.fixture(autouse=True)
+def _quick_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.mcp.connection.BACKOFF", 0.01)

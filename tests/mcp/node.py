@@ -54,19 +54,13 @@ def _npm(found: Path) -> list[str]:
 
 def program(name: str, environ: Mapping[str, str]) -> list[str]:
     """The command of a package, installed if it was not; `environ` is that outside the tests, with their proxy."""
-    found = node()
-    home = CACHE / f"{name}-{VERSIONS[name]}"
+    home = install(f"@modelcontextprotocol/{name}@{VERSIONS[name]}", f"{name}-{VERSIONS[name]}", environ)
     binary = home / "node_modules" / ".bin" / (name if name == "conformance" else f"mcp-{name}")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not binary.exists():
-            _install(f"@modelcontextprotocol/{name}@{VERSIONS[name]}", home, found, environ)
-    return [str(found), str(binary.resolve())]
+    return [str(node()), str(binary.resolve())]
 
 
 def install(package: str, name: str, environ: Mapping[str, str]) -> Path:
-    """Where a package, or several with spaces between them, are; installed if they were not. For what is no program."""
+    """The directory of a package, or of several separated by spaces; installed if they were not."""
     found, home = node(), CACHE / name
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:

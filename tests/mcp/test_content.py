@@ -18,7 +18,7 @@ def content_from_mcp(blocks: list[types.ContentBlock], limit: int) -> tuple[Resu
     return result_from_mcp(types.CallToolResult(content=blocks), limit).content
 
 
-def test_what_comes_back_and_what_does_not() -> None:
+def test_content_round_trip() -> None:
     image, sound = Media.from_bytes(b"\x89PNG", "image/png"), Media.from_bytes(b"RIFF", "audio/wav")
     parts = (Text("héllo"), image, sound, Media.from_bytes(b"%PDF", "application/pdf", name="test://paper"))
     assert content_from_mcp(to_content(parts), MUCH) == parts
@@ -72,7 +72,7 @@ blocks = st.one_of(
 
 
 @given(st.lists(blocks, max_size=8), st.integers(1, 200))
-def test_whatever_a_server_sends_fits_the_limit_and_can_be_written(sent: list[types.ContentBlock], limit: int) -> None:
+def test_any_result_fits_the_limit_and_can_be_serialized(sent: list[types.ContentBlock], limit: int) -> None:
     parts = content_from_mcp(sent, limit)
     size = sum(len(p.data or b"") if isinstance(p, Media) else len(p.text.encode()) for p in parts)
     assert size <= limit + 200 * (len(parts) + 1)  # the marks themselves

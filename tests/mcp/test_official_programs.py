@@ -41,9 +41,7 @@ def url() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("revision", conformance.REVISIONS)
-def test_what_is_required_of_a_server_holds(
-    npm: Program, url: str, revision: str, outside_environ: dict[str, str]
-) -> None:
+def test_server_conformance(npm: Program, url: str, revision: str, outside_environ: dict[str, str]) -> None:
     npm("conformance")
     report = conformance.run_server(url, outside_environ, revision)
     assert report.ok, report.output
@@ -62,9 +60,7 @@ def test_what_is_required_of_a_server_holds(
         ("2026-07-28", "auth/iss-wrong-issuer"),
     ],
 )
-def test_what_is_required_of_a_client_holds(
-    npm: Program, revision: str, scenario: str, outside_environ: dict[str, str]
-) -> None:
+def test_client_conformance(npm: Program, revision: str, scenario: str, outside_environ: dict[str, str]) -> None:
     """A part of it; `python -m tests.mcp.conformance` runs all."""
     npm("conformance")
     report = conformance.run_client(outside_environ, revision, [scenario])

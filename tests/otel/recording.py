@@ -1,4 +1,4 @@
-"""Spans as plain data that processes can exchange, and as a tree of text that tests compare whole."""
+"""Spans as plain data, and as a tree of text that tests compare."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VOLATILE = {
     "operation.cost",
     "server.port",
 }
-"""What differs from one run to the next: that it is there is compared, its value is not."""
+"""Attributes whose values differ between runs, and are not compared."""
 
 
 class Recorded(NamedTuple):
@@ -66,7 +66,7 @@ def recorded(span: ReadableSpan) -> Recorded:
 
 
 class Recorder:
-    """Keeps what the library tells OpenTelemetry."""
+    """Records what the library reports to OpenTelemetry."""
 
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()

@@ -23,7 +23,7 @@ from tests.otel.recording import read, recording, tree
 
 
 def expected(text: str, *, streamed: bool = False) -> str:
-    """The tree as it should be. What stands between two `~` is there only where replies are streamed."""
+    """The expected tree. Text between two `~` is only there for streamed replies."""
     return re.sub(r"~(.*?)~", r"\1" if streamed else "", dedent(text).strip(), flags=re.DOTALL)
 
 
@@ -79,7 +79,7 @@ TWO_TOOLS = """
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain tool", "async tool"])
-def test_two_tools_beside_each_other_and_a_retry(way: str, is_async: bool, tmp_path: Path) -> None:
+def test_parallel_tools_and_a_retry(way: str, is_async: bool, tmp_path: Path) -> None:
     """What a tool traces itself is a child of its call, in whatever thread or task it runs."""
     kind, streamed = WAYS[way]
     calls = [ToolCall(f"call_{city}", "weather", f'{{"city": "{city}"}}') for city in ("Lyon", "Oslo")]
@@ -149,7 +149,7 @@ PAUSE = """
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["plain-whole", "async-stream"])
-def test_a_turn_that_goes_on_in_another_process_is_linked_to_its_first_half(way: str, tmp_path: Path) -> None:
+def test_turn_continued_in_another_process_is_linked(way: str, tmp_path: Path) -> None:
     kind, streamed = WAYS[way]
     asked = Message.assistant(ToolCall("call_1", "delete", '{"path": "a"}'))
     model = (AsyncScriptedEngine if way.startswith("async") else ScriptedEngine)([asked])
@@ -185,7 +185,7 @@ MCP_CALL = """
 
 @pytest.mark.slow
 @pytest.mark.parametrize("colour", ["plain", "async"])
-def test_the_call_of_a_tool_of_an_mcp_server_is_one_trace_over_both_processes(colour: str, tmp_path: Path) -> None:
+def test_mcp_tool_call_is_one_trace_over_both_processes(colour: str, tmp_path: Path) -> None:
     """The spans in the middle are those of the official SDK, which also carries the context over."""
     run_program("use_server", tmp_path / "client", colour, tmp_path / "server")
     spans = [*read(tmp_path / "client"), *read(tmp_path / "server")]
@@ -223,7 +223,7 @@ FALLBACK = """
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_each_model_of_a_chain_is_a_call_of_its_own(way: str) -> None:
+def test_each_model_of_a_chain_has_its_own_span(way: str) -> None:
     kind, streamed = WAYS[way]
     given: dict[str, Any] = {"key": "test-key", "retry": RetryPolicy(max_attempts=2, first_wait=0.01)}
     with recording() as recorder, Simulator([Status(503), Status(503), Reply("Hello.")]) as simulator:
@@ -236,7 +236,7 @@ def test_each_model_of_a_chain_is_a_call_of_its_own(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_turn_of_an_agent_is_a_child_of_its_call(way: str) -> None:
+def test_turn_of_an_agent_is_a_child_of_its_call(way: str) -> None:
     kind, streamed = WAYS[way]
     asking = Message.assistant(ToolCall("c1", "clerk", '{"prompt": "x"}'))
     calling = Message.assistant(ToolCall("c2", "helper", "{}"))

@@ -1,4 +1,4 @@
-"""Calls to any model, named as `provider:model`, and what becomes of them: for the tests of all dialects."""
+"""Helpers for the tests of all dialects: calls to any `provider:model`, encoded and decoded."""
 
 from __future__ import annotations
 

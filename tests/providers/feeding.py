@@ -1,10 +1,12 @@
-"""Feeding a decoder with bytes in various pieces, which must never make a difference."""
+"""Feed a decoder with bytes in various pieces, which must never make a difference."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from typing import Any
 
-from dragoman.conversation import Message, ReplyEvent, fold
+from dragoman.conversation import Message, Native, ReplyEvent, fold
 from dragoman.errors import ProviderError
 from dragoman.providers import Decoder
 
@@ -32,6 +34,11 @@ def attempt(decoder: Decoder, *pieces: bytes) -> tuple[Message, ProviderError | 
 
 def message_of(decoder: Decoder, pieces: Iterable[bytes]) -> Message:
     return fold(events_of(decoder, pieces))
+
+
+def fields_in(native: Native | None) -> dict[str, Any]:
+    """The native fields, parsed."""
+    return {name: json.loads(bytes(raw)) for name, raw in native.fields.items()} if native is not None else {}
 
 
 def one_by_one(data: bytes) -> list[bytes]:

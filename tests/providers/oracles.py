@@ -1,4 +1,4 @@
-"""The official SDKs as oracles: what they read from the bytes of a recorded reply."""
+"""The official SDKs as oracles: how they read recorded replies."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from openai._streaming import SSEDecoder
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.lib.streaming.responses._responses import ResponseStreamState  # pyright: ignore[reportPrivateUsage]
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response
 
 from tests.providers.recorded import Exchange
 
@@ -54,6 +55,13 @@ def claude_message(exchange: Exchange) -> dict[str, Any]:
 
 
 # --- chat completions -------------------------------------------------------------------------------------------------
+
+
+def openai_response(exchange: Exchange) -> Any:
+    """The SDK's object for a whole reply of the responses API, or for the last event of a stream."""
+    lines = [line[6:] for line in exchange.body.splitlines() if line.startswith("data: {")]
+    body = json.loads(lines[-1])["response"] if exchange.streamed else json.loads(exchange.body)
+    return Response.construct(**body)
 
 
 def read_chat(exchange: Exchange) -> Read | str:
@@ -176,13 +184,20 @@ class Gemini(NamedTuple):
     id: str | None
 
 
-def read_gemini(exchange: Exchange) -> Gemini:
-    """All chunks of a reply, one after the other."""
+def gemini_responses(exchange: Exchange) -> list[Any]:
+    """The SDK's objects for a whole reply, or for each chunk of a stream."""
     lines = [line.removeprefix("data: ") for line in exchange.body.splitlines() if line.startswith("data: ")]
+    chunks = [json.loads(line) for line in (lines if exchange.streamed else [exchange.body])]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about words that are newer than the SDK
-        chunks = [json.loads(line) for line in (lines if exchange.streamed else [exchange.body])]
-        responses = [types.GenerateContentResponse._from_response(response=chunk, kwargs={}) for chunk in chunks]
+        return [types.GenerateContentResponse._from_response(response=chunk, kwargs={}) for chunk in chunks]
+
+
+def read_gemini(exchange: Exchange) -> Gemini:
+    """All chunks of a reply, one after the other."""
+    responses = gemini_responses(exchange)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         found = [part for response in responses for part in response.parts or []]
     candidates = [response.candidates[0] for response in responses if response.candidates]
     finishes = [candidate.finish_reason for candidate in candidates if candidate.finish_reason]

@@ -1,4 +1,4 @@
-"""Our prices against genai-prices' own code; `python -m tests.providers.prices 20000` compares so many replies."""
+"""Compare our costs with those of genai-prices; `python -m tests.providers.prices 20000` compares so many replies."""
 
 from __future__ import annotations
 

@@ -61,9 +61,14 @@ def _exchange(row: dict[str, Any]) -> Exchange:
     return Exchange(**{name: fields[name] for name in Exchange._fields if name in fields})
 
 
-def parametrized(dialect: str, *, without: str = "?") -> Any:
-    """`@parametrized("anthropic")` runs a test once for each exchange; without the folder it is skipped visibly."""
+def parametrized(dialect: str, *words: str, without: str = "?") -> Any:
+    """`@parametrized("anthropic")` runs a test once for each exchange; without the folder it is skipped visibly.
+
+    `words`: only for replies that contain one of them.
+    """
     rows = [row for row in exchanges(dialect) if not row.url.endswith(without)]
+    if words:
+        rows = [row for row in rows if row.status == 200 and any(word in row.body for word in words)]
     parameters = [pytest.param(row, id=row.id, marks=pytest.mark.recorded) for row in rows]
     if not rows:
         reason = f"the recorded exchanges are not here ({FOLDER.name}/{dialect}.jsonl.gz)"

@@ -1,4 +1,4 @@
-"""Whether a value is exactly what a TypedDict of the official SDK describes, with no member that it does not name.
+"""Check that a value matches a TypedDict of an official SDK exactly, without unknown members.
 
 pydantic would leave every `Iterable` unread and every TypedDict open, so this walks the types itself.
 """

@@ -1,18 +1,15 @@
-"""Where an answer comes from: as the official SDKs say it of recorded replies, in every form, and never in the way."""
+"""Citations: compared with the official SDKs on recorded replies, in every form, and malformed."""
 
 from __future__ import annotations
 
 import json
-import warnings
 from typing import Any
 
 import msgspec
 import pytest
-from google.genai import types
 from hypothesis import given, strategies as st
 from msgspec import Raw
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from openai.types.responses import Response
 
 from dragoman.conversation import Citation, Message, Text, TextCited, TextDelta, TextEnded, TextStarted
 from dragoman.errors import ProviderError
@@ -22,8 +19,8 @@ from tests.providers.bedrock.wire import frame, problems
 from tests.providers.calls import HI, body_of, call_of, decoder_of
 from tests.providers.feeding import attempt, message_of
 from tests.providers.gemini.case import as_events, chunk, streamed, whole
-from tests.providers.oracles import claude_message
-from tests.providers.recorded import Exchange, exchanges
+from tests.providers.oracles import claude_message, gemini_responses, openai_response
+from tests.providers.recorded import Exchange, parametrized
 from tests.providers.test_recorded import decoded
 from tests.strategies import json_values, texts
 
@@ -43,17 +40,8 @@ def told(message: Message) -> list[Told]:
 # --- recorded replies, against the SDKs -------------------------------------------------------------------------------
 
 
-def cited_by(file: str, *words: str) -> Any:
-    rows = [row for row in exchanges(file) if row.status == 200 and any(word in row.body for word in words)]
-    parameters = [pytest.param(row, id=row.id, marks=pytest.mark.recorded) for row in rows]
-    absent = pytest.param(
-        None, marks=[pytest.mark.recorded, pytest.mark.skip(reason="the recorded exchanges are away")]
-    )
-    return pytest.mark.parametrize("exchange", parameters or [absent])
-
-
-@cited_by("anthropic", "_location")
-def test_anthropic(exchange: Exchange) -> None:
+@parametrized("anthropic", "_location")
+def test_recorded_citations_of_anthropic(exchange: Exchange) -> None:
     said = [
         (one["url"], one["title"], one["cited_text"] or None)
         for block in claude_message(exchange)["content"]
@@ -65,17 +53,10 @@ def test_anthropic(exchange: Exchange) -> None:
     assert [(one.url, one.title, one.quote) for one in message.citations] == said
 
 
-def _response(exchange: Exchange) -> Response:
-    if not exchange.streamed:
-        return Response.construct(**json.loads(exchange.body))
-    ends = [json.loads(line[6:]) for line in exchange.body.splitlines() if line.startswith("data: {")]
-    return Response.construct(**ends[-1]["response"])
-
-
-@cited_by("responses", "_citation")
-def test_responses(exchange: Exchange) -> None:
+@parametrized("responses", "_citation")
+def test_recorded_citations_of_the_responses_api(exchange: Exchange) -> None:
     said: list[Told] = []
-    for part in [part for item in _response(exchange).output if item.type == "message" for part in item.content]:
+    for part in [part for item in openai_response(exchange).output if item.type == "message" for part in item.content]:
         for one in part.annotations if part.type == "output_text" else []:
             if one.type == "url_citation":
                 said.append((one.url, one.title, None, part.text[one.start_index : one.end_index]))
@@ -88,8 +69,8 @@ def test_responses(exchange: Exchange) -> None:
     assert told(message) == said
 
 
-@cited_by("chat", "url_citation")
-def test_chat(exchange: Exchange) -> None:
+@parametrized("chat", "url_citation")
+def test_recorded_citations_of_chat(exchange: Exchange) -> None:
     lines = [line[6:] for line in exchange.body.splitlines() if line.startswith("data: {")]
     if exchange.streamed:  # the SDK's own accumulator refuses these, so its chunks are put together here
         pieces = [ChatCompletionChunk.construct(**json.loads(line)).choices[0].delta for line in lines]
@@ -104,17 +85,10 @@ def test_chat(exchange: Exchange) -> None:
     assert [one.quote for one in message.citations] == [one["content"] for one in said]
 
 
-@cited_by("gemini", "groundingMetadata")
-def test_gemini(exchange: Exchange) -> None:
-    lines = [line[6:] for line in exchange.body.splitlines() if line.startswith("data: ")]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        responses = [
-            types.GenerateContentResponse._from_response(response=json.loads(one), kwargs={})
-            for one in (lines if exchange.streamed else [exchange.body])
-        ]
+@parametrized("gemini", "groundingMetadata")
+def test_recorded_citations_of_gemini(exchange: Exchange) -> None:
     said: list[Told] = []
-    for response in responses:
+    for response in gemini_responses(exchange):
         grounding = response.candidates[0].grounding_metadata if response.candidates else None
         chunks = (grounding.grounding_chunks or []) if grounding else []
         sources = [one.web or one.retrieved_context for one in chunks]
@@ -258,13 +232,13 @@ def test_lists_beside_the_choices_and_marks_in_the_text() -> None:
     assert chat(citations="https://a", search_results={"url": 1}).citations == ()
 
 
-def test_chunks_without_supports_are_behind_all_of_it() -> None:
+def test_sources_without_supports_have_no_span() -> None:
     grounding = {"groundingChunks": [{"maps": {"uri": "https://m", "title": "M", "text": "q"}}, {"web": None}, {}]}
     message = whole(chunk("Hi", finish="STOP", groundingMetadata=grounding))
     assert message.citations == (Citation(url="https://m", title="M", quote="q"),)
 
 
-def test_recitations_of_gemini() -> None:
+def test_citation_metadata_of_gemini() -> None:
     for name in ("citationSources", "citations"):
         recited = {name: [{"startIndex": 4, "endIndex": 8, "uri": "https://x", "license": "mit"}, {"endIndex": 2}]}
         message = streamed(chunk("é€"), chunk("🙂!", finish="STOP", citationMetadata=recited))
@@ -274,7 +248,7 @@ def test_recitations_of_gemini() -> None:
         assert told(whole(chunk("é€🙂!", finish="STOP", citationMetadata=recited))) == [("https://x", None, None, "🙂")]
 
 
-def test_sources_of_a_text_that_has_ended_long_ago() -> None:
+def test_sources_may_come_long_after_their_text() -> None:
     """Gemini tells at the end what was behind texts before the code that it ran, in a stream as in a whole reply."""
     code = {"executableCode": {"language": "PYTHON", "code": "1"}}
     supports = [
@@ -293,7 +267,7 @@ def test_sources_of_a_text_that_has_ended_long_ago() -> None:
     assert [one.start for one in at_once.citations] == [0, 0, 0, 0, None]
 
 
-def test_words_are_found_near_where_they_are_said_to_be() -> None:
+def test_a_segment_is_searched_near_its_offsets() -> None:
     """Offsets that are off by some bytes, as they come where a sign of the text is another one than the model wrote."""
     segment = {"startIndex": 7, "endIndex": 14, "text": "is nice"}
     grounding = {
@@ -305,7 +279,7 @@ def test_words_are_found_near_where_they_are_said_to_be() -> None:
         assert told(message) == [("https://w", None, None, expected)]
 
 
-def test_an_answer_without_its_fence_has_other_places() -> None:
+def test_removing_a_fence_removes_the_spans() -> None:
     cited = TextCited(0, "", (Citation(url="https://w", start=8, end=9),))
     events = [TextStarted(0, ""), TextDelta(0, "", '```json\n"a"\n```'), TextEnded(0, ""), cited]
     assert AnswerReader(fenced=True).events(events)[-1] == TextCited(0, "", (Citation(url="https://w"),))
@@ -318,7 +292,7 @@ signs = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.text
 
 
 @given(said=st.lists(signs.filter(bool), min_size=1, max_size=3), data=st.data())
-def test_bytes_become_characters(said: list[str], data: st.DataObject) -> None:
+def test_byte_offsets_become_character_offsets(said: list[str], data: st.DataObject) -> None:
     whole_text = "".join(said)
     start = data.draw(st.integers(0, len(whole_text) - 1))
     end = data.draw(st.integers(start + 1, len(whole_text)))
@@ -341,7 +315,7 @@ def test_bytes_become_characters(said: list[str], data: st.DataObject) -> None:
 
 
 @given(said=signs.filter(bool), start=st.integers(-3, 60), end=st.integers(-3, 60))
-def test_bytes_that_are_no_place_give_no_span(said: str, start: int, end: int) -> None:
+def test_invalid_byte_offsets_give_no_span(said: str, start: int, end: int) -> None:
     grounding = {"citations": [{"startIndex": start, "endIndex": end, "uri": "https://x"}]}
     texts = {0: [said]}
     [event] = cite(texts, read_grounding(None, Raw(json.dumps(grounding).encode()), texts))
@@ -367,7 +341,7 @@ values = st.recursive(
 
 
 @given(value=values, said=texts)
-def test_no_shape_does_any_harm(value: Any, said: str) -> None:
+def test_malformed_citations_are_ignored(value: Any, said: str) -> None:
     """What comes of it can be written, and its spans are in the text."""
     raw = Raw(json.dumps(value).encode())
     bodies: list[tuple[str, dict[str, Any]]] = [
@@ -409,7 +383,7 @@ MANY = 20_000
 """Work that grows with the square of this does not end while anybody waits."""
 
 
-def test_very_many_sources_one_by_one() -> None:
+def test_many_sources_do_not_take_quadratic_time() -> None:
     pages = [f"https://a.example/{number}" for number in range(MANY)]
     grounded = [chunk(groundingMetadata={"groundingChunks": [{"web": {"uri": page}}]}) for page in pages]
     chunks = as_events(chunk("One."), *grounded, chunk(finish="STOP"))
@@ -428,7 +402,7 @@ def test_very_many_sources_one_by_one() -> None:
     assert [one.url for one in message.citations] == pages
 
 
-def test_one_long_source_named_very_often_does_not_multiply() -> None:
+def test_repeated_long_sources_are_bounded() -> None:
     choice = {"message": {"content": "[1]" * MANY}, "finish_reason": "stop"}
     beside = {"search_results": [{"url": "https://a.example", "snippet": "x" * 1_000_000}]}
     body = json.dumps({"id": "i", "choices": [choice], **beside}).encode()

@@ -1,36 +1,32 @@
-"""What a reply says of itself: likelihoods, filters and further answers, as the SDKs say it, whole and streamed."""
+"""Log probabilities, safety ratings and further answers: compared with the SDKs, whole and streamed."""
 
 from __future__ import annotations
 
 import json
-import warnings
 from typing import Any
 
 import pytest
-from google.genai import types
 from hypothesis import given, strategies as st
 from msgspec import Raw
 from openai.types.chat import ChatCompletion
-from openai.types.responses import Response
 
 from dragoman.conversation import Message, Native, StopReason, Text, ToolCall
 from dragoman.errors import ConfigurationError
 from dragoman.providers import SafetyRating, TokenLogprob, choices_of, logprobs_of, safety_of
 from dragoman.providers.wire import Growing
-from tests.providers.bedrock.test_recorded import call_of as bedrock_call
 from tests.providers.bedrock.wire import read_by_amazon
 from tests.providers.calls import body_of, call_of, decoder_of, encoded
 from tests.providers.feeding import message_of
 from tests.providers.gemini.case import as_events, chunk, streamed, whole
-from tests.providers.recorded import Exchange
-from tests.providers.test_citations import cited_by
+from tests.providers.oracles import gemini_responses, openai_response
+from tests.providers.recorded import Exchange, parametrized
 from tests.providers.test_recorded import decoded
 from tests.strategies import json_values
 
 # --- the options ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_asked_for() -> None:
+def test_options_on_the_wire() -> None:
     chat = body_of("openai:gpt-4o", logprobs=3, choices=2)
     assert (chat["logprobs"], chat["top_logprobs"], chat["n"]) == (True, 3, 2)
     assert "top_logprobs" not in body_of("openai:gpt-4o", logprobs=0)
@@ -44,38 +40,8 @@ def test_what_is_asked_for() -> None:
     assert gemini == {"candidateCount": 2, "responseLogprobs": True, "logprobs": 3}
 
 
-@pytest.mark.parametrize(
-    ("target", "options"),
-    [
-        ("anthropic:claude-sonnet-4-5", {"logprobs": 1}),
-        ("anthropic:claude-sonnet-4-5", {"choices": 2}),
-        ("bedrock:amazon.nova-lite-v1:0", {"choices": 2}),
-        ("openai-responses:gpt-4o", {"choices": 2}),
-        ("openai-responses:gpt-5", {"logprobs": 0}),
-        ("openai:o3", {"logprobs": 1}),
-        ("groq:llama-3.3-70b-versatile", {"logprobs": 1}),
-    ],
-)
-def test_what_a_model_does_not_take(target: str, options: dict[str, int]) -> None:
-    [name] = options
-    with pytest.raises(ConfigurationError, match=name):
-        encoded(target, **options)
-    done = encoded(target, **options, adapt=True)
-    assert name in str(done.adaptations[0])
-    assert encoded(target).request.body == done.request.body
-
-
-def test_one_choice_is_what_every_model_gives() -> None:
-    assert encoded("anthropic:claude-sonnet-4-5", choices=1).adaptations == ()
-
-
-def test_likelihoods_only_without_reasoning() -> None:
-    with pytest.raises(ConfigurationError, match="only without reasoning"):
-        encoded("openai:gpt-5.1", logprobs=1, reasoning={"effort": "low"})
-
-
 @pytest.mark.parametrize("wrong", [{"logprobs": -1}, {"logprobs": True}, {"choices": 0}, {"choices": "2"}])
-def test_numbers_that_are_none(wrong: dict[str, Any]) -> None:
+def test_invalid_numbers_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="does not fit"):
         encoded("openai:gpt-4o", **wrong)
 
@@ -83,13 +49,10 @@ def test_numbers_that_are_none(wrong: dict[str, Any]) -> None:
 # --- recorded replies, against the SDKs -------------------------------------------------------------------------------
 
 
-@cited_by("responses", '"logprob":')
+@parametrized("responses", '"logprob":')
 def test_logprobs_of_responses(exchange: Exchange) -> None:
-    lines = [line[6:] for line in exchange.body.splitlines() if line.startswith("data: {")]
-    body = json.loads(lines[-1])["response"] if exchange.streamed else json.loads(exchange.body)
-    parts: list[Any] = [
-        part for item in Response.construct(**body).output if item.type == "message" for part in item.content
-    ]
+    messages = [item for item in openai_response(exchange).output if item.type == "message"]
+    parts = [part for message in messages for part in message.content]
     said = [
         (one.token, one.logprob, [(o.token, o.logprob) for o in one.top_logprobs]) for p in parts for one in p.logprobs
     ]
@@ -98,20 +61,10 @@ def test_logprobs_of_responses(exchange: Exchange) -> None:
     assert [(one.token, one.logprob, [(o.token, o.logprob) for o in one.alternatives]) for one in found] == said
 
 
-def _google(exchange: Exchange) -> list[Any]:
-    lines = [line[6:] for line in exchange.body.splitlines() if line.startswith("data: ")]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return [
-            types.GenerateContentResponse._from_response(response=json.loads(one), kwargs={}).candidates[0]
-            for one in (lines if exchange.streamed else [exchange.body])
-        ]
-
-
-@cited_by("gemini", "logprobsResult")
+@parametrized("gemini", "logprobsResult")
 def test_logprobs_of_gemini(exchange: Exchange) -> None:
-    [candidate] = _google(exchange)
-    result = candidate.logprobs_result
+    [response] = gemini_responses(exchange)
+    result = response.candidates[0].logprobs_result
     tops = [top.candidates for top in result.top_candidates or [] if top.candidates]
     others = tops or [[]] * len(result.chosen_candidates)
     said = [
@@ -121,12 +74,12 @@ def test_logprobs_of_gemini(exchange: Exchange) -> None:
     assert list(logprobs_of(decoded("gemini", exchange))) == said
 
 
-@cited_by("gemini", "safetyRatings")
+@parametrized("gemini", "safetyRatings")
 def test_safety_of_gemini(exchange: Exchange) -> None:
-    [candidate] = _google(exchange)
+    [response] = gemini_responses(exchange)
     said = [
         SafetyRating(one.category.value, "answer", one.probability.value, one.probability_score, one.blocked is True)
-        for one in candidate.safety_ratings
+        for one in response.candidates[0].safety_ratings
     ]
     assert list(safety_of(decoded("gemini", exchange))) == said
     assert any(one.blocked for one in said)
@@ -140,7 +93,7 @@ def _azure(source: Any, results: dict[str, dict[str, Any]]) -> list[SafetyRating
     ]
 
 
-@cited_by("chat", "content_filter_results")
+@parametrized("chat", "content_filter_results")
 def test_safety_of_azure(exchange: Exchange) -> None:
     completion: Any = ChatCompletion.construct(**json.loads(exchange.body))
     said = _azure("prompt", completion.prompt_filter_results[0]["content_filter_results"])
@@ -148,9 +101,9 @@ def test_safety_of_azure(exchange: Exchange) -> None:
     assert list(safety_of(decoded("chat", exchange))) == said
 
 
-@cited_by("responses", "content_filter_results")
+@parametrized("responses", "content_filter_results")
 def test_safety_of_azure_responses(exchange: Exchange) -> None:
-    response: Any = Response.construct(**json.loads(exchange.body))
+    response = openai_response(exchange)
     sides = {"prompt": "prompt", "completion": "answer"}
     said = [
         one
@@ -162,9 +115,9 @@ def test_safety_of_azure_responses(exchange: Exchange) -> None:
     assert {(one.source, one.category): one for one in found} == {(one.source, one.category): one for one in said}
 
 
-@cited_by("bedrock", '"trace"')
+@parametrized("bedrock", '"trace"')
 def test_safety_of_a_guardrail_that_found_nothing(exchange: Exchange) -> None:
-    message = message_of(decoder_of(bedrock_call(exchange)), [exchange.data])
+    message = decoded("bedrock", exchange)
     assert "inputAssessment" in read_by_amazon(exchange.data, streamed=False)["trace"]["guardrail"]
     assert safety_of(message) == ()
 
@@ -172,7 +125,7 @@ def test_safety_of_a_guardrail_that_found_nothing(exchange: Exchange) -> None:
 # --- whole and as a stream --------------------------------------------------------------------------------------------
 
 
-def test_a_guardrail_that_found_something() -> None:
+def test_safety_of_a_guardrail_with_findings() -> None:
     assessment = {
         "topicPolicy": {"topics": [{"name": "Investing", "type": "DENY", "action": "BLOCKED"}]},
         "contentPolicy": {"filters": [{"type": "HATE", "confidence": "LOW", "action": "NONE", "detected": True}]},
@@ -198,7 +151,7 @@ def test_a_guardrail_that_found_something() -> None:
     ]
 
 
-def test_ratings_of_a_stream_are_its_last() -> None:
+def test_the_last_ratings_of_a_stream_count() -> None:
     def rated(level: str) -> dict[str, Any]:
         return {"safetyRatings": [{"category": "HATE", "probability": level, "probabilityScore": 0.25}]}
 
@@ -210,7 +163,7 @@ def test_ratings_of_a_stream_are_its_last() -> None:
     )
 
 
-def test_tokens_that_come_twice_are_two() -> None:
+def test_repeated_tokens_are_kept() -> None:
     """A chunk that says the same as the one before repeats nothing: the model said it twice."""
 
     def likely(*tokens: str) -> dict[str, Any]:
@@ -283,7 +236,7 @@ def test_all_candidates_of_gemini() -> None:
     assert [(each.text, each.interrupted) for each in choices_of(cut)] == [("ab", False), ("xy", True)]
 
 
-def test_a_reply_that_says_nothing_of_the_kind() -> None:
+def test_a_reply_without_details() -> None:
     message = chat({"index": 0, "message": {"content": "One"}, "finish_reason": "stop"})
     assert (logprobs_of(message), safety_of(message), choices_of(message)) == ((), (), (message,))
     by_hand = Message.assistant("Hi")
@@ -310,7 +263,7 @@ shapes = st.recursive(
     dialect=st.sampled_from(["openai_chat:openai", "openai_responses", "gemini", "bedrock", "anthropic", "else"]),
     fields=st.dictionaries(st.sampled_from(NAMED.split()), shapes, max_size=5),
 )
-def test_no_shape_does_any_harm(dialect: str, fields: dict[str, Any]) -> None:
+def test_malformed_details_are_ignored(dialect: str, fields: dict[str, Any]) -> None:
     native = Native(dialect, {name: Raw(json.dumps(value).encode()) for name, value in fields.items()})
     message = Message(role="assistant", blocks=(Text("Hi", native),), native=native, provider="openai", model="m")
     assert all(isinstance(one.logprob, float) for one in logprobs_of(message))
@@ -319,7 +272,7 @@ def test_no_shape_does_any_harm(dialect: str, fields: dict[str, Any]) -> None:
 
 
 @given(value=shapes)
-def test_no_shape_spoils_a_reply(value: Any) -> None:
+def test_malformed_details_do_not_break_a_reply(value: Any) -> None:
     beside = {"logprobsResult": value, "safetyRatings": value}
     message = whole({**chunk("Hi", finish="STOP", **beside), "promptFeedback": {"safetyRatings": value}})
     assert message.text == "Hi"
@@ -327,7 +280,7 @@ def test_no_shape_spoils_a_reply(value: Any) -> None:
     safety_of(message)
 
 
-def test_numbers_that_no_float_can_hold_are_passed_over() -> None:
+def test_numbers_out_of_range_are_skipped() -> None:
     tokens = [{"token": "a", "logprob": 10**400}, {"token": "b", "logprob": -1}]
     choice = {"index": 0, "message": {"content": "ab"}, "logprobs": {"content": tokens}, "finish_reason": "stop"}
     message = message_of(decoder_of(call_of("openai:gpt-4o")), [json.dumps({"id": "i", "choices": [choice]}).encode()])
@@ -343,7 +296,7 @@ def test_numbers_that_no_float_can_hold_are_passed_over() -> None:
         (['[{"t":"x","index":0},{"d":"E","index":0}]'], '[{"t":"x","index":0},{"d":"E","index":0}]'),
     ],
 )
-def test_members_that_nobody_knows_grow_by_their_pieces(pieces: list[str], whole: str) -> None:
+def test_unknown_members_are_merged_from_their_pieces(pieces: list[str], whole: str) -> None:
     growing = Growing(deltas=True)
     for piece in pieces:
         growing.add(Raw(piece.encode()))

@@ -1,4 +1,4 @@
-"""Requests of each dialect: which option becomes which member, and what a model cannot take."""
+"""Requests of each dialect: options as members of the body, and unsupported options."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_smallest_request(target: str, path: str, headers: dict[str, str], b
 @pytest.mark.parametrize(
     "provider", [name for name, one in PROVIDERS.items() if one.dialect in ("openai_chat", "anthropic")]
 )
-def test_nothing_at_all_is_not_sent(provider: str) -> None:
+def test_an_empty_conversation_is_refused(provider: str) -> None:
     call = msgspec.structs.replace(call_of(f"{provider}:m"), conversation=Conversation())
     with pytest.raises(ConfigurationError, match="nothing to send"):
         encode(call)
@@ -125,7 +125,7 @@ def test_paths_of_gemini(model: str, quirks: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["a b", "a?key=1", "a#b", "../x", "a/../../b", "é", "a\n"])
-def test_what_cannot_be_the_name_of_a_model_in_a_path(model: str) -> None:
+def test_illegal_model_names_in_a_path_are_refused(model: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be the name of a model"):
         encoded(f"gemini:{model}")
 
@@ -148,7 +148,7 @@ SINGLE, UNSAID = {"parallel_tool_calls": False}, {"parallel_tool_calls": None}
 CHOSEN_ALONE = [("none", {"type": "none"}), ("required", {"type": "any", **ALONE})]
 FORMAT = {"type": "json_schema", "name": "sum", "description": "A sum.", "schema": PLAIN, "strict": True}
 
-# A model, what is asked for, and members of the body: by their paths, None for those that must not be there.
+# A model, the options, and members of the body by their paths; None for those that must be absent.
 MEMBERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     # --- system prompts ---
     (A, SYSTEM, {"system": [{"type": "text", "text": "Be brief."}]}),
@@ -170,7 +170,7 @@ MEMBERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"temperature": 0.5, "top_k": 3, "stop_sequences": ["END"]},
     ),
     (A, {"max_tokens": 9, "user": "u"}, {"max_tokens": 9, "metadata": {"user_id": "u"}}),
-    (A, {"max_tokens": 0}, {"max_tokens": 0}),  # which is for filling the cache
+    (A, {"max_tokens": 0, "choices": 1}, {"max_tokens": 0}),  # which is for filling the cache
     *[
         (f"anthropic:{model}", {"temperature": 0.5, "top_p": 0.9}, {"temperature": 0.5, "top_p": 0.9})
         for model in ("claude-sonnet-4-0", "anything-else")  # a server of another name speaks the plain dialect
@@ -207,7 +207,7 @@ MEMBERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"temperature": 0.5, **effort("low"), "adapt": True},
         {"temperature": None, "reasoning_effort": "low"},
     ),
-    # --- what is neutral may be said to models that sample in a way of their own ---
+    # --- neutral values are accepted by models that do not take the option ---
     ("openai:gpt-5.5", {"temperature": 1, "top_p": 1}, {"temperature": 1, "top_p": 1}),
     (R, {"temperature": 1}, {"temperature": 1}),
     ("openai-responses:my-own-model", {"temperature": 0.2}, {"temperature": 0.2}),
@@ -217,7 +217,7 @@ MEMBERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("openai:o3", effort("low"), {"reasoning_effort": "low"}),
     ("openai:gpt-5", effort("minimal"), {"reasoning_effort": "minimal"}),
     ("openai:gpt-5", {**effort("max"), "adapt": True}, {"reasoning_effort": "high"}),  # the nearest
-    ("openai:gpt-5", {**budget(100), "adapt": True}, {"reasoning_effort": None}),
+    ("openai:gpt-5", budget(100), {"reasoning_effort": "low"}),
     ("openai:gpt-5.6-terra", effort("max"), {"reasoning_effort": "max"}),
     ("openai-compatible:m", effort("high"), {"reasoning_effort": "high"}),
     ("openrouter:anthropic/x", effort("high"), {"reasoning": {"effort": "high"}}),
@@ -266,6 +266,7 @@ MEMBERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
             ("gemini-2.5-flash", effort("none"), {"thinkingBudget": 0}, True),
             ("gemini-2.5-pro", effort("high", budget=99), {"thinkingBudget": 99}, False),
             ("gemini-3-flash", effort("low", budget=9), {"thinkingLevel": "LOW"}, False),
+            ("gemini-3-flash", effort("low", budget=0), {"thinkingLevel": "LOW"}, False),
             ("gemini-3-pro-preview", {**effort("none", summary=False), "adapt": True}, {"thinkingLevel": "LOW"}, True),
             ("gemini-3-flash", {**effort("max", summary=False), "adapt": True}, {"thinkingLevel": "HIGH"}, True),
             ("gemini-2.5-pro", {**effort("none", summary=False), "adapt": True}, {"thinkingBudget": 1024}, True),
@@ -276,7 +277,7 @@ MEMBERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("openai:gpt-5.4", {"tools": (ADD,)}, {"reasoning_effort": None}),
     ("openai:gpt-5.6-sol", {"tools": (ADD,)}, {"reasoning_effort": "none"}),
     ("openai:gpt-5", {"tools": (ADD,), **effort("low")}, {"reasoning_effort": "low"}),
-    # --- tools, in the given order, and those of the provider behind them ---
+    # --- tools, in the given order, then those of the provider ---
     (
         A,
         {"tools": (NOW, ADD), "server_tools": (SEARCH,)},
@@ -443,7 +444,7 @@ def test_members_of_the_body(target: str, how: dict[str, Any], members: dict[str
     body = json.loads(done.request.body)
     assert {path: at(body, path) for path in members} == members
     for name in how.get("extra_body", ()):
-        assert done.request.body.count(f'"{name}":'.encode()) == 1, "no member stands twice"
+        assert done.request.body.count(f'"{name}":'.encode()) == 1, "no member is sent twice"
 
 
 # --- headers ----------------------------------------------------------------------------------------------------------
@@ -469,17 +470,17 @@ def test_headers_of_the_caller(target: str) -> None:
         ),
     ],
 )
-def test_features_in_beta_bring_their_header(how: dict[str, Any], expected: str | None) -> None:
+def test_beta_features_set_their_header(how: dict[str, Any], expected: str | None) -> None:
     assert encoded(A, **how).request.headers.get("anthropic-beta") == expected
 
 
-# --- what is refused, and what is reported ----------------------------------------------------------------------------
+# --- refusals and adaptations -----------------------------------------------------------------------------------------
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("openai:gpt-5.1", {"top_p": 0.5, **effort("low")}, "only without reasoning"),
+    ("openai:gpt-5.1", {"logprobs": 1, **effort("low")}, "only without reasoning"),
     ("openai:gpt-5.6-sol", {"temperature": 0.5}, "only without reasoning"),
     ("openai:gpt-5", effort("max"), "minimal, low, medium, high"),
-    ("openai:gpt-5", budget(100), "not a number of tokens"),
     ("openai:gpt-4o", effort("low"), "does not reason"),
     ("openai:gpt-5.4", {"tools": (ADD,), **effort("low")}, "openai-responses"),
     ("openai:gpt-6-astra", {"tools": (ADD,)}, "calls no tools over this API"),
@@ -493,7 +494,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("gemini:gemini-2.5-pro", {"tools": (NOW,), "server_tools": (GOOGLE,)}, "server_tools with tools"),
     ("gemini:gemini-3-pro-preview", effort("none"), "effort"),
     ("anthropic:claude-opus-5-5", effort("none"), "always thinks"),
-    ("anthropic:claude-3-5-haiku-latest", effort("low"), "does not reason"),
     ("anthropic:claude-opus-4-1", budget(40_000), "max_tokens"),
     (A, {**effort("low"), "max_tokens": 100}, "max_tokens"),
     *[
@@ -504,7 +504,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("target", "how", "why"), REFUSED)
-def test_what_is_refused(target: str, how: dict[str, Any], why: str) -> None:
+def test_unsupported_options_are_refused(target: str, how: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         encoded(target, **how)
 
@@ -513,18 +513,27 @@ SAID = "this model does not support it"
 REPORTED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("ollama:m", {"tools": (STRICT,)}, [f"strict of tool 'add': {SAID}"]),
     ("anthropic:claude-sonnet-4-0", {"tools": (STRICT,)}, [f"strict of tool 'add': {SAID}"]),
+    ("openai:gpt-4-turbo", {"tools": (STRICT,)}, [f"strict of tool 'add': {SAID}"]),
     (R, {"tools": (STRICT,), "profile": {"strict_tools": False}}, [f"strict of tool 'add': {SAID}"]),
     (C, {"response_format": LOOSE}, ["name 'my sum!' of the reply's schema: sent as 'my_sum_'"]),
     (
         "gemini:gemini-2.5-flash",
         effort("medium"),
-        ["reasoning.effort: this model is told a number of tokens: 'medium' became 8192"],
+        ["reasoning.effort: this model takes a number of tokens: 'medium' became 8192"],
     ),
     (
         G,
         budget(100_000),
-        ["reasoning.budget: this model is told a level, not a number of tokens: 100000 became 'high'"],
+        ["a reasoning budget of 100000: sent as effort 'high'"],
     ),
+    ("openai:gpt-5.6-sol", budget(0), ["a reasoning budget of 0: sent as effort 'none'"]),
+    ("mistral:mistral-small-latest", budget(1), ["a reasoning budget of 1: sent as effort 'high'"]),
+    (G, budget(1), ["a reasoning budget of 1: sent as effort 'minimal'"]),
+    *[
+        (target, effort("low", budget=9), ["reasoning.budget: not sent: only one of the two can be"])
+        for target in ("openai:gpt-5", R, G, "openrouter:openai/gpt-5", "bedrock:amazon.nova-2-lite-v1:0")
+    ],
+    ("cerebras:zai-glm-4.6", budget(1), ["a reasoning budget of 1: not sent: the model decides"]),
     ("openai:gpt-5.6-sol", {"tools": (ADD,)}, ["reasoning effort: set to 'none': this API takes tools only so"]),
     (A, effort("high"), ['reasoning effort "high": sent as a budget of 16384 tokens']),
     ("anthropic:claude-opus-4-8", budget(5000), ['a reasoning budget of 5000: sent as effort "medium"']),
@@ -543,11 +552,11 @@ REPORTED: list[tuple[str, dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("target", "how", "lines"), REPORTED)
-def test_what_is_reported(target: str, how: dict[str, Any], lines: list[str]) -> None:
+def test_adaptations_are_reported(target: str, how: dict[str, Any], lines: list[str]) -> None:
     assert [str(one) for one in encoded(target, **how).adaptations] == lines
 
 
-def test_a_schema_that_cannot_be_enforced_is_left_out_if_that_is_allowed() -> None:
+def test_a_schema_that_cannot_be_strict_is_left_out_with_adapt() -> None:
     done = encoded(A, response_format=ResponseFormat(schema=FREE), adapt=True)
     assert "output_config" not in json.loads(done.request.body)
     assert [one.what for one in done.adaptations] == ["response_format"]
@@ -570,7 +579,7 @@ def enabled(tokens: int) -> dict[str, Any]:
 
 
 def thought_of(model: str, *messages: Message, **how: Any) -> tuple[Any, Any, int]:
-    """What the request says of thinking, of effort, and of max_tokens."""
+    """Thinking, effort and max_tokens in the request."""
     body = body_of(f"anthropic:{model}", *messages, adapt=True, **how)
     return body.get("thinking"), at(body, "output_config.effort"), body["max_tokens"]
 
@@ -618,10 +627,10 @@ def thought_of(model: str, *messages: Message, **how: Any) -> tuple[Any, Any, in
         ("claude-sonnet-4-5", {**effort("low"), "max_tokens": 100}, None, 100),
     ],
 )
-def test_each_generation_thinks_in_its_way(model: str, how: dict[str, Any], thinking: Any, sent: Any) -> None:
+def test_thinking_of_each_generation_of_claude(model: str, how: dict[str, Any], thinking: Any, sent: Any) -> None:
     """With an effort, or with this limit on all tokens."""
-    said, effort, max_tokens = thought_of(model, **how)
-    assert (said, max_tokens if isinstance(sent, int) else effort) == (thinking, sent)
+    found, effort, max_tokens = thought_of(model, **how)
+    assert (found, max_tokens if isinstance(sent, int) else effort) == (thinking, sent)
 
 
 @pytest.mark.parametrize(("tokens", "max_tokens"), [(500, None), (5000, 4000), (4000, 4000), (2000, 900)])
@@ -660,7 +669,7 @@ def test_a_call_can_be_forced_beside_adaptive_thinking_only() -> None:
 
 
 @pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-1"])
-def test_bound_thoughts_may_be_dropped_where_the_prefix_changed(model: str) -> None:
+def test_bound_thinking_may_be_dropped_if_the_prefix_changed(model: str) -> None:
     done = encoded(f"anthropic:{model}", *EARLIER)
     assert json.loads(done.request.body)["thinking"] == {**ADAPTIVE, "block_binding": BOUND}
     assert done.request.headers["anthropic-beta"] == "thinking-binding-controls-2026-08-01"
@@ -670,7 +679,7 @@ def test_bound_thoughts_may_be_dropped_where_the_prefix_changed(model: str) -> N
     assert thought_of(model, *EARLIER, **effort("high"))[:2] == ({**SUMMARIZED, "block_binding": BOUND}, "high")
 
 
-def test_turned_off_thinking_and_earlier_models_take_no_binding() -> None:
+def test_disabled_thinking_and_earlier_models_have_no_binding() -> None:
     assert thought_of("claude-sonnet-5-5", *EARLIER, **effort("none"))[0] == {"type": "between_tools"}
     for model in ("claude-opus-5", "claude-fable-5", "claude-opus-4-8", "claude-sonnet-4-5"):
         assert "anthropic-beta" not in encoded(f"anthropic:{model}", *EARLIER).request.headers
@@ -704,7 +713,7 @@ LONG = (
         ((Message.user("a", Opaque("anthropic", Raw(b'{"type":"container_upload","file_id":"f"}'))),), {}, ""),
     ],
 )
-def test_marks_for_the_cache_of_claude(messages: tuple[Message, ...], how: dict[str, Any], marks: str) -> None:
+def test_cache_marks_of_claude(messages: tuple[Message, ...], how: dict[str, Any], marks: str) -> None:
     body = body_of(A, *messages, cache=True, **how)
     found = [tool["name"] for tool in body.get("tools", []) if "cache_control" in tool]
     found += ["system" for part in body.get("system", []) if "cache_control" in part]
@@ -714,12 +723,12 @@ def test_marks_for_the_cache_of_claude(messages: tuple[Message, ...], how: dict[
     assert b"cache_control" not in encoded(A, HI, cache=False).request.body
 
 
-def test_a_mark_of_the_caller_stays() -> None:
+def test_a_cache_mark_of_the_caller_is_kept() -> None:
     own = Text("a", native=Native("anthropic", {"cache_control": Raw(b'{"type":"ephemeral","ttl":"1h"}')}))
     assert at(body_of(A, Message.user(own), cache=True), "messages.0.content.0.cache_control.ttl") == "1h"
 
 
-def test_marks_for_the_cache_of_other_servers() -> None:
+def test_cache_marks_of_other_servers() -> None:
     target = "openrouter:anthropic/claude-sonnet-4.6"
     body = body_of(target, *TURNS, system="Be brief.", tools=(ADD,), cache=True)
     system, first, _, last = body["messages"]
@@ -732,21 +741,21 @@ def test_marks_for_the_cache_of_other_servers() -> None:
 
 
 @pytest.mark.parametrize("target", [A, "openrouter:anthropic/claude-sonnet-4.6"])
-def test_a_prompt_is_kept_for_an_hour_where_marks_can_say_so(target: str) -> None:
+def test_cache_marks_for_an_hour(target: str) -> None:
     usual, hour = (body_of(target, *TURNS, system="S", tools=(ADD,), cache=cache) for cache in (True, "1h"))
     assert json.dumps(hour).count('"cache_control"') == json.dumps(usual).count('"cache_control"') > 2
     assert json.loads(json.dumps(usual).replace(json.dumps(MARK), json.dumps({**MARK, "ttl": "1h"}))) == hour
 
 
 @pytest.mark.parametrize("target", [C, R, G])
-def test_elsewhere_it_is_reported_that_nothing_can_be_said(target: str) -> None:
+def test_an_hour_is_reported_where_there_are_no_marks(target: str) -> None:
     plain, asked = encoded(target, *TURNS, cache=True), encoded(target, *TURNS, cache="1h")
     assert asked.request == plain.request
     assert [adaptation.what for adaptation in asked.adaptations] == ['cache="1h"']
     assert not plain.adaptations
 
 
-def test_the_sandbox_of_the_last_reply_is_used_again() -> None:
+def test_the_container_of_the_last_reply_is_reused() -> None:
     fields = {"container": Raw(b'{"id":"container_1","expires_at":"2026-01-01T00:00:00Z"}')}
     reply = Message(role="assistant", blocks=(Text("a"),), native=Native("anthropic", fields))
     code = Raw(b'{"type":"code_execution_20250825","name":"code_execution"}')

@@ -1,4 +1,4 @@
-"""From a provider's refusal to a typed error, whoever refuses."""
+"""Error responses of all providers as typed errors."""
 
 from __future__ import annotations
 
@@ -73,13 +73,15 @@ KINDS: list[tuple[int | None, str | None, str, type[ProviderError]]] = [
 
 
 @pytest.mark.parametrize(("status", "code", "text", "kind"), KINDS)
-def test_the_kind_of_error(status: int | None, code: str | None, text: str, kind: type[ProviderError]) -> None:
+def test_status_and_code_decide_the_class(
+    status: int | None, code: str | None, text: str, kind: type[ProviderError]
+) -> None:
     error = failure(CALL, status, code, text, {})
     assert type(error) is kind
     assert (error.provider, error.model, error.status, error.code) == ("p", "m-1", status, code)
 
 
-def test_the_message_says_where_and_what() -> None:
+def test_the_message_names_model_status_and_reason() -> None:
     assert failure(CALL, 400, None, "  Two\nlines.  ", {}).message == "p:m-1 refused the request (400): Two lines."
     assert failure(CALL, None, None, "", {}).message == "p:m-1 refused the request: no reason was given."
     assert len(failure(CALL, 500, None, "x" * 10_000, {}).message) < 1_100
@@ -145,7 +147,7 @@ BODIES: list[tuple[int, Any, type[ProviderError], str | None]] = [
 
 
 @pytest.mark.parametrize(("status", "body", "kind", "code"), BODIES)
-def test_every_shape_of_an_error(status: int, body: Any, kind: type[ProviderError], code: str | None) -> None:
+def test_every_shape_of_an_error_body(status: int, body: Any, kind: type[ProviderError], code: str | None) -> None:
     error = refused(status, body, {"x-request-id": "req_1"})
     assert type(error) is kind
     assert (error.status, error.provider, error.model, error.request_id) == (status, "p", "m-1", "req_1")
@@ -167,7 +169,7 @@ def test_every_shape_of_an_error(status: int, body: Any, kind: type[ProviderErro
         (b"<html>busy</html>", "<html>busy"),
     ],
 )
-def test_an_error_says_what_the_server_said(body: Any, said: str) -> None:
+def test_the_message_contains_the_text_of_the_server(body: Any, said: str) -> None:
     assert said in str(refused(400, body))
 
 
@@ -177,7 +179,7 @@ def test_request_ids(header: str) -> None:
     assert refused(400, {"message": "x", "type": "y", "request_id": "abc"}).request_id == "abc"
 
 
-def test_a_wrong_key_of_google() -> None:
+def test_a_wrong_key_at_google_is_an_authentication_error() -> None:
     """Google calls it an invalid argument and puts the reason into the details."""
     info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
     body = {"error": {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT", "details": [info]}}
@@ -187,7 +189,7 @@ def test_a_wrong_key_of_google() -> None:
 @pytest.mark.parametrize(
     ("delay", "seconds"), [("23s", 23.0), ("0.847655010s", 0.84765501), ("soon", None), (5, None), (None, None)]
 )
-def test_the_time_to_wait(delay: Any, seconds: float | None) -> None:
+def test_retry_after_of_google(delay: Any, seconds: float | None) -> None:
     details = [{"violations": []}, {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}]
     error = refused(429, {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": details}})
     assert isinstance(error, RateLimitError)

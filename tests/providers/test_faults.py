@@ -1,6 +1,6 @@
-"""Replies of every dialect in any pieces, cut short or damaged.
+"""Replies of every dialect in any pieces, truncated or damaged.
 
-Pieces make no difference, nothing broken passes for a reply, and no exception comes out but ours.
+Pieces make no difference, a broken reply is never a success, and only our exceptions are raised.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def test_pieces_of_a_recorded_reply_make_no_difference(provider: str, exchange: 
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name.endswith("events")])
-def test_text_is_there_as_soon_as_it_arrived(name: str) -> None:
+def test_text_is_emitted_as_soon_as_it_arrives(name: str) -> None:
     provider, _, body, _ = SAMPLES[name]
     decoder = decoder_of(call_of(provider, stream=True))
     complete, _ = read(provider, body, stream=True)
@@ -274,7 +274,7 @@ def test_text_is_there_as_soon_as_it_arrived(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name.endswith("events")])
-def test_an_error_in_a_field_of_its_own_keeps_its_text(name: str) -> None:
+def test_an_error_field_in_a_stream_keeps_its_text(name: str) -> None:
     """GPUStack writes `error:` where `data:` belongs."""
     provider, _, body, _ = SAMPLES[name]
     first = body.replace(b"\r\n", b"\n").partition(b"\n\n")[0]
@@ -300,7 +300,7 @@ def survive(provider: str, *pieces: bytes, stream: bool) -> None:
 @example("gemini", b'{"candidates":[{"content":{"parts":[{"x":"\\ud800"}]},"finishReason":"STOP"}]}', False)
 @example("bedrock", b'{"output":{"message":{"content":[{"x":"\\ud800"}]}},"stopReason":"end_turn"}', False)
 @example("anthropic", b'{"content":[{"type":"x","x":"\\ud800"}],"stop_reason":"end_turn"}', False)
-def test_any_bytes(provider: str, data: bytes, stream: bool) -> None:
+def test_any_bytes_give_a_reply_or_a_provider_error(provider: str, data: bytes, stream: bool) -> None:
     survive(provider, data, stream=stream)
     survive(provider, b"data: " + data + b"\n\n", stream=True)
 
@@ -316,7 +316,7 @@ JUNK = [*_WORDS, b"\xff", b"\n\n", b"data: ", b"\\ud83d", b"1e999"]
     st.lists(st.integers(0, 20_000), max_size=5),
     st.booleans(),
 )
-def test_damaged_replies(
+def test_damaged_replies_give_a_reply_or_a_provider_error(
     sample: Sample, damages: list[tuple[int, int, bytes]], places: list[int], stream: bool
 ) -> None:
     provider, body = sample.provider, sample.body
@@ -402,5 +402,5 @@ def test_plain_chunks_are_read_as_those_with_unknown_members(deltas: list[dict[s
 
 
 @given(st.lists(st.tuples(KINDS, st.dictionaries(st.sampled_from(OF_EVENT.split()), VALUES)), max_size=6))
-def test_events_with_anything_in_them(made: list[tuple[str, dict[str, Any]]]) -> None:
+def test_events_with_any_content(made: list[tuple[str, dict[str, Any]]]) -> None:
     read("openai-responses", responses.sse([{**fields, "type": kind} for kind, fields in made]), stream=True)

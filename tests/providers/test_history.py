@@ -1,4 +1,4 @@
-"""Messages on the wire of each dialect: what each kind of block becomes, what is lost, what goes back as it came."""
+"""Messages on the wire of each dialect: every kind of block, losses, and what is sent back unchanged."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ SEEN: list[tuple[str, Block, Any]] = [
 
 
 @pytest.mark.parametrize(("target", "block", "part"), SEEN)
-def test_what_the_user_shows(target: str, block: Block, part: Any) -> None:
+def test_media_and_other_blocks_of_the_user(target: str, block: Block, part: Any) -> None:
     message = Message.user("see", block)
     found = content(target, message)
     if isinstance(found, dict) or target.startswith("openai-responses"):
@@ -190,7 +190,7 @@ def test_what_the_user_shows(target: str, block: Block, part: Any) -> None:
     assert lost(target, message) == ([(0, 1, what)] if part is None else [])
 
 
-def test_sounds_where_the_model_takes_them() -> None:
+def test_audio_is_sent_if_the_model_takes_it() -> None:
     how = {"profile": {"media": frozenset(["audio", "video"]), "media_urls": frozenset()}}
     message = Message.user("Listen", WAV, Media.from_bytes(b"Ogg", "audio/ogg"), MP4, linked("wav"))
     assert content(R, message, **how)[0]["content"][1:] == [WAV_PART]
@@ -326,25 +326,25 @@ SAID: list[tuple[str, tuple[Block, ...], Any, list[int]]] = [
 
 
 @pytest.mark.parametrize(("target", "blocks", "written", "losses"), SAID)
-def test_what_the_model_said(target: str, blocks: tuple[Block, ...], written: Any, losses: list[int]) -> None:
+def test_blocks_of_the_model(target: str, blocks: tuple[Block, ...], written: Any, losses: list[int]) -> None:
     message = Message(role="assistant", blocks=blocks, provider="elsewhere" if target == C else None)
     assert content(target, message) == written
     assert [(at, block) for at, block, _ in lost(target, HI, message)] == [(1, block) for block in losses]
 
 
 @pytest.mark.parametrize("message", [Message.assistant(""), Message(role="assistant"), Message.assistant(*FOREIGN)])
-def test_a_message_of_which_nothing_is_left_is_not_sent(message: Message) -> None:
+def test_a_message_without_sendable_content_is_left_out(message: Message) -> None:
     assert wire(A, HI, message, Message.user("end")) == [{"role": "user", "content": [text("Hi"), text("end")]}]
     assert lost(A, HI, message, HI)
 
 
-def test_a_conversation_of_which_nothing_is_left_is_refused() -> None:
+def test_a_conversation_without_sendable_content_is_refused() -> None:
     for messages in ((Message.user(" "),), (Message.user(""), Message.assistant(Thinking("x", "gemini")))):
         with pytest.raises(ConfigurationError, match="nothing to send"):
             encoded(A, *messages)
 
 
-def test_the_user_is_first_and_turns_of_one_role_become_one_where_the_api_wants_that() -> None:
+def test_the_user_comes_first_and_turns_are_merged_where_required() -> None:
     empty = {"role": "user", "parts": [{"text": ""}]}
     assert wire(G, Message.assistant("I begin."), HI)[0] == empty
     calls = Message.assistant(ToolCall("a", "f"), ToolCall("b", "f"))
@@ -395,7 +395,7 @@ def test_arguments_are_an_object_on_the_wire(target: str, arguments: str, sent: 
     assert lost(target, HI, message) == ([(1, 0, "tool_call")] if sent is None else [])
 
 
-def test_arguments_as_they_are_for_who_takes_them() -> None:
+def test_malformed_arguments_are_sent_unchanged_where_allowed() -> None:
     call = ToolCall("c", "f", '{"a": ')
     assert content(C, Message.assistant(call))["tool_calls"][0]["function"]["arguments"] == '{"a": '
     assert content(R, Message.assistant(call))[0]["arguments"] == '{"a": '
@@ -406,7 +406,7 @@ def test_arguments_as_they_are_for_who_takes_them() -> None:
     ("target", "pattern"),
     [(A, r"[a-zA-Z0-9_-]{1,64}"), (C, r".{1,40}"), ("mistral:m", r"[a-zA-Z0-9]{9}"), (R, r".{1,64}")],
 )
-def test_ids_that_a_provider_refuses_are_changed_alike_in_call_and_result(target: str, pattern: str) -> None:
+def test_illegal_ids_are_changed_consistently(target: str, pattern: str) -> None:
     ids = ("call_1|fc_2", "call_1?fc_2", "x" * 200, "6IgxW8LfZ", "toolu/1")
     calls, results = [ToolCall(id, "f") for id in ids], [ToolResult(id, "f") for id in ids]
     body = encoded(target, HI, Message.assistant(*calls), Message.tool(results)).request.body.decode()
@@ -461,7 +461,7 @@ GIVEN: list[tuple[str, tuple[Any, ...], dict[str, Any], Any]] = [
 
 
 @pytest.mark.parametrize(("target", "given", "more", "written"), GIVEN)
-def test_what_the_model_reads_of_a_result(target: str, given: Any, more: dict[str, Any], written: Any) -> None:
+def test_results_on_the_wire(target: str, given: Any, more: dict[str, Any], written: Any) -> None:
     (found,) = content(target, Message.tool([ToolResult("c", "f", given, **more)]))
     expected = {
         A: {"type": "tool_result", "tool_use_id": "c", **(written if target == A else {})},
@@ -483,14 +483,14 @@ CALLED = (HI, Message.assistant(ToolCall("c", "f")))
     ("target", "media"),
     [(A, MP4), (R, WAV), (GEMMA, WAV), (DEEPSEEK, PNG), (G, WAV), (G2, PNG)],
 )
-def test_media_that_a_result_cannot_hold_are_reported(target: str, media: Media) -> None:
+def test_unsupported_media_in_a_result_are_reported(target: str, media: Media) -> None:
     ((message, block, _),) = lost(target, *CALLED, seen(media))
     assert (message, block) == (2, 0)
     if target == R:
         assert content(R, seen(WAV))[0]["output"] == "one\n[audio/wav left out: this model takes no audio here]"
 
 
-def test_media_in_or_behind_a_result() -> None:
+def test_media_inside_or_after_a_result() -> None:
     inside = content(G, seen(PNG, linked("pdf")))[0]["functionResponse"]
     assert inside["parts"] == [inline("image/png"), FILE_OF_GEMINI]
     assert content(G, Message.tool([ToolResult("c", "f", (PNG,))]))[0]["functionResponse"]["response"] == {}
@@ -510,7 +510,7 @@ def test_media_in_or_behind_a_result() -> None:
     assert [part.get("text", part["type"]) for part in found[4]["content"]] == [f"{note}:", "image_url"]
 
 
-def test_mistral_wants_a_word_of_the_model_between_results_and_the_user() -> None:
+def test_mistral_needs_an_assistant_message_between_results_and_the_user() -> None:
     for behind, roles in (((seen(PNG),), "tool assistant user"), ((seen(), HI), "tool assistant user")):
         assert " ".join(one["role"] for one in wire("mistral:mistral-medium-latest", *CALLED, *behind)[2:]) == roles
     assert len(wire("mistral:mistral-medium-latest", *CALLED, seen(PNG), HI)) == 6
@@ -629,7 +629,7 @@ def test_replies_of_chat_servers_go_back_as_they_came(
     assert lost(to, HI, message) == []
 
 
-def test_what_only_its_server_takes_back_is_a_loss_elsewhere() -> None:
+def test_fields_of_one_server_are_lost_at_another() -> None:
     assert lost("groq:m", HI, read(chat_reply({"content": None, "audio": SOUND}), "openai")) == [(1, 0, "media")]
     assert lost("cerebras:gpt-oss-120b", HI, read(chat_reply(THOUGHT), "groq")) == [(1, 0, "thinking")]
     pieces = stream(chunk({"reasoning": "h"}), chunk({"reasoning": "m"}), chunk({"content": "a"}, "stop"))
@@ -685,13 +685,15 @@ def test_replies_of_the_responses_api_go_back_as_they_came(items: list[dict[str,
         ),
     ],
 )
-def test_reasoning_that_cannot_go_back(items: Any, target: str, how: Any, sent: Any, losses: list[str]) -> None:
+def test_reasoning_that_cannot_be_sent_back_is_lost(
+    items: Any, target: str, how: Any, sent: Any, losses: list[str]
+) -> None:
     message = whole(response(*items, status="incomplete"))
     assert wire(target, message, **how) == sent
     assert [what for _, _, what in lost(target, message, **how)] == losses
 
 
-def test_further_rules_of_the_responses_api() -> None:
+def test_other_rules_of_the_responses_api() -> None:
     kept = whole(response(reasoning_item("Hm.", encrypted_content=None), message_item(), call_item()))
     assert [item["type"] for item in wire(R, kept, **STORED)] == ["reasoning", "message", "function_call"]
     # Results of calls that a program made say so; the caller of one is not that of another.
@@ -740,7 +742,7 @@ def unknown(conversation: Conversation) -> Conversation:
     st.sampled_from(MODELS),
     st.lists(st.sampled_from(OPTIONS), min_size=1, max_size=5),
 )
-def test_a_history_that_grew(
+def test_an_appended_history_equals_a_new_one(
     history: Conversation, places: list[int], model: tuple[str, str], options: list[ModelOptions]
 ) -> None:
     history = history.repaired().conversation
@@ -754,7 +756,7 @@ def test_a_history_that_grew(
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model[0])
 @pytest.mark.parametrize("options", OPTIONS, ids=["", "cache"])
-def test_branches_and_changes(model: tuple[str, str], options: ModelOptions) -> None:
+def test_branches_and_changed_histories_are_written_correctly(model: tuple[str, str], options: ModelOptions) -> None:
     calls = Message.assistant("Let me look.", ToolCall("1", "f", "{}"), ToolCall("2", "f", "{}"))
     results = Message.tool([ToolResult("1", "f"), ToolResult("2", "f")])
     stem = Conversation("Be brief.").plus(HI, calls, results, Message.assistant("b"), Message.user("c"))

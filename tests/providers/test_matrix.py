@@ -1,5 +1,5 @@
-"""Every feature with every other, in every dialect: the official SDKs' own types describe each request, unknown keys
-forbidden."""
+"""Combinations of all features in every dialect: each request matches the types of the official SDKs, without unknown
+keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a provider would say to some tools."""
+"""Checks of tools against the rules of a provider."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.conversation import Conversation, Message, ToolSpec
+from dragoman.conversation import ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers import Call, Profile, ToolLimits, check, codec_of, profile_of
+from dragoman.providers import Profile, ToolLimits, check
 from dragoman.providers.preflight import Finding
 from dragoman.tools import Tool
+from tests.providers.calls import encoded
 
 PROFILE = Profile(
     provider="test",
@@ -33,7 +34,7 @@ def only(*specs: ToolSpec, profile: Profile = PROFILE) -> tuple[Finding, ...]:
     return check(specs, profile).tools[0].findings
 
 
-def test_nothing_to_say() -> None:
+def test_a_report_without_findings() -> None:
     report = check([spec("a"), spec("b", strict=True)], PROFILE)
     assert report.ok
     assert [tool.strict for tool in report.tools] == [False, True]
@@ -49,15 +50,15 @@ def test_nothing_to_say() -> None:
             Finding("rewrite", "description", "21 characters, cut to the 20 that are allowed"),
         ),
         ([spec("files.read")], Finding("rewrite", "name", "sent as 'files_read'")),
-        ([spec("a"), spec("a")], Finding("error", "name", "another tool has the same one")),
+        ([spec("a"), spec("a")], Finding("error", "name", "another tool has the same name")),
     ],
 )
-def test_what_would_become_of_a_tool(specs: list[ToolSpec], finding: Finding) -> None:
+def test_findings_of_a_tool(specs: list[ToolSpec], finding: Finding) -> None:
     assert only(*specs) == (finding,)
     assert check(specs, PROFILE).ok == (finding.severity == "rewrite")
 
 
-def test_what_is_refused() -> None:
+def test_refused_tools() -> None:
     (finding,) = only(spec("a", {"type": "object", "properties": {"x": {"$ref": "https://host/x"}}}))
     assert (finding.severity, finding.about) == ("error", "schema")
     assert "refers to another document" in finding.text
@@ -72,7 +73,7 @@ def test_what_is_refused() -> None:
     assert check([], PROFILE.with_changes(tools=False)).ok
 
 
-def test_rewritten_schemas_are_told() -> None:
+def test_rewritten_schemas_are_reported() -> None:
     schema = {"type": "object", "properties": {"x": {"type": "string", "minLength": 1}}, "required": ["x"]}
     assert only(spec("a", schema)) == ()
     assert only(spec("a", schema, strict=True)) == (
@@ -90,7 +91,7 @@ def test_rewritten_schemas_are_told() -> None:
     )
 
 
-def test_strict_tools_are_counted_together_by_check_and_by_what_is_sent() -> None:
+def test_check_and_encoder_count_strict_tools_alike() -> None:
     some = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(2)}}
     needed = {**some, "required": [*some["properties"]]}
     for schema, most, why in (
@@ -98,20 +99,18 @@ def test_strict_tools_are_counted_together_by_check_and_by_what_is_sent() -> Non
         (some, 12, "26 optional properties, at most 24 are allowed in one request"),
     ):
         tools = tuple(spec(f"t{i}", schema, strict=True) for i in range(most + 2))
-        model = "claude-sonnet-4-5"
-        report = check(tools, f"anthropic:{model}")
+        model = "anthropic:claude-sonnet-4-5"
+        report = check(tools, model)
         assert [tool.strict for tool in report.tools] == [True] * most + [False] * 2
         assert report.tools[most].findings == (Finding("rewrite", "strict", f"left out: {why}"),)
-        hi = Conversation(messages=(Message.user("Hi"),))
-        call = Call(model=model, conversation=hi, profile=profile_of("anthropic", model), tools=tools)
-        done = codec_of("anthropic").encode(call)
+        done = encoded(model, tools=tools)
         assert [tool.get("strict", False) for tool in json.loads(done.request.body)["tools"]] == [
             tool.strict for tool in report.tools
         ]
         assert [one.what for one in done.adaptations] == [f"strict of tool 't{most + i}'" for i in range(2)]
 
 
-def test_the_report_reads_well() -> None:
+def test_the_report_as_text() -> None:
     tools = [spec("fine"), spec("files.read", {"properties": {}}), spec("long", description="x" * 30), spec("more")]
     assert str(check(tools, PROFILE)).splitlines() == [
         "test: 4 tools, some refused",
@@ -122,7 +121,7 @@ def test_the_report_reads_well() -> None:
     ]
 
 
-def test_tools_and_whatever_has_a_spec_and_models_by_name() -> None:
+def test_tools_specs_and_models_by_name() -> None:
     def add(a: int, b: int = 0) -> int:
         """Add two numbers."""
         return a + b

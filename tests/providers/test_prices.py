@@ -1,4 +1,4 @@
-"""What replies cost: as genai-prices says it, by prices of one's own, and not at all where nobody knows."""
+"""Costs of replies: compared with genai-prices, by custom prices, and unknown ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_random_replies_cost_what_genai_prices_says() -> None:
     assert unknown >= 20
 
 
-def test_the_table_is_what_the_script_makes_of_the_installed_data() -> None:
+def test_the_table_is_up_to_date_with_the_script() -> None:
     table = json.loads(gzip.decompress(TABLE.read_bytes()))
     assert table == json.loads(json.dumps(make_table(table["date"])))
     assert TABLE.stat().st_size < 30_000
@@ -36,7 +36,7 @@ def test_the_table_is_what_the_script_makes_of_the_installed_data() -> None:
     assert (price_table().source, price_table().date) == (table["source"], table["date"])
 
 
-def test_the_table_is_not_read_before_somebody_asks() -> None:
+def test_the_table_is_loaded_on_demand() -> None:
     program = (
         "import dragoman\n"
         "from dragoman.providers.prices import price_table\n"
@@ -72,7 +72,7 @@ def test_the_table_is_not_read_before_somebody_asks() -> None:
         ({"usage": replace(USAGE, charged=0.5), "stop_reason": StopReason.INTERRUPTED}, None),
     ],
 )
-def test_what_is_not_known_is_not_nothing(changes: dict[str, object], cost: float | None) -> None:
+def test_an_unknown_cost_is_none(changes: dict[str, object], cost: float | None) -> None:
     message = replace(SAID, **changes)
     assert cost_of(message) == (None if cost is None else pytest.approx(cost))
     asked, example = Message.user("?"), Message.assistant("put into its mouth")
@@ -89,10 +89,10 @@ def test_prices_change_with_the_hour() -> None:
         assert found is not None
         assert usual is not None
         assert found.input == pytest.approx(usual.input * cost)
-    assert prices_of("deepseek", "deepseek-v4-flash") is None  # nobody knows when
+    assert prices_of("deepseek", "deepseek-v4-flash") is None  # the time is not known
 
 
-def test_prices_of_ones_own() -> None:
+def test_custom_prices() -> None:
     prices = Prices(input=3, output=15, cache_read=0.3, cache_write=3.75)
     usage = Usage(input=1_000_000, output=100_000, cache_read=600_000, cache_write=200_000)
     assert prices.cost(usage) == pytest.approx(0.2 * 3.0 + 0.1 * 15.0 + 0.6 * 0.3 + 0.2 * 3.75)
@@ -102,7 +102,7 @@ def test_prices_of_ones_own() -> None:
         Prices(input=-1, output=2)
 
 
-def test_windows() -> None:
+def test_context_windows() -> None:
     assert window_of("openai", "gpt-5-2025-08-07") == 400_000
     assert window_of("openai", "nobody") is None
     assert window_of("nobody", "gpt-5") is None

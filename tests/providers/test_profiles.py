@@ -1,4 +1,4 @@
-"""Profiles as rows of data, the catalogue of them, and the names of models."""
+"""Profiles, the catalogue of providers, and the names of models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dragoman.providers.profile import SchemaStyle, apply_rows
 BASE = Profile(provider="p", dialect="d", media=frozenset(["image"]))
 
 
-def test_a_profile_can_be_written_down() -> None:
+def test_a_profile_as_json() -> None:
     changed = BASE.with_changes(unsupported=frozenset(["seed"]), renamed={"max_tokens": "n"})
     data = msgspec.json.encode(changed)
     assert msgspec.json.decode(data, type=Profile) == changed
@@ -63,7 +63,7 @@ def test_every_dialect_has_a_codec_and_a_profile(dialect: Dialect) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS.values(), ids=lambda provider: provider.name)
-def test_providers(provider: Provider) -> None:
+def test_rows_of_providers_are_well_formed(provider: Provider) -> None:
     assert PROVIDERS[provider.name] is provider
     assert re.fullmatch(r"[a-z][a-z0-9-]*", provider.name)
     assert provider.dialect in DIALECTS
@@ -75,7 +75,7 @@ def test_providers(provider: Provider) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_model_that_no_row_knows_gets_what_holds_for_its_provider(provider: str) -> None:
+def test_an_unknown_model_gets_the_profile_of_its_provider(provider: str) -> None:
     profile = profile_of(provider, "a-model-of-the-future")
     assert profile.provider == provider
     assert profile.dialect == PROVIDERS[provider].dialect
@@ -83,7 +83,7 @@ def test_a_model_that_no_row_knows_gets_what_holds_for_its_provider(provider: st
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_every_row_of_models_fits(row: ProfileRow) -> None:
+def test_rows_of_models_are_well_formed(row: ProfileRow) -> None:
     assert row.fields
     assert set(row.fields) <= set(Profile.__struct_fields__) - {"provider", "dialect"}
     base = next(base_of(dialect) for dialect in DIALECTS if row in rows_of(dialect))
@@ -124,7 +124,7 @@ KNOWN: list[tuple[str, str, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("provider", "model", "fields"), KNOWN)
-def test_what_is_known_of_models(provider: str, model: str, fields: dict[str, object]) -> None:
+def test_profiles_of_models(provider: str, model: str, fields: dict[str, object]) -> None:
     prefixes = ["", "models/", "projects/p/locations/l/publishers/google/models/"] if provider == "gemini" else [""]
     for prefix in prefixes:
         profile = profile_of(provider, prefix + model)
@@ -173,17 +173,17 @@ SPLIT = [
 
 
 @pytest.mark.parametrize(("name", "parts"), SPLIT)
-def test_the_first_delimiter_divides(name: str, parts: tuple[str, str]) -> None:
+def test_names_are_split_at_the_first_delimiter(name: str, parts: tuple[str, str]) -> None:
     assert split_model(name) == parts
 
 
 @pytest.mark.parametrize("name", [":gpt-4o", "openai:", "/x", "gemini/"])
-def test_a_half_is_missing(name: str) -> None:
-    with pytest.raises(ConfigurationError, match="nothing stands"):
+def test_a_name_without_provider_or_model_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="there is nothing"):
         split_model(name)
 
 
-def test_an_unknown_provider_gets_the_nearest_ones() -> None:
+def test_the_nearest_provider_is_suggested() -> None:
     with pytest.raises(ConfigurationError, match=r"no provider 'anthropc' \(in 'anthropc:x'\).*Did you mean anthropic"):
         split_model("anthropc:x")
     with pytest.raises(ConfigurationError, match="The providers are anthropic, azure, azure-responses"):
@@ -193,6 +193,6 @@ def test_an_unknown_provider_gets_the_nearest_ones() -> None:
 
 
 @pytest.mark.parametrize("name", ["llama3", "", "my-model"])
-def test_a_model_that_nobody_knows_needs_its_provider(name: str) -> None:
+def test_an_unknown_model_needs_a_provider(name: str) -> None:
     with pytest.raises(ConfigurationError, match="does not say which provider"):
         split_model(name)

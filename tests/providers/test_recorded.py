@@ -1,6 +1,6 @@
-"""Every recorded exchange says what its provider's SDK reads from it, and goes back as it came or as a client sent it.
+"""Recorded exchanges are read as the SDKs of their providers read them, and sent back as they came or as a client did.
 
-That pieces make no difference to them is in test_faults.py.
+test_faults.py reads them in pieces.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import re
 from itertools import pairwise
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import openai
 import pytest
@@ -32,8 +32,9 @@ from dragoman.errors import (
     RateLimitError,
 )
 from dragoman.providers import Call, profile_of, read_refusal
+from tests.providers.bedrock.wire import problems, read_by_amazon
 from tests.providers.calls import HI, decoder_of, encode
-from tests.providers.feeding import attempt
+from tests.providers.feeding import attempt, one_by_one
 from tests.providers.oracles import Read, claude_message, normal, read_chat, read_gemini, read_response
 from tests.providers.recorded import Exchange, conversations, exchanges, parametrized
 
@@ -54,7 +55,11 @@ _HOSTS = {
         "openrouter.ai": "openrouter-responses",
     },
 }
-_OTHERS = {"chat": "openai-compatible", "responses": "openai-responses", "anthropic": "anthropic", "gemini": "gemini"}
+_OTHERS = {
+    "chat": "openai-compatible",
+    "responses": "openai-responses",
+    **{name: name for name in ("anthropic", "gemini", "bedrock")},
+}
 ROWS = {row.id: row for file in _OTHERS for row in exchanges(file)}
 recorded = pytest.mark.recorded
 there = pytest.mark.skipif(not ROWS, reason="the recorded exchanges are not here")
@@ -64,8 +69,8 @@ def call_of(file: str, exchange: Exchange, *messages: Message) -> Call:
     host = urlsplit(exchange.url).hostname or ""
     other = "azure-responses" if file == "responses" and "azure" in host else _OTHERS[file]
     provider = _HOSTS.get(file, {}).get(host, other)
-    named = re.search(r"models/([^:?]+):", exchange.url) if file == "gemini" else None
-    model = named[1] if named else exchange.model or "unknown"
+    named = re.search(r"model/([^/]+)/|models/([^:?]+):", exchange.url) if file in ("gemini", "bedrock") else None
+    model = unquote(named[1] or named[2]) if named else exchange.model or "unknown"
     profile = profile_of(provider, model)
     if "aiplatform" in exchange.url:
         profile = profile.with_changes(quirks=profile.quirks | {"vertex"})
@@ -74,7 +79,7 @@ def call_of(file: str, exchange: Exchange, *messages: Message) -> Call:
 
 
 def outcome(file: str, exchange: Exchange) -> ProviderError | Message:
-    call, body = call_of(file, exchange), exchange.body.encode()
+    call, body = call_of(file, exchange), exchange.data
     if exchange.status >= 300:
         error = read_refusal(exchange.status, exchange.headers, body, call)
         assert (error.status, error.model) == (exchange.status, call.model)
@@ -222,7 +227,7 @@ def _messages_in(exchange: Exchange) -> list[dict[str, Any]]:
 
 @recorded
 @there
-def test_reasoning_of_chat_is_kept_and_says_who_can_read_it() -> None:
+def test_reasoning_of_chat_is_kept_with_its_reader() -> None:
     found = 0
     for exchange in exchanges("chat"):
         if exchange.id in CHAT_ERRORS:
@@ -260,17 +265,32 @@ def _simplified(message: dict[str, Any]) -> dict[str, Any]:
 
 def _goes_on(before: Exchange, after: Exchange) -> bool:
     """Whether the next request carries the reply right behind what was sent before."""
-    start, grown = before.request["messages"], after.request["messages"]
+    start, grown = [_without_marks((one.request or {}).get("messages", [])) for one in (before, after)]
     longer = len(grown) > len(start) and grown[: len(start)] == start
     return before.status == 200 and before.id not in CHAT_ERRORS and longer and grown[len(start)]["role"] == "assistant"
 
 
-CHAT_PAIRS = [pair for rows in conversations("chat") for pair in pairwise(rows) if _goes_on(*pair)]
+def _without_marks(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without cache points, which move on."""
+    return [
+        {**one, "content": [part for part in one["content"] if "cachePoint" not in part]}
+        if isinstance(one.get("content"), list)
+        else one
+        for one in messages
+    ]
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [pytest.param(*pair, id=pair[0].id, marks=recorded) for pair in CHAT_PAIRS]
-)
+def _pairs(file: str) -> list[tuple[Exchange, Exchange]]:
+    return [pair for rows in conversations(file) for pair in pairwise(rows) if _goes_on(*pair)]
+
+
+def _continued(file: str) -> Any:
+    """Runs a test for each reply that the next request carries as history."""
+    parameters = [pytest.param(*pair, id=pair[0].id, marks=recorded) for pair in _pairs(file)]
+    return pytest.mark.parametrize(("before", "after"), parameters)
+
+
+@_continued("chat")
 def test_history_of_chat(before: Exchange, after: Exchange) -> None:
     message = decoded("chat", before)
     carried = after.request["messages"][len(before.request["messages"]) :]
@@ -402,11 +422,82 @@ def _signatures(message: Message) -> list[bytes]:
     return found
 
 
+# --- Bedrock ----------------------------------------------------------------------------------------------------------
+
+BEDROCK_STOPS = {"end_turn": StopReason.END, "tool_use": StopReason.TOOL_CALLS, "max_tokens": StopReason.MAX_TOKENS}
+
+
+def _plain(content: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Blocks without what says nothing: white space, and that a call is one."""
+    found: list[dict[str, Any]] = []
+    for block in content:
+        call = block.get("toolUse", {})
+        if call.get("type") == "tool_use":
+            found.append({"toolUse": {name: value for name, value in call.items() if name != "type"}})
+        elif "text" not in block or block["text"].strip():
+            found.append(block)
+    return found
+
+
+def _sent_to_bedrock(call: Call) -> list[dict[str, Any]]:
+    """The content of the second message, in a request that Amazon's library must take."""
+    body = sent(call, lossless=False)
+    assert problems(body) == ""
+    return _plain(body["messages"][1]["content"])
+
+
+@parametrized("bedrock")
+def test_bedrock(exchange: Exchange) -> None:
+    message = outcome("bedrock", exchange)
+    if exchange.status != 200:
+        is_unknown = "identifier is invalid" in exchange.body
+        assert type(message) is (ModelNotFoundError if is_unknown else InvalidRequestError)
+        return
+    assert isinstance(message, Message)
+    assert (message, None) == attempt(decoder_of(call_of("bedrock", exchange)), *one_by_one(exchange.data))
+    theirs = read_by_amazon(exchange.data, streamed=exchange.streamed)
+    content = theirs["output"]["message"]["content"]
+    assert message.text == "".join([block.get("text", "") for block in content])
+    ours = [(one.id, one.name, one.parsed) for one in message.tool_calls]
+    uses = [block["toolUse"] for block in content if "toolUse" in block]
+    uses = [use for use in uses if use.get("type") != "server_tool_use"]
+    assert ours == [(use["toolUseId"], use["name"], use["input"]) for use in uses]
+    assert message.raw_stop_reason == theirs["stopReason"]
+    ran_it_itself = theirs["stopReason"] == "tool_use" and not uses
+    assert message.stop_reason is (StopReason.END if ran_it_itself else BEDROCK_STOPS[theirs["stopReason"]])
+    counts, usage = theirs["usage"], message.usage
+    assert usage is not None
+    cached = counts.get("cacheReadInputTokens", 0), counts.get("cacheWriteInputTokens", 0)
+    assert usage.input == counts["inputTokens"] + sum(cached)
+    assert (usage.output, usage.total) == (counts["outputTokens"], counts["totalTokens"])
+    assert (usage.cache_read or 0, usage.cache_write or 0) == cached
+    if said := _plain(content):  # and all of it goes back as it came
+        assert _sent_to_bedrock(call_of("bedrock", exchange, HI, message, Message.user("Go on"))) == said
+
+
+_AS_TEXT = "that client wrote reasoning without a signature into the text; here it goes back as it came"
+BEDROCK_HISTORY: dict[str, str] = {
+    "test_bedrock/test_bedrock_model_thinking_part_deepseek.yaml-0": _AS_TEXT,
+    "test_bedrock/test_bedrock_moonshotai_tool_call.yaml-0": _AS_TEXT,
+    "test_bedrock/test_bedrock_thinking_high_qwen_variant.yaml-0": _AS_TEXT,
+    "test_bedrock/test_bedrock_model_thinking_part_anthropic_legacy.yaml-0": "the recorder has changed letters of it",
+}
+"""Replies that we send back otherwise than that client did, and why."""
+
+
+@_continued("bedrock")
+def test_history_of_bedrock(before: Exchange, after: Exchange) -> None:
+    message = decoded("bedrock", before)
+    theirs = _plain(_without_marks(after.request["messages"])[len(before.request["messages"])]["content"])
+    ours = _sent_to_bedrock(call_of("bedrock", after, HI, message, Message.user("Go on")))
+    assert (ours == theirs) is (before.id not in BEDROCK_HISTORY), (ours, theirs)
+
+
 # --- nothing is listed for nothing ------------------------------------------------------------------------------------
 
 
 @recorded
 @there
-def test_every_listed_difference_is_of_a_recorded_exchange() -> None:
+def test_every_listed_exception_is_a_recorded_exchange() -> None:
     assert {*ANTHROPIC_ERRORS, *CHAT_ERRORS, *CHAT_REPLIES, *NOT_REPLIES} <= ROWS.keys()
-    assert CHAT_HISTORY.keys() <= {before.id for before, _ in CHAT_PAIRS}
+    assert CHAT_HISTORY.keys() <= {before.id for before, _ in _pairs("chat")}

@@ -1,4 +1,4 @@
-"""What holds of the requests of every dialect."""
+"""Requests: what all dialects have in common."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def call_of(provider: str, *messages: Message, model: str | None = None, **how: 
 
 
 @every_dialect
-def test_options_stay_what_they_were_when_they_were_made(provider: str) -> None:
+def test_options_do_not_change_with_the_callers_objects(provider: str) -> None:
     labels = {"a": "1"}
     body: dict[str, object] = {"labels": labels}
     headers = {"x": "1"}
@@ -66,15 +66,17 @@ def test_options_stay_what_they_were_when_they_were_made(provider: str) -> None:
     labels["a"] = headers["x"] = "2"
     body["more"] = 3
     assert json.loads(first.request.body)["labels"] == {"a": "1"}
-    again = msgspec.structs.replace(call, options=msgspec.structs.replace(call.options))  # nothing is kept for these
+    again = msgspec.structs.replace(call, options=msgspec.structs.replace(call.options))  # not cached for these
     assert encode(call) == encode(again) == first
 
 
 ANSWER = ResponseFormat(schema=Raw(b'{"type":"object","properties":{}}'))
 LOW, NONE = Reasoning(effort="low"), Reasoning(effort="none")
-# A model, what it cannot take, and which members may stay in the body all the same.
+# A model, what it cannot take, and which members are sent nevertheless.
 NOT_TAKEN: list[tuple[str, str, dict[str, Any], set[str]]] = [
-    ("anthropic", "claude-sonnet-4-5", {"seed": 1}, set()),
+    *[("anthropic", "claude-sonnet-4-5", how, set[str]()) for how in ({"seed": 1}, {"logprobs": 1}, {"choices": 2})],
+    ("bedrock", "amazon.nova-lite-v1:0", {"choices": 2}, set()),
+    ("groq", "llama-3.3-70b-versatile", {"logprobs": 1}, set()),
     ("anthropic", "claude-sonnet-4-5", {"temperature": 0.5, "top_p": 0.5}, {"temperature"}),
     ("anthropic", "claude-sonnet-4-5", {"stop": (" ", "x")}, {"stop_sequences"}),
     ("anthropic", "claude-opus-4-7", {"temperature": 0.5}, set()),
@@ -91,6 +93,9 @@ NOT_TAKEN: list[tuple[str, str, dict[str, Any], set[str]]] = [
         for model in ("o1", "o3-mini", "o4-mini", "gpt-5", "gpt-6-astra")
     ],
     ("openai", "gpt-5-mini", {"top_p": 0.5}, set()),
+    ("openai", "o3", {"logprobs": 1}, set()),
+    ("openai-responses", "gpt-4o", {"choices": 2}, set()),
+    ("openai-responses", "gpt-5", {"logprobs": 0}, set()),
     ("openai-responses", "gpt-4o", {"seed": 1}, set()),
     ("openai-responses", "gpt-4o", {"stop": ("x",)}, set()),
     ("openai-responses", "gpt-4o", {"reasoning": LOW}, set()),
@@ -98,18 +103,17 @@ NOT_TAKEN: list[tuple[str, str, dict[str, Any], set[str]]] = [
     ("openai-responses", "o3", {"parallel_tool_calls": False}, set()),
     ("openai-responses", "gpt-5", {"reasoning": NONE}, {"reasoning"}),
     ("openai-responses", "gpt-5-pro", {"reasoning": LOW}, {"reasoning"}),
-    ("openai-responses", "gpt-5.6", {"reasoning": Reasoning(budget=1000)}, {"reasoning"}),
     ("openai-responses", "gpt-5.6", {"temperature": 0.5}, set()),
     ("openai-responses", "gpt-5.2", {"temperature": 0.5, "reasoning": LOW}, {"reasoning"}),
 ]
 
 
 @pytest.mark.parametrize(("provider", "model", "how", "kept"), NOT_TAKEN)
-def test_what_a_model_cannot_take_is_refused_or_reported(
+def test_unsupported_options_are_refused_or_reported(
     provider: str, model: str, how: dict[str, Any], kept: set[str]
 ) -> None:
     call = call_of(provider, model=model, **how)
-    for _ in range(2):  # also where the terms are known already
+    for _ in range(2):  # also when the terms are cached
         with pytest.raises(ConfigurationError, match=f"{provider}:{model} cannot take") as raised:
             encode(call)
         assert "adapt=True" in raised.value.hint
@@ -120,7 +124,7 @@ def test_what_a_model_cannot_take_is_refused_or_reported(
 
 
 @every_dialect
-def test_names_that_are_refused_are_changed_everywhere_and_back(provider: str) -> None:
+def test_illegal_tool_names_are_replaced_everywhere_and_mapped_back(provider: str) -> None:
     name = "add numbers!"
     turn = (HI, Message.assistant(ToolCall("t", name, "{}")), Message.tool([ToolResult("t", name)]))
     done = encode(call_of(provider, *turn, tools=(ToolSpec(name),), tool_choice=OneTool(name)))
@@ -129,7 +133,7 @@ def test_names_that_are_refused_are_changed_everywhere_and_back(provider: str) -
     assert name.encode() not in done.request.body
     assert done.request.body.count(f'"{wire}"'.encode()) >= 3, "the declaration, the choice and the call"
     assert Adaptation(f"name of tool {name!r}", f"sent as {wire!r}") in done.adaptations
-    # The same history without the tool: the name is made legal all the same.
+    # Without the tool, its name in the history is made legal too.
     without = encode(call_of(provider, *turn)).request.body
     assert name.encode() not in without
     assert re.search(rb'"add[_a-z0-9]*"', without)
@@ -144,7 +148,7 @@ def test_a_schema_that_cannot_be_strict_is_sent_as_a_plain_one(provider: str) ->
 
 
 @every_dialect
-def test_tools_for_a_model_that_calls_none(provider: str) -> None:
+def test_tools_are_refused_for_a_model_without_tools(provider: str) -> None:
     how: dict[str, Any] = {"tools": (ToolSpec("f"),), "profile": {"tools": False}}
     with pytest.raises(ConfigurationError, match="tools"):
         encode(call_of(provider, **how))
@@ -154,13 +158,13 @@ def test_tools_for_a_model_that_calls_none(provider: str) -> None:
 
 
 @every_dialect
-def test_two_tools_of_one_name_are_a_mistake(provider: str) -> None:
+def test_two_tools_of_the_same_name_are_refused(provider: str) -> None:
     with pytest.raises(ConfigurationError, match="same name: 'f'"):
         encode(call_of(provider, tools=(ToolSpec("f"), ToolSpec("g"), ToolSpec("f", "Another."))))
 
 
 @pytest.mark.parametrize("provider", ["openai", "openai-responses", "gemini"])
-def test_more_tools_than_the_provider_takes(provider: str) -> None:
+def test_too_many_tools_are_refused_or_cut(provider: str) -> None:
     most = profile_of(provider, MODELS[provider]).tool_limits.max_tools
     assert most is not None
     tools = tuple(ToolSpec(f"t{number}") for number in range(most + 1))
@@ -197,7 +201,7 @@ def test_examples_reach_the_model(provider: str) -> None:
         assert done.adaptations == (Adaptation("description of tool 'weather'", "the examples are put into it"),)
 
 
-def test_examples_reach_programs_too() -> None:
+def test_examples_reach_local_programs() -> None:
     spec = ToolSpec("weather", "The weather.", examples=(ToolExample({"city": "Rome"}),))
     assert b"Rome" in bytes(wire_tools([spec], ToolNames(["weather"], ToolLimits()))[0])
     assert "Rome" in str(add_tools(None, (spec,), must_call=False))
@@ -205,7 +209,7 @@ def test_examples_reach_programs_too() -> None:
 
 @every_dialect
 @pytest.mark.parametrize("content", ["it broke", "", PNG])
-def test_the_model_learns_that_a_tool_failed(provider: str, content: Any) -> None:
+def test_a_failed_tool_is_marked_as_an_error(provider: str, content: Any) -> None:
     part = [content] if isinstance(content, Media) else [Text(content)] if content else []
     result = ToolResult("t", "f", tuple(part), is_error=True)
     turn = (HI, Message.assistant(ToolCall("t", "f", "{}")), Message.tool([result]))
@@ -213,13 +217,13 @@ def test_the_model_learns_that_a_tool_failed(provider: str, content: Any) -> Non
 
 
 @every_dialect
-def test_a_file_that_nobody_read_is_a_mistake(provider: str) -> None:
+def test_an_unread_file_is_refused(provider: str) -> None:
     with pytest.raises(ConfigurationError, match="was not read"):
         encode(call_of(provider, Message.user(Media.from_path("a.png"))))
 
 
 @pytest.mark.parametrize("provider", [*MODELS, "openai-compatible", "llamacpp"])
-def test_media_for_a_model_that_cannot_see_are_a_loss_every_time(provider: str) -> None:
+def test_unsupported_media_are_reported_every_time(provider: str) -> None:
     result = ToolResult("t", "f", (PNG, Text("seen")))
     turn = (Message.user("Look:", PNG), Message.assistant(ToolCall("t", "f", "{}")), Message.tool([result]))
     how: dict[str, Any] = {"tools": (ToolSpec("f"),)}
@@ -274,7 +278,7 @@ def test_names_are_legal_unique_and_independent_of_the_order(own: list[str], lim
     try:
         found = ToolNames(own, limits)
     except ConfigurationError:
-        assert limits is LETTERS  # a mark has digits
+        assert limits is LETTERS  # a hash has digits
         return
     assert list(found.to_wire) == own
     assert all(legal(wire, limits) for wire in found.to_wire.values())
@@ -286,7 +290,7 @@ def test_names_are_legal_unique_and_independent_of_the_order(own: list[str], lim
 
 
 @given(own=st.lists(names, min_size=1, max_size=6, unique=True), gone=names)
-def test_a_tool_that_is_gone_still_has_a_legal_name_of_its_own(own: list[str], gone: str) -> None:
+def test_a_removed_tool_has_a_legal_and_unique_name(own: list[str], gone: str) -> None:
     found = ToolNames(own, OPENAI)
     wire = found.wire(gone)
     assert legal(wire, OPENAI)
@@ -296,7 +300,7 @@ def test_a_tool_that_is_gone_still_has_a_legal_name_of_its_own(own: list[str], g
         assert wire not in found.to_wire.values()
 
 
-def test_a_pattern_that_nothing_can_be_made_to_fit() -> None:
+def test_a_pattern_without_legal_names_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="No legal name"):
         ToolNames(["a b"], ToolLimits(name_pattern="only_this"))
     assert ToolNames(["only_this"], ToolLimits(name_pattern="only_this")).to_own == {}
@@ -307,14 +311,14 @@ def test_a_pattern_that_nothing_can_be_made_to_fit() -> None:
 
 @settings(max_examples=rounds(400, 8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(conversations, st.sampled_from(sorted(PROVIDERS)))
-def test_any_conversation_is_a_request_or_a_clear_refusal(conversation: Conversation, provider: str) -> None:
+def test_any_conversation_gives_a_request_or_a_configuration_error(conversation: Conversation, provider: str) -> None:
     model = MODELS.get(provider, "some-model")
     repaired = conversation.repaired().conversation
     call = Call(model=model, conversation=repaired, profile=profile_of(provider, model))
     try:
         done = encode(call)
     except ConfigurationError:
-        return  # a file that nobody read, or nothing to send
+        return  # an unread file, or nothing to send
     body = json.loads(done.request.body)
     for loss in done.losses:
         assert loss.block < max(len(repaired.messages[loss.message].blocks), 1)

@@ -1,12 +1,11 @@
-"""The providers' own tools: asked for as values, and what they did as typed uses that say what the SDKs' objects say.
+"""The providers' own tools: on the wire, and their uses in replies, compared with the SDKs.
 
-That every request fits the SDKs' types is in test_matrix.py, that every block goes back as it came in test_recorded.py.
+test_matrix.py checks the requests against the SDKs' types, test_recorded.py that every block is sent back unchanged.
 """
 
 from __future__ import annotations
 
 import json
-import warnings
 from typing import Any
 
 import msgspec
@@ -44,7 +43,7 @@ from dragoman.providers.anthropic import server_tools as anthropic
 from dragoman.providers.gemini import server_tools as gemini
 from dragoman.providers.openai_responses import server_tools as responses
 from tests.providers.calls import body_of, encoded
-from tests.providers.oracles import claude_message
+from tests.providers.oracles import claude_message, gemini_responses
 from tests.providers.recorded import Exchange, exchanges
 from tests.providers.test_recorded import _output_of, decoded, recorded, there
 
@@ -141,13 +140,13 @@ ASKED: list[tuple[str, ServerTool, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("target", "tool", "wire"), ASKED)
-def test_each_provider_is_told_in_its_own_words(target: str, tool: ServerTool, wire: dict[str, Any]) -> None:
+def test_tools_of_each_provider_on_the_wire(target: str, tool: ServerTool, wire: dict[str, Any]) -> None:
     body = body_of(target, server_tools=(tool, Raw(b'{"own":1}')), tools=(ToolSpec("f"),))
     tools = body["toolConfig"]["tools"] if "bedrock" in target else body["tools"]
     assert tools[1:] == [wire, {"own": 1}]
 
 
-def test_searching_models_are_told_by_a_member_of_the_request() -> None:
+def test_search_models_take_a_member_of_the_request() -> None:
     body = body_of("openai:gpt-4o-search-preview", server_tools=(WebSearch(location=PLACE),))
     place = {"type": "approximate", "approximate": {"city": "Utrecht", "country": "NL"}}
     assert (body["web_search_options"], body.get("tools")) == ({"user_location": place}, None)
@@ -174,7 +173,7 @@ def test_anthropic_gets_servers_and_headers_too() -> None:
         (A, HostedMcp(name="n", url="https://u.example", approval="always"), "approval of HostedMcp"),
     ],
 )
-def test_what_a_provider_lacks_is_refused_or_reported(target: str, tool: ServerTool, what: str) -> None:
+def test_missing_tools_and_settings_are_refused_or_reported(target: str, tool: ServerTool, what: str) -> None:
     with pytest.raises(ConfigurationError, match=f"cannot take {what}"):
         encoded(target, server_tools=(tool,))
     done = encoded(target, server_tools=(tool,), adapt=True)
@@ -191,12 +190,12 @@ def test_what_a_provider_lacks_is_refused_or_reported(target: str, tool: ServerT
         (A, b'{"type":"bash_20250124","name":"shell"}'),
     ],
 )
-def test_a_tool_that_the_provider_knows_is_not_told_twice(target: str, own: bytes) -> None:
+def test_a_tool_with_the_name_of_a_server_tool_is_not_sent_twice(target: str, own: bytes) -> None:
     body = body_of(target, server_tools=(Raw(own),), tools=(ToolSpec("shell"), ToolSpec("f")))
     assert [tool.get("name") or tool["type"] for tool in body["tools"]] == ["f", "shell"]
 
 
-def test_options_take_values_and_json_and_nothing_else() -> None:
+def test_options_accept_values_and_json_only() -> None:
     plain = msgspec.json.decode(
         msgspec.json.encode(ModelOptions(server_tools=(WebSearch(max_uses=1), Raw(b'{"a":1}'))))
     )
@@ -210,7 +209,7 @@ def test_options_take_values_and_json_and_nothing_else() -> None:
         WebSearch(max_use=1)  # type: ignore[call-arg]
 
 
-def test_the_token_of_a_server_is_neither_shown_nor_kept() -> None:
+def test_the_token_of_a_server_is_neither_shown_nor_stored() -> None:
     options = ModelOptions(server_tools=(MCP,))
     assert "secret" not in repr(options)
     sent = encoded(R, server_tools=(MCP,))
@@ -234,7 +233,7 @@ def _having(file: str, *marks: str) -> list[Exchange]:
 
 @recorded
 @there
-def test_what_claude_did_is_what_the_sdk_says() -> None:
+def test_uses_of_claude_agree_with_the_sdk() -> None:
     found: set[str] = set()
     for exchange in _having("anthropic", "server_tool_use", "mcp_tool_use", "mcp_tool_result"):
         uses = iter(_uses("anthropic", exchange))
@@ -276,7 +275,7 @@ _HOSTED = ("web_search_call", "file_search_call", "code_interpreter_call", "mcp_
 
 @recorded
 @there
-def test_what_openai_did_is_what_the_sdk_says() -> None:
+def test_uses_of_openai_agree_with_the_sdk() -> None:
     found: set[str] = set()
     for exchange in _having("responses", *_HOSTED):
         output = {"id": "r", "output": _output_of(exchange)}
@@ -312,14 +311,10 @@ def test_what_openai_did_is_what_the_sdk_says() -> None:
 
 @recorded
 @there
-def test_what_gemini_did_is_what_the_sdk_says() -> None:
+def test_uses_of_gemini_agree_with_the_sdk() -> None:
     found: set[str] = set()
     for exchange in _having("gemini", "executableCode", "codeExecutionResult", "toolCall"):
-        lines = [line[6:] for line in exchange.body.splitlines() if line.startswith("data: ")]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            chunks = [json.loads(line) for line in (lines if exchange.streamed else [exchange.body])]
-            replies = [types.GenerateContentResponse._from_response(response=chunk, kwargs={}) for chunk in chunks]
+        replies = gemini_responses(exchange)
         uses = iter(_uses("gemini", exchange))
         for part in [part for reply in replies for part in reply.parts or []]:
             if (code := part.executable_code) is not None:
@@ -345,7 +340,7 @@ def test_what_gemini_did_is_what_the_sdk_says() -> None:
 USE = ServerToolUse("web_search", "both", "ws_1", input="q", sources=("https://a.example",))
 
 
-def test_uses_are_kept_and_older_documents_still_read() -> None:
+def test_uses_are_stored_and_older_documents_are_read() -> None:
     block = Opaque("openai_responses", Raw(b'{"type":"web_search_call"}'), USE)
     told = Conversation(messages=(Message.user("Hi"), Message.assistant(block, "a")))
     written = conversation_to_json(told)
@@ -376,7 +371,7 @@ _TYPES += ["mcp_tool_use", "web_search_tool_result", "mcp_tool_result", "code_ex
 
 
 @given(st.sampled_from(_TYPES), st.dictionaries(st.sampled_from(_MEMBERS), _JSON, max_size=6))
-def test_whatever_a_server_says_of_its_tools_can_be_read(kind: str, members: dict[str, Any]) -> None:
+def test_malformed_server_tool_items_can_be_read(kind: str, members: dict[str, Any]) -> None:
     raw = {name: Raw(json.dumps(value).encode()) for name, value in {**members, "type": kind}.items()}
     for used in (
         responses.read_use(raw),

@@ -1,4 +1,4 @@
-"""Structured replies from models without a feature for them: by a tool, and by asking."""
+"""Structured replies: native, by a tool, and by the prompt."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ from dragoman.providers import (
     prepare,
 )
 from dragoman.providers.schema import convert
-from dragoman.providers.structured import _wrap_schema
 
 SCHEMA = Raw(b'{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}')
 WEATHER = ToolSpec("weather", "Tells the weather.")
@@ -108,17 +107,14 @@ ENDED: list[ReplyEvent] = [Completed(StopReason.END, "stop")]
 BY_TOOL = AnswerReader(tool="answer")
 
 
-# --- what is left alone -----------------------------------------------------------------------------------------------
-
-
-def test_native_calls_and_calls_without_a_format_are_left_alone() -> None:
+def test_native_calls_and_calls_without_a_format_are_unchanged() -> None:
     native = call_of("native")
     assert prepare(native) == (native, None)
     free = call_of("tool", response_format=None)
     assert prepare(free) == (free, None)
 
 
-# --- by a tool --------------------------------------------------------------------------------------------------------
+# --- asking by a tool -------------------------------------------------------------------------------------------------
 
 
 def test_the_answer_is_a_tool_that_must_be_called() -> None:
@@ -137,7 +133,7 @@ def test_the_answer_is_a_tool_that_must_be_called() -> None:
     assert given_call.options.response_format is not None
 
 
-def test_its_name_is_its_own() -> None:
+def test_the_name_of_the_answer_tool_is_unique() -> None:
     others = (ToolSpec("answer"), ToolSpec("answer_2"))
     call, reader = prepare(call_of("tool", *others))
     assert reader is not None
@@ -170,7 +166,7 @@ def test_the_choice_of_tools(tools: Any, options: Any, changes: Any, choice: Any
         assert "calling the tool 'answer'" in str(call.conversation.system)
 
 
-def test_a_caller_who_requires_a_call_means_one_of_his_tools() -> None:
+def test_a_required_call_is_one_of_the_callers_tools() -> None:
     call, reader = prepare(call_of("tool", WEATHER, tool_choice="required"))
     assert (call.tools, call.options.tool_choice, call.options.response_format, reader) == (
         (WEATHER,),
@@ -181,7 +177,7 @@ def test_a_caller_who_requires_a_call_means_one_of_his_tools() -> None:
 
 
 @pytest.mark.parametrize(("how", "way"), [("tools", "tool"), ("server_tools", "prompt"), ("nothing", "native")])
-def test_where_the_native_feature_does_not_go_together_with_tools(how: str, way: str) -> None:
+def test_without_native_beside_tools_another_way_is_used(how: str, way: str) -> None:
     tools = (WEATHER,) if how == "tools" else ()
     own = {"server_tools": (Raw(b'{"google_search":{}}'),)} if how == "server_tools" else {}
     call = call_of("native", *tools, changes={"native_beside_tools": False}, **own)
@@ -194,7 +190,7 @@ def test_where_the_native_feature_does_not_go_together_with_tools(how: str, way:
 THOUGHT: list[ReplyEvent] = [ThinkingStarted(0, "", "test"), ThinkingDelta(0, "", "hm"), ThinkingEnded(0, "")]
 CUT: list[ReplyEvent] = [Completed(StopReason.MAX_TOKENS, "length")]
 ROME = '{"city":"Rome"}'
-# What a model does that has the answer's tool; its answer, the names of other calls, and why it stopped.
+# Events of a model with the answer's tool; its answer, the names of other calls, and the stop reason.
 DONE: dict[str, tuple[list[ReplyEvent], str, list[str], StopReason]] = {
     "it calls the tool": ([*call_events(0, "answer", '{"ci', 'ty":', '"Rome"}'), *CALLED], ROME, [], StopReason.END),
     "without arguments": ([*call_events(0, "answer"), *CALLED], "{}", [], StopReason.END),
@@ -232,7 +228,7 @@ def test_the_call_becomes_a_text(case: str) -> None:
     assert message.usage == (Usage(input=1, output=2) if CALLED[0] in events else None)
 
 
-# --- answers that are no objects --------------------------------------------------------------------------------------
+# --- answers that are not objects -------------------------------------------------------------------------------------
 
 LIST: dict[str, Any] = {
     "type": "array",
@@ -249,7 +245,7 @@ def of_list(way: str) -> tuple[Call, AnswerReader]:
 
 
 @pytest.mark.parametrize("way", ["tool", "native"])
-def test_an_answer_that_is_no_object_is_put_into_one(way: str) -> None:
+def test_an_answer_that_is_not_an_object_is_wrapped(way: str) -> None:
     call, reader = of_list(way)
     assert reader.wrapped
     wanted = call.options.response_format
@@ -270,7 +266,7 @@ def test_an_answer_that_is_no_object_is_put_into_one(way: str) -> None:
     assert convert(schema, "json_schema").schema == schema
 
 
-TAKEN_OUT = [
+WRAPPED = [
     ('{"answer": [1,  2]}', "[1,  2]"),
     ('{"answer": null}', "null"),
     ("[1]", "[1]"),
@@ -280,37 +276,37 @@ TAKEN_OUT = [
 ]
 
 
-@pytest.mark.parametrize(("said", "answer"), TAKEN_OUT)
-def test_it_is_taken_out_again(said: str, answer: str) -> None:
+@pytest.mark.parametrize(("text", "answer"), WRAPPED)
+def test_a_wrapped_answer_is_unwrapped(text: str, answer: str) -> None:
     _, by_tool = of_list("tool")
-    assert read(by_tool, [*START, *call_events(0, "answer", *said), *CALLED]).text == answer
+    assert read(by_tool, [*START, *call_events(0, "answer", *text), *CALLED]).text == answer
     _, natively = of_list("native")
-    assert read(natively, [*START, *text_events(0, *said), *ENDED]).text == answer
+    assert read(natively, [*START, *text_events(0, *text), *ENDED]).text == answer
 
 
 INSIDE = '[{"a": "}\\"]"}, 12, [], "\\\\"]'
 
 
 @pytest.mark.parametrize("value", [INSIDE, '"a \\" b"', "-1.5e3", "null", '{"answer": {"answer": 1}}'])
-@pytest.mark.parametrize("behind", ["}", " \n}", ', "why": "I } think"}', "} Is that all?", ""])
-def test_it_is_passed_on_while_it_comes(value: str, behind: str) -> None:
+@pytest.mark.parametrize("rest", ["}", " \n}", ', "why": "I } think"}', "} Is that all?", ""])
+def test_a_wrapped_answer_is_streamed(value: str, rest: str) -> None:
     _, reader = of_list("native")
-    said = f' {{ "answer" :\n{value}{behind}'
-    events = [event for event in reader.events(text_events(0, *said)) if isinstance(event, TextDelta)]
+    text = f' {{ "answer" :\n{value}{rest}'
+    events = [event for event in reader.events(text_events(0, *text)) if isinstance(event, TextDelta)]
     assert "".join(event.text for event in events) == value
-    assert len(events) == len(value)  # sign by sign, not in the end
+    assert len(events) == len(value)  # character by character
 
 
-def test_what_stands_in_a_fence_is_passed_on_while_it_comes() -> None:
-    for said, pieces in (('```json\n{"a": 1}\n```', 7), ('{"a": 1}', 8), ("Words.", 6)):
-        events = AnswerReader(fenced=True).events(text_events(0, *said))
+def test_a_fenced_answer_is_streamed() -> None:
+    for text, pieces in (('```json\n{"a": 1}\n```', 7), ('{"a": 1}', 8), ("Words.", 6)):
+        events = AnswerReader(fenced=True).events(text_events(0, *text))
         assert len([event for event in events if isinstance(event, TextDelta)]) == pieces
 
 
 @pytest.mark.parametrize("cut", ["!", "x"])
-def test_one_that_breaks_off_is_not_lost(cut: str) -> None:
+def test_an_interrupted_answer_is_kept(cut: str) -> None:
     """Whether an error comes in the middle or at the end."""
-    for reader, begun, said in (
+    for reader, begun, text in (
         (BY_TOOL, call_events(0, "answer", '{"ci')[:2], '{"ci'),
         (of_list("tool")[1], call_events(0, "answer", '{"ans')[:2], '{"ans'),
         (of_list("native")[1], text_events(0, '{"ans')[:2], '{"ans'),
@@ -322,11 +318,13 @@ def test_one_that_breaks_off_is_not_lost(cut: str) -> None:
             decoder.feed(b"x", events)
         with pytest.raises(ProtocolError):
             decoder.finish(events) if cut == "x" else decoder.feed(b"!", events)
-        assert (fold(events).text, fold(events).interrupted) == (said, True)
+        assert (fold(events).text, fold(events).interrupted) == (text, True)
 
 
 OBJECTS: list[tuple[Any, bool]] = [
     ({"type": "object"}, True),
+    ({"type": "object", "nullable": False}, True),
+    ({"type": "object", "nullable": True}, False),
     ({"properties": {}}, True),
     ({"$ref": "#/$defs/A", "$defs": {"A": {"type": "object"}}}, True),
     ({"allOf": [{"required": ["a"]}, {"type": "object"}]}, True),
@@ -347,19 +345,19 @@ def test_which_answers_are_objects(schema: Any, is_object: bool) -> None:
     assert (prepare(call) == (call, None)) is is_object
 
 
-# --- by asking --------------------------------------------------------------------------------------------------------
+# --- asking in the prompt ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("changes", [{"structured": "prompt"}, {"structured": "tool", "tools": False}])
 @pytest.mark.parametrize("system", [None, "Be brief."])
-def test_the_schema_is_told(changes: Any, system: str | None) -> None:
+def test_the_schema_is_put_into_the_prompt(changes: Any, system: str | None) -> None:
     call, reader = prepare(call_of("prompt", WEATHER, system=system, changes=changes))
     assert reader == AnswerReader(fenced=True)
     assert call.options.response_format is None
     assert call.tools == (WEATHER,)
-    told = str(call.conversation.system)
-    assert told.startswith(system or "Answer with one JSON value (A city.)")
-    assert told.endswith(bytes(SCHEMA).decode())
+    prompt = str(call.conversation.system)
+    assert prompt.startswith(system or "Answer with one JSON value (A city.)")
+    assert prompt.endswith(bytes(SCHEMA).decode())
 
 
 FENCED = [
@@ -380,7 +378,7 @@ FENCED = [
 
 
 @pytest.mark.parametrize(("text", "bare"), FENCED)
-def test_a_fence_around_the_text_goes(text: str, bare: str) -> None:
+def test_a_fence_is_removed(text: str, bare: str) -> None:
     reader = AnswerReader(fenced=True)
     for pieces in ([text], list(text), [text[:3], text[3:]]):
         assert read(reader, [*START, *text_events(0, *pieces), *ENDED]).text == bare
@@ -390,7 +388,7 @@ def test_a_fence_around_the_text_goes(text: str, bare: str) -> None:
     text=st.text('`{}[]" \njson1', max_size=30) | st.sampled_from([text for text, _ in FENCED]),
     cuts=st.lists(st.integers(0, 30), max_size=6),
 )
-def test_pieces_make_no_difference_and_only_a_fence_goes(text: str, cuts: list[int]) -> None:
+def test_pieces_make_no_difference_and_only_a_fence_is_removed(text: str, cuts: list[int]) -> None:
     reader = AnswerReader(fenced=True)
     at = sorted({cut for cut in cuts if cut <= len(text)})
     pieces = [text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)]
@@ -400,7 +398,7 @@ def test_pieces_make_no_difference_and_only_a_fence_goes(text: str, cuts: list[i
     assert not (set(text.replace(whole, "", 1)) - set("` \njson1"))
 
 
-def test_texts_are_taken_one_by_one() -> None:
+def test_fences_are_removed_from_each_text() -> None:
     reader = AnswerReader(fenced=True)
     message = read(reader, [*START, *text_events(0, "First."), *text_events(1, "```\n{}\n```"), *ENDED])
     assert message.blocks == (Text("First."), Text("{}"))
@@ -418,11 +416,5 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("texts", "answer"), ANSWERS)
-def test_the_answer_alone(texts: tuple[str, ...], answer: str) -> None:
+def test_answer_text(texts: tuple[str, ...], answer: str) -> None:
     assert answer_text(Message.assistant(*texts)) == answer
-
-
-@pytest.mark.parametrize("nullable", [True, False])
-def test_an_answer_that_may_be_null_is_wrapped(nullable: bool) -> None:
-    schema = {"nullable": nullable, "type": "object", "properties": {"a": {"type": "string"}}}
-    assert _wrap_schema(Raw(json.dumps(schema).encode()))[1] is nullable

@@ -1,4 +1,4 @@
-"""The search that providers have themselves: requests are as recorded clients sent them, and replies go back."""
+"""The providers' tool search: requests and replies agree with recorded ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def by_name(tools: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("file", "first"), recorded())
-def test_requests_are_those_of_recorded_clients_and_replies_go_back_as_they_came(file: str, first: Exchange) -> None:
+def test_requests_and_replies_agree_with_recorded_ones(file: str, first: Exchange) -> None:
     functions = [each for each in first.request["tools"] if each.get("type") not in SEARCHES]
     specs = tuple(sorted(map(spec_of, functions), key=lambda spec: spec.deferred))
     target = f"{PROVIDERS[file]}:{first.model}"
@@ -73,7 +73,7 @@ def test_requests_are_those_of_recorded_clients_and_replies_go_back_as_they_came
         assert said == [each for each in whole.get("output") or whole["content"] if each["type"] in KINDS[file]]
 
 
-def test_the_cache_mark_is_not_on_a_tool_that_is_to_be_found() -> None:
+def test_a_deferred_tool_has_no_cache_mark() -> None:
     told, other = ToolSpec(name="told"), ToolSpec(name="other", deferred=True)
     for tools, names in [
         ((told, other), ["told", "tool_search_tool_bm25", "other"]),
@@ -84,7 +84,7 @@ def test_the_cache_mark_is_not_on_a_tool_that_is_to_be_found() -> None:
         assert [each["name"] for each in sent if "cache_control" in each] == ["tool_search_tool_bm25"]
 
 
-def test_examples_of_a_tool_that_is_to_be_found_are_in_its_description() -> None:
+def test_examples_of_a_deferred_tool_are_in_its_description() -> None:
     spec = ToolSpec(name="pay", description="Pay.", examples=(ToolExample(input={"amount": 3}),), deferred=True)
     *_, sent = body_of("anthropic:claude-opus-5", tools=(spec,))["tools"]
     assert "input_examples" not in sent
@@ -92,12 +92,12 @@ def test_examples_of_a_tool_that_is_to_be_found_are_in_its_description() -> None
 
 
 @pytest.mark.parametrize("model", ["openai:gpt-4o", "gemini:gemini-2.5-flash", "anthropic:claude-opus-4-1"])
-def test_elsewhere_a_tool_is_told_of_in_full(model: str) -> None:
+def test_without_tool_search_a_deferred_tool_is_sent_in_full(model: str) -> None:
     plain, deferred = ToolSpec(name="pay", description="Pay."), ToolSpec(name="pay", description="Pay.", deferred=True)
     assert body_of(model, tools=(deferred,)) == body_of(model, tools=(plain,))
 
 
-def test_what_is_not_told_does_not_count() -> None:
+def test_deferred_tools_do_not_count_as_tokens() -> None:
     call = call_of("anthropic:claude-opus-5")
     spec = ToolSpec(name="pay", description="Pay. " * 100)
     assert estimated_tokens(call.conversation, [spec]) > estimated_tokens(call.conversation) + 100
@@ -124,6 +124,6 @@ def test_what_is_not_told_does_not_count() -> None:
         ("bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0", 0),
     ],
 )
-def test_which_models_search_themselves(model: str, searched: int) -> None:
+def test_models_with_tool_search(model: str, searched: int) -> None:
     provider, _, name = model.partition(":")
     assert profile_of(provider, name).tool_search == searched

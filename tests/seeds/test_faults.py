@@ -11,7 +11,6 @@ from dragoman import (
     Conversation,
     Message,
     ModelOptions,
-    ScriptedEngine,
     TextDelta,
     ToolCall,
     errors,
@@ -20,26 +19,13 @@ from dragoman import (
 from dragoman.conversation import Failed
 from dragoman.simulator import Cut, Reply, Simulator
 
-CALL = ToolCall("c1", "add", '{"a": 1, "b": 2}')
 DIALECTS = ["openai:gpt-4o", "openai-responses:gpt-5-mini", "anthropic:claude-sonnet-4-5", "gemini:gemini-2.5-flash"]
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """The sum."""
-    return a + b
 
 
 @tool
 def nothing() -> str:
     """Takes nothing."""
     return "done"
-
-
-@tool
-def crash() -> None:
-    """Crashes."""
-    raise SystemExit(3)
 
 
 def _client(model: str, simulator: Simulator, tools: Any = (), **options: Any) -> ChatClient:
@@ -61,31 +47,6 @@ def test_a_tool_without_parameters_works_and_empty_streamed_arguments_mean_an_em
         client.stream_chat("Go.", lambda _: None)
         client.chat("Go.")
         assert [m.tool_results[0].text for m in client.history if m.role == "tool"] == ["done", "done"]
-
-
-def test_a_crashing_handler_becomes_an_error_result_never_a_crash_of_the_loop() -> None:
-    client = ChatClient(ScriptedEngine([Message.assistant(ToolCall("1", "crash", "{}")), "I see."]), [crash])
-    assert str(client.chat("Crash.")) == "I see."
-
-
-def test_results_keep_call_order_and_tools_are_sent_in_a_stable_order() -> None:
-    calls = [ToolCall(str(number), "add", f'{{"a": {number}, "b": 0}}') for number in range(5)]
-    engine = ScriptedEngine([Message.assistant(*calls), "x"])
-    client = ChatClient(engine, [nothing, add, crash])
-    client.chat("Add.")
-    assert [result.value for result in client.history[2].tool_results] == [0, 1, 2, 3, 4]
-    assert [[spec.name for spec in call.tools] for call in engine.calls] == [["nothing", "add", "crash"]] * 2
-
-
-@every_dialect
-def test_errors_set_the_providers_is_error_flag(model: str) -> None:
-    with (
-        Simulator([Reply(ToolCall("c1", "crash", "{}")), "I see."]) as simulator,
-        _client(model, simulator, [crash]) as client,
-    ):
-        client.chat("Crash.")
-        (result,) = simulator.requests[1].tool_results
-        assert result.is_error != client.engine.profile.dialect.startswith("openai"), "OpenAI has no place for it"
 
 
 # --- streaming -------------------------------------------------------------------------------------------------------

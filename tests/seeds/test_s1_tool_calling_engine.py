@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
-import pytest
-
 import dragoman
 from dragoman import (
     Conversation,
@@ -15,62 +11,22 @@ from dragoman import (
     ToolCall,
     ToolCallDelta,
     ToolRegistry,
-    errors,
     tool,
 )
-from dragoman.conversation import ToolExample
 from dragoman.simulator import Reply, Simulator
 
+CALL = ToolCall("c1", "add", '{"a": 1, "b": 41}')
 ASKED = Conversation().plus(Message.user("Add."))
 
 
-@tool(examples=[ToolExample({"a": 1, "b": 2}, 3, "a small sum")], tags=["maths"], version="1.2")
+@tool
 def add(a: int, b: int = 2) -> int:
-    """The sum of two numbers.
-
-    Args:
-        a: The first.
-        b: The second.
-    """
+    """The sum of two numbers."""
     return a + b
 
 
-@tool
-def fail() -> None:
-    """Never works."""
-    message = "broken"
-    raise RuntimeError(message)
-
-
-def _call(name: str = "add", arguments: str = '{"a": 1}') -> ToolCall:
-    return ToolCall("c1", name, arguments)
-
-
-def test_tool_registry_register_get_list_unregister_clone_merge_thread_safe() -> None:
-    registry = ToolRegistry([add])
-    copy = registry.clone()
-    copy.register(fail)
-    assert [each.name for each in registry.list()] == ["add"]
-    assert [each.name for each in registry.merge(ToolRegistry([fail])).list()] == ["add", "fail"]
-    copy.unregister("add")
-    with pytest.raises(errors.ToolNotFoundError):
-        copy.get("add")
-    shared = ToolRegistry()
-
-    def fill(number: int) -> None:
-        for index in range(20):
-            shared.register(add.renamed(f"t{number}_{index}"))
-
-    threads = [threading.Thread(target=fill, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(shared) == 160
-
-
 def test_stream_chunk_partial_tool_call_arguments_arrive_while_streaming() -> None:
-    script = [Reply(_call(arguments='{"a": 1, "b": 41}'))]
+    script = [Reply(CALL)]
     with (
         Simulator(script) as simulator,
         dragoman.engine("openai:gpt-4o", key="k", base_url=simulator.base_url("openai")) as engine,
@@ -83,7 +39,7 @@ def test_stream_chunk_partial_tool_call_arguments_arrive_while_streaming() -> No
 
 def test_inference_orchestrator_run_and_stream() -> None:
     for streamed in (False, True):
-        with Orchestrator(ScriptedEngine([Message.assistant(_call()), "Three."]), ToolRegistry([add])) as loop:
+        with Orchestrator(ScriptedEngine([Message.assistant(CALL), "Three."]), ToolRegistry([add])) as loop:
             if streamed:
                 with loop.stream(ASKED) as stream:
                     list(stream)

@@ -33,22 +33,6 @@ def test_the_engine_has_one_job_and_leaves_tool_calls_as_they_are() -> None:
     assert len(replied.messages) == 2
 
 
-def test_extract_tool_calls() -> None:
-    assert extract_tool_calls(ASKED.plus(Message.assistant(CALL))) == (CALL,)
-    assert extract_tool_calls(ASKED) == ()
-
-
-def test_execute_tool_calls() -> None:
-    (result,) = execute_tool_calls([CALL], ToolRegistry([add]))
-    assert result.value == 3
-
-
-def test_append_tool_results() -> None:
-    talk = append_tool_results(ASKED.plus(Message.assistant(CALL)), execute_tool_calls([CALL], [add]))
-    assert talk.is_valid
-    assert talk.messages[-1].tool_results[0].value == 3
-
-
 def test_run_tool_calling_loop() -> None:
     talk = run_tool_calling_loop(ScriptedEngine([Message.assistant(CALL), "Three."]), ASKED, ToolRegistry([add]))
     assert talk.text == "Three."

@@ -1,4 +1,4 @@
-"""What a reply says beside its text, scripted, through the chat clients of both colours and in every dialect."""
+"""Citations, logprobs and choices, through the chat clients of both colours and in every dialect."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_citations(dialect: str) -> None:
 
 
 @every_dialect
-def test_likelihoods_and_further_answers(dialect: str) -> None:
+def test_logprobs_and_choices(dialect: str) -> None:
     found = [each.replies[-1] for each in results(dialect, ModelOptions(logprobs=2, choices=3, adapt=True))]
     for reply in found:
         assert reply.choices[0] is reply.message
@@ -82,7 +82,7 @@ def test_likelihoods_and_further_answers(dialect: str) -> None:
     assert (dialect in ("openai_chat", "gemini")) == (len(found[0].choices) == 3)
 
 
-def test_a_script_can_only_cite_pages() -> None:
+def test_citation_without_url_is_refused() -> None:
     with (
         Simulator([Reply(Text("Hi", citations=(Citation(document=1),)))]) as simulator,
         ChatClient("openai:gpt-4o", key="any", base_url=simulator.base_url("openai")) as client,

@@ -1,4 +1,4 @@
-"""Every fault in every dialect, seen byte by byte beside the same reply without it; its settings; faults together."""
+"""Every fault in every dialect, compared byte by byte with the same reply without it; combinations of faults."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def breaks_off(
     return look
 
 
-# --- on the way ---
+# --- in how it is sent ---
 
 
 def behind_the_end(case: Case) -> None:
-    """The dialect has said that this is all; a stream stays open nevertheless."""
+    """The reply is complete for the dialect, but a stream stays open."""
     assert case.bad.body == case.good.body
     assert case.bad.complete != case.stream
 
@@ -129,7 +129,7 @@ def with_carriage_returns(case: Case) -> None:
     assert case.bad.body.replace(b"\r\n", b"\n").rstrip() == case.good.body.rstrip()
 
 
-# --- in what is said ---
+# --- in its content ---
 
 
 def damaged(case: Case) -> None:
@@ -244,7 +244,7 @@ EXPECTATIONS: dict[str, Look] = {
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_in_a_dialect(simulator: Simulator, name: str, dialect: str, stream: bool) -> None:
+def test_fault_in_dialect(simulator: Simulator, name: str, dialect: str, stream: bool) -> None:
     case = exchange(simulator, name, dialect, stream=stream)
     EXPECTATIONS[name](case)
     in_order = case.bad.status == 200 and case.bad.complete
@@ -285,14 +285,14 @@ def test_faults_combine(dialect: str) -> None:
     assert {len(chunk) for chunk in answer.chunks[:-1]} == {50}
 
 
-def test_a_fault_of_the_simulator_befalls_every_reply() -> None:
+def test_faults_of_the_simulator_apply_to_every_reply() -> None:
     with Simulator(["one", "two"], faults=[FAULTS["status_503"]]) as simulator:
         assert ask(simulator, "anthropic").status == 503
         assert ask(simulator, "gemini").status == 503
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_fault_befalls_the_shortest_reply_too(dialect: str) -> None:
+def test_faults_apply_to_the_shortest_replies(dialect: str) -> None:
     shortest: list[tuple[str | ToolCall, ...]] = [(), ("x",), (ToolCall("c", "f"),)]
     script = [Reply(*blocks, faults=[fault]) for blocks in shortest for fault in FAULTS.values()]
     with Simulator(script, longest_pause=0.01) as simulator:
@@ -301,7 +301,7 @@ def test_a_fault_befalls_the_shortest_reply_too(dialect: str) -> None:
         assert not simulator.errors
 
 
-def test_gzip_needs_a_client_that_can_read_it() -> None:
+def test_gzip_only_if_the_client_accepts_it() -> None:
     with Simulator([Reply("plain", faults=[Form("gzip")])]) as simulator:
         plain = ask(simulator, "openai_chat", headers={"accept-encoding": "identity"})
     assert "content-encoding" not in plain.headers
@@ -309,7 +309,7 @@ def test_gzip_needs_a_client_that_can_read_it() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("how", ["close", "reset", "end"])
-def test_a_cut_at_every_place_counts_bytes_exactly(dialect: str, how: str) -> None:
+def test_cut_position_is_exact(dialect: str, how: str) -> None:
     with Simulator(lambda request: Reply("Hello")) as simulator:
         length = len(ask(simulator, dialect, stream=True).body)
         for after in {0, 1, 2, length // 3, length - 1, length, length + 5}:
@@ -319,13 +319,30 @@ def test_a_cut_at_every_place_counts_bytes_exactly(dialect: str, how: str) -> No
             assert answer.complete == (how == "end")
 
 
-def test_gemini_says_in_the_body_when_to_try_again() -> None:
+def test_gemini_puts_retry_delay_into_the_body() -> None:
     with Simulator([FAULTS["status_429_retry_after"]]) as simulator:
         details = ask(simulator, "gemini").json["error"]["details"]
     assert details == [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"}]
 
 
-def test_an_error_has_the_codes_that_the_script_says() -> None:
+@pytest.mark.parametrize(
+    ("dialect", "status", "code"),
+    [
+        ("anthropic", 402, "billing_error"),
+        ("anthropic", 504, "timeout_error"),
+        ("openai_chat", 504, "timeout"),
+        ("openai_responses", 504, "timeout"),
+        ("gemini", 499, "CANCELLED"),
+        ("gemini", 501, "UNIMPLEMENTED"),
+        ("gemini", 504, "DEADLINE_EXCEEDED"),
+    ],
+)
+def test_statuses_have_the_error_codes_of_their_provider(dialect: str, status: int, code: str) -> None:
+    with Simulator([Status(status)]) as simulator:
+        assert code in ask(simulator, dialect).json["error"].values()
+
+
+def test_error_code_can_be_scripted() -> None:
     fault = Status(400, "Too long by far.", "context_length_exceeded")
     with Simulator([fault, fault, fault, ErrorEvent(429, "Slow down.", "slow_down")]) as simulator:
         assert ask(simulator, "openai_chat").json["error"]["code"] == "context_length_exceeded"
@@ -337,7 +354,7 @@ def test_an_error_has_the_codes_that_the_script_says() -> None:
 
 @pytest.mark.parametrize("who", ["client", "simulator"])
 @pytest.mark.parametrize("fault", [Stall(where="head"), Stall(), Stall(after=0)])
-def test_a_stall_ends_when_either_side_closes(fault: Stall, who: str) -> None:
+def test_stall_ends_when_either_side_closes(fault: Stall, who: str) -> None:
     with Simulator([Reply("Hello", faults=[fault])], longest_pause=600) as simulator:
         with socket.create_connection(("127.0.0.1", simulator.port), timeout=20) as sock:
             sock.sendall(request_bytes(path_of("anthropic", stream=True), body_of("anthropic", stream=True)))
@@ -358,7 +375,7 @@ PIECES = (Thinking("Hm, let me see… 🤔", provider=""), Text("Grüße! " * 5)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @given(delta=st.integers(0, 40), drip=st.none() | st.integers(1, 3) | st.integers(1, 5000))
 @settings(max_examples=15)
-def test_pieces_make_no_difference(
+def test_reply_is_the_same_in_any_pieces(
     simulator: Simulator, dialect: str, stream: bool, delta: int, drip: int | None
 ) -> None:
     faults = [] if drip is None else [Drip(drip, 0)]

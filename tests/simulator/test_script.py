@@ -30,17 +30,15 @@ def text(simulator: Simulator, prompt: str = "Hi", **options: Any) -> str:
     return said("openai_chat", ask(simulator, "openai_chat", prompt, **options), stream=False).text
 
 
-def test_a_list_is_given_in_order() -> None:
+def test_list_is_played_in_order() -> None:
     with Simulator(["one", Reply("two")]) as simulator:
-        assert simulator.unplayed == 2
         assert text(simulator) == "one"
         assert text(simulator) == "two"
-        assert simulator.unplayed == 0
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_exhausted_script_says_so(dialect: str, stream: bool) -> None:
+def test_exhausted_script_is_an_error(dialect: str, stream: bool) -> None:
     with Simulator(["one"]) as simulator:
         ask(simulator, dialect, stream=stream)
         answer = ask(simulator, dialect, stream=stream)
@@ -51,7 +49,7 @@ def test_an_exhausted_script_says_so(dialect: str, stream: bool) -> None:
         assert [str(error) for error in simulator.errors] == [message]
 
 
-def test_a_function_is_asked_and_may_wait() -> None:
+def test_async_function_as_script() -> None:
     async def script(request: Request) -> Reply:
         await asyncio.sleep(0.01)
         said_so = f"{request.number} {request.dialect} {request.model} {request.stream} {request.last_user_text}"
@@ -64,7 +62,7 @@ def test_a_function_is_asked_and_may_wait() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_function_that_fails_is_reported(dialect: str) -> None:
+def test_failing_function_is_reported(dialect: str) -> None:
     def script(request: Request) -> str:
         raise LookupError("nothing here")
 
@@ -75,7 +73,7 @@ def test_a_function_that_fails_is_reported(dialect: str) -> None:
         assert isinstance(simulator.errors[0], LookupError)
 
 
-def test_scripts_that_make_no_sense() -> None:
+def test_invalid_scripts_are_refused() -> None:
     with Simulator(lambda request: 42) as simulator:
         assert "not int" in ask(simulator, "gemini").json["error"]["message"]
     with pytest.raises(TypeError, match="not int"):
@@ -84,7 +82,7 @@ def test_scripts_that_make_no_sense() -> None:
         Simulator(["one", 2.0])
 
 
-def test_another_script_can_follow_and_without_one_it_says_what_the_user_said() -> None:
+def test_play_replaces_the_script_and_the_default_is_echo() -> None:
     with Simulator([]) as simulator:
         simulator.play(["new"])
         assert text(simulator) == "new"
@@ -92,7 +90,7 @@ def test_another_script_can_follow_and_without_one_it_says_what_the_user_said() 
         assert text(simulator, "Good day") == "You said: Good day" == echo(simulator.requests[-1])
 
 
-def test_the_script_in_the_help_is_one(tmp_path: Path) -> None:
+def test_script_in_the_help_works(tmp_path: Path) -> None:
     found = re.search(r"\n  from dragoman.*?\n  \]\n", _EPILOG, re.DOTALL)
     assert found is not None
     file = tmp_path / "script.py"
@@ -110,7 +108,7 @@ def test_the_script_in_the_help_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"), [("[", "never closed"), ('["Hello!"]', "no name `script`"), (None, "No such file")]
 )
-def test_a_script_that_cannot_be_used(tmp_path: Path, text: str | None, problem: str) -> None:
+def test_unusable_script_file_is_refused(tmp_path: Path, text: str | None, problem: str) -> None:
     file = tmp_path / "script.py"
     if text is not None:
         file.write_text(text, encoding="utf-8")
@@ -124,7 +122,7 @@ def test_the_faults_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in lines] == list(FAULTS)
 
 
-def test_mistakes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_wrong_arguments_of_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["--script", str(tmp_path / "missing.py")]) == 1
     assert "missing.py" in capsys.readouterr().err
     with Simulator() as simulator:
@@ -133,10 +131,10 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         main(["--fault", "none"])
 
 
-def test_it_runs_until_it_is_told_to_stop(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_runs_until_stopped(capsys: pytest.CaptureFixture[str]) -> None:
     until = threading.Event()
     until.set()
-    assert main(["--fault", "delay", "--api-key", "k", "--no-check"], until=until) == 0
+    assert main(["--fault", "delay"], until=until) == 0
     assert "anthropic  base URL http://127.0.0.1:" in capsys.readouterr().out
 
 

@@ -88,7 +88,7 @@ def test_chat(simulator: Simulator) -> None:
     assert "".join(deltas) == "Let me look."
 
 
-def test_several_choices_say_the_same() -> None:
+def test_choices_are_all_the_same() -> None:
     with Simulator(lambda request: CALLS) as simulator, openai_of(simulator) as client:
         for choice in client.chat.completions.create(**CHAT, n=3).choices:
             assert [call.id for call in choice.message.tool_calls or []] == ["call_a", "call_b"]
@@ -113,7 +113,7 @@ def test_token_counts() -> None:
         assert not simulator.errors
 
 
-def test_chat_without_usage_that_nobody_asked_for() -> None:
+def test_chat_stream_has_usage_only_on_request() -> None:
     with Simulator([CALLS]) as simulator, openai_of(simulator) as client:
         chunks = list(client.chat.completions.create(**CHAT, stream=True))
     assert all(chunk.usage is None for chunk in chunks)
@@ -306,7 +306,7 @@ def check_contents(responses: list[types.GenerateContentResponse]) -> None:
     assert "".join(part.text or "" for part in parts if not part.thought) == "Let me look."
     calls = [part.function_call for part in parts if part.function_call]
     assert [(call.id, call.name, call.args) for call in calls] == EXPECTED
-    # The signature of a thought stands on the part that follows it.
+    # The signature of a thought is on the next part.
     assert [bool(part.thought_signature) for part in parts if not part.thought].count(True) == 1
     last: Any = responses[-1]
     assert last.candidates[0].finish_reason == types.FinishReason.STOP
@@ -322,7 +322,7 @@ def test_contents(simulator: Simulator) -> None:
         check_contents(list(client.models.generate_content_stream(**CONTENT)))
 
 
-def test_several_candidates_say_the_same() -> None:
+def test_candidates_are_all_the_same() -> None:
     several = CONFIG.model_copy(update={"candidate_count": 2})
     with Simulator(lambda request: CALLS) as simulator, gemini_of(simulator) as client:
         whole = client.models.generate_content(**{**CONTENT, "config": several})
@@ -349,7 +349,7 @@ def test_contents_with_a_tool_and_thinking() -> None:
         assert "thoughtSignature" in request.raw.decode()
 
 
-def test_a_prompt_that_is_blocked() -> None:
+def test_blocked_prompt() -> None:
     script = lambda request: Reply(stop_reason=StopReason.CONTENT_FILTER)  # noqa: E731
     with Simulator(script) as simulator, gemini_of(simulator) as client:
         response = client.models.generate_content(**CONTENT)

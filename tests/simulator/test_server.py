@@ -1,4 +1,4 @@
-"""The server's life: it starts, serves many at once, and ends without leaving anything behind."""
+"""The server: start, many clients at once, close without leaks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0  # noqa: PTH112, PTH208
 
 
-def test_it_leaves_nothing_behind() -> None:
+def test_no_thread_and_no_descriptor_is_left_open() -> None:
     with Simulator():  # whatever asyncio opens once and for all
         pass
     before = open_files()
@@ -47,7 +47,7 @@ def test_it_leaves_nothing_behind() -> None:
     assert open_files() == before
 
 
-def test_connections_that_are_just_being_made_are_closed_too() -> None:
+def test_new_connections_are_closed_too() -> None:
     for _ in range(50):
         with Simulator() as simulator:
             clients = [socket.create_connection(("127.0.0.1", simulator.port)) for _ in range(3)]
@@ -57,7 +57,7 @@ def test_connections_that_are_just_being_made_are_closed_too() -> None:
     gc.collect()  # a warning of an open socket fails the test
 
 
-def test_it_can_be_closed_twice_and_started_again() -> None:
+def test_close_twice_and_start_again() -> None:
     simulator = Simulator(["one", "two"])
     simulator.close()
     simulator.start()
@@ -72,7 +72,7 @@ def test_it_can_be_closed_twice_and_started_again() -> None:
         assert ask(simulator, "anthropic").status == 200
 
 
-def test_a_script_that_blocks_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocking_script_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
 
     def script(request: Request) -> str:
@@ -91,7 +91,7 @@ def test_a_script_that_blocks_is_told_of(monkeypatch: pytest.MonkeyPatch) -> Non
         simulator.close()
 
 
-def test_small_writes_are_not_held_back() -> None:
+def test_small_writes_are_not_delayed() -> None:
     """Without TCP_NODELAY every second write waits for the client's system, which takes its time: 40 ms."""
     with Simulator() as simulator, connect(simulator) as sock:
         sock.sendall(request_bytes(PATH, BODY, headers={"connection": "keep-alive"}))
@@ -130,7 +130,7 @@ def read_one(sock: socket.socket) -> bytes:
     return body
 
 
-def test_a_connection_is_used_again_also_for_requests_that_come_all_at_once() -> None:
+def test_connection_is_reused_and_requests_may_be_pipelined() -> None:
     bodies = [body_of("openai_chat", f"question {number}") for number in range(3)]
     with Simulator() as simulator:
         with connect(simulator) as sock:
@@ -144,7 +144,7 @@ def test_a_connection_is_used_again_also_for_requests_that_come_all_at_once() ->
         assert len(simulator.requests) == 3
 
 
-def test_a_request_in_chunks_after_permission() -> None:
+def test_chunked_request_after_100_continue() -> None:
     with Simulator() as simulator, connect(simulator) as sock:
         headers = {"transfer-encoding": "chunked", "content-length": None, "expect": "100-continue"}
         sock.sendall(request_bytes(PATH, None, headers=headers))
@@ -160,7 +160,7 @@ NO_CHUNK = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n"
 
 
 @pytest.mark.parametrize("data", [b"nonsense\r\n\r\n", NO_CHUNK])
-def test_what_is_no_request_is_refused(data: bytes) -> None:
+def test_invalid_http_is_refused(data: bytes) -> None:
     with Simulator() as simulator:
         with connect(simulator) as sock:
             sock.sendall(data)
@@ -169,7 +169,7 @@ def test_what_is_no_request_is_refused(data: bytes) -> None:
         assert simulator.wait_until_idle()
 
 
-def test_a_client_that_goes_away_in_the_middle_is_no_trouble() -> None:
+def test_client_may_disconnect_in_mid_stream() -> None:
     endless = Reply("text " * 2_000_000, delta=100_000)
     with Simulator(lambda request: endless) as simulator:
         for _ in range(3):
@@ -180,8 +180,8 @@ def test_a_client_that_goes_away_in_the_middle_is_no_trouble() -> None:
         assert simulator.errors == ()
 
 
-def test_a_client_that_reads_slowly_gets_everything() -> None:
-    """The server waits for it, and does not hold the whole reply in memory's buffers meanwhile."""
+def test_slow_client_gets_everything() -> None:
+    """The server waits for it, and does not buffer the whole reply."""
     text = "text " * 1_000_000
     with Simulator([Reply(text, delta=10_000)]) as simulator, connect(simulator) as sock:
         sock.sendall(request_bytes(path_of("openai_chat", stream=True), body_of("openai_chat", stream=True)))
@@ -194,7 +194,7 @@ def test_a_client_that_reads_slowly_gets_everything() -> None:
 
 
 def test_many_clients_at_once() -> None:
-    """All connections are open at the same time, in all dialects, and nobody gets another's reply."""
+    """All connections are open at once, in all dialects, and each client gets its own reply."""
     count = 240
     everybody = asyncio.Event()
     waiting = 0

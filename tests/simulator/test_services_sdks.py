@@ -1,7 +1,8 @@
-"""The official clients ask the simulator for vectors, and hand batches and files in: its words have the right form."""
+"""The official SDKs use the simulator's embeddings, batches and files."""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 from google.genai import types
 
+from dragoman.batches import AsyncBatches
+from dragoman.engines import EngineOptions
 from dragoman.simulator import Request, Simulator, Status
 from dragoman.simulator.embeddings import vector_of
 from tests.simulator.test_sdks import anthropic_of, gemini_of, openai_of
@@ -60,6 +63,7 @@ def test_anthropic() -> None:
         assert batch.processing_status == "in_progress"
         batch = client.messages.batches.cancel(batch.id)
         assert (batch.processing_status, batch.request_counts.canceled) == ("ended", 2)
+        assert batch.request_counts.expired == 0
         with client.messages.batches.with_streaming_response.retrieve(batch.id) as response:
             assert response.status_code == 200
         url = f"/v1/messages/batches/{batch.id}/results"
@@ -88,6 +92,30 @@ def test_gemini() -> None:
         assert bad.error.message == "not this one"
 
 
+def test_status_requests_at_once_and_a_cancel_answer_no_entry_twice() -> None:
+    async def slow(request: Request) -> str:
+        await asyncio.sleep(0.1)
+        return "Yes."
+
+    async def check(simulator: Simulator) -> None:
+        options: EngineOptions = {"key": "any", "base_url": simulator.base_url("anthropic")}
+        async with AsyncBatches("anthropic:claude-haiku-4-5", **options) as batches:
+            batch = await batches.submit(["a", "b", "c"])
+            found = await asyncio.gather(batches.status(batch), batches.status(batch))
+            assert sorted([each.succeeded for each in found]) == [2, 3]
+            assert len([each for each in simulator.requests if each.path == "/v1/messages"]) == 3
+
+            batch = await batches.submit(["a", "b", "c"])
+            asking = asyncio.create_task(batches.status(batch))
+            assert await asyncio.to_thread(lambda: simulator.wait_for_requests(9))  # the first entry is asked for
+            assert (await batches.cancel(batch)).state == "cancelled"
+            assert (await asking).state == "cancelled"
+            assert [each.error is None for each in await batches.results(batch)] == [False, False, False]
+
+    with Simulator(slow) as simulator:
+        asyncio.run(check(simulator))
+
+
 def test_files() -> None:
     with Simulator(script) as simulator:
         with openai_of(simulator) as gpt:
@@ -98,7 +126,7 @@ def test_files() -> None:
             assert kept.size_bytes == 4
             assert claude.beta.files.delete(kept.id).id == kept.id
         with gemini_of(simulator) as gemini:
-            file = gemini.files.upload(file=io.BytesIO(b"%PDF"), config={"mime_type": "application/pdf"})
-            assert (file.mime_type, file.size_bytes) == ("application/pdf", 4)
+            file = gemini.files.upload(file=io.BytesIO(b"<svg"), config={"mime_type": "image/svg+xml"})
+            assert (file.mime_type, file.size_bytes) == ("image/svg+xml", 4)
             assert str(file.uri).endswith(str(file.name))
             gemini.files.delete(name=str(file.name))

@@ -1,8 +1,9 @@
-"""The stores that tests run on, by name. Children of the tests find a store by its directory alone."""
+"""The stores under test, by name. Child processes find a store by its directory."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 import os
 from collections.abc import Callable, Generator
@@ -25,7 +26,6 @@ from dragoman.stores import (
     SqliteStore,
     sqlite,
 )
-from dragoman.stores.protocol import closed_store
 from tests.stores.postgres_server import NoServerHereError, shared_server
 
 SEALING = AesGcmSealing(bytes(range(32)))
@@ -34,18 +34,18 @@ SEALED = {"sealing": SEALING}
 
 class Backend(NamedTuple):
     open: Callable[..., ConversationStore]
-    """Open the store that belongs to this directory, as another process would; with options of its own."""
+    """Open the store in this directory, as another process would, with options."""
     litter: Callable[[Path], list[str]] = lambda _place: []
-    """Names of files (or rows) that should not be there, of a store that nobody has open."""
+    """Leftover files or rows in a store that is not open."""
     around: Callable[[Path], AbstractContextManager[object]] = nullcontext
-    """What must be there as long as the store is used: a server, for example."""
+    """A context for the use of the store, such as a server."""
 
 
 # --- async stores that look like plain ones, so that one suite tests both ---------------------------------------------
 
 
 class _Blocking:
-    """Each call on a loop of its own: a store must not be tied to one."""
+    """Runs each call on a new event loop: a store must not be tied to one."""
 
     def __init__(self, store: AsyncConversationStore) -> None:
         self._store = store
@@ -76,29 +76,11 @@ def blocking(store: AsyncConversationStore) -> ConversationStore:
 _memories: dict[Path, MemoryStore] = {}
 
 
-class _Door:
-    """One of several doors to the same memory, as several processes have doors to the same file."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._store, self._open = store, True
-        self.contains = store._database.contains
-
-    def write(self, work: Callable[[Any], Any], **_options: bool) -> Any:
-        if not self._open:
-            raise closed_store()
-        return self._store._database.write(work)
-
-    read = write
-
-    def close(self) -> None:
-        self._open = False
-
-
 def _open_memory(place: Path) -> MemoryStore:
-    door = MemoryStore()
-    door._database.close()
-    door._database = _Door(_memories[place])
-    return door
+    """Another store on the same memory, as several processes have the same file open."""
+    store = copy.copy(_memories[place])
+    store.close = lambda: setattr(store, "_closed", True)
+    return store
 
 
 @contextmanager
@@ -109,7 +91,7 @@ def _memory(place: Path) -> Generator[None]:
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite does not wait for the disk: that is not what is tested, and takes most of the time."""
+    """Let SQLite not wait for the disk, which takes most of the time."""
     monkeypatch.setattr(sqlite, "_SETTINGS", (*sqlite._SETTINGS, "PRAGMA synchronous = OFF"))
 
 
@@ -117,7 +99,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def file_litter(place: Path) -> list[str]:
-    """Everything that belongs to no conversation, once the next writer has come."""
+    """The files that belong to no conversation, except those that the next writer removes."""
     path = place / "store"
     known = {"store.json", "lock"}
     found = [each.name for each in path.iterdir() if not each.is_dir() and each.name not in known]
@@ -125,7 +107,7 @@ def file_litter(place: Path) -> list[str]:
         points = sorted(each.name for each in chain.iterdir() if each.suffix == ".json")
         found += [each.name for each in chain.iterdir() if each.suffix not in {".json", ".jsonl"}]
         found += [] if points else [chain.name]
-    return [name for name in found if name not in {".new", ".old"}]  # which the next writer removes
+    return [name for name in found if name not in {".new", ".old"}]
 
 
 def _sqlite_litter(place: Path) -> list[str]:
@@ -139,7 +121,7 @@ _numbers = itertools.count(1)
 
 @contextmanager
 def _schema(place: Path) -> Generator[None]:
-    """A schema of the shared server for each directory."""
+    """Create a schema on the shared server for a directory."""
     try:
         conninfo = shared_server().conninfo
     except NoServerHereError as error:
@@ -201,7 +183,7 @@ SHARED = {
     "sqlite": Backend(_sqlite, _sqlite_litter),
     "postgres": Backend(_postgres, _postgres_litter, _schema),
 }
-"""Those that several processes can share, for tests that kill, fork and interrupt."""
+"""Stores that several processes can share, for tests that kill, fork and interrupt."""
 
 BACKENDS = {
     **SHARED,

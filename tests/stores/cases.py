@@ -1,4 +1,4 @@
-"""Conversations and stores for the suite that every store must pass."""
+"""Conversations and helpers for the tests of all stores."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def first(
 
 
 def after(snapshot: Snapshot, *texts: str, at: datetime | None = None) -> Snapshot:
-    """The next snapshot, with more said."""
+    """The next snapshot, with more messages."""
     longer = snapshot.conversation.plus(*[Message.user(text) for text in texts])
     return snapshot.next(longer, created_at=at or snapshot.created_at + timedelta(minutes=1))
 
 
 def chain(store: ConversationStore, length: int, *, said: str = "hello") -> list[Snapshot]:
-    """A conversation of so many snapshots, saved."""
+    """Save a conversation of this many snapshots."""
     points = [first(said)]
     store.save(points[0])
     for number in range(1, length):
@@ -47,7 +47,7 @@ def chain(store: ConversationStore, length: int, *, said: str = "hello") -> list
 
 
 def pages(ask: Callable[[str | None], Page]) -> list[SnapshotSummary]:
-    """All pages of a list; bounded, since a cursor that leads nowhere would go on for ever."""
+    """The items of all pages of a list; fails if a cursor never ends."""
     items: list[SnapshotSummary] = []
     cursor: str | None = None
     for _ in range(10_000):
@@ -61,7 +61,7 @@ def pages(ask: Callable[[str | None], Page]) -> list[SnapshotSummary]:
 
 
 def goes_on(store: ConversationStore, points: list[Snapshot]) -> None:
-    """All is there, and one can go on."""
+    """Check that all snapshots are there, and that the conversation can continue."""
     for point in points:
         assert store.load(point.id) == point
     last = store.latest(points[0].id)
@@ -72,7 +72,7 @@ def goes_on(store: ConversationStore, points: list[Snapshot]) -> None:
 
 
 def in_child(work: Callable[[], object]) -> int:
-    """Run this in a fork and give back how it ended: 0 if it ended well."""
+    """Run this in a forked child and return its exit code."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -96,4 +96,4 @@ HOSTILE_IDS = [
     *(_GOOD + "/../" + _GOOD, "/etc/passwd", "x" * 100_000, _GOOD.replace("0", "\uff10"), "\ud800", "%", "*"),
     *(_GOOD.replace("c", "\u0441"), _GOOD + ".json", "'; DROP TABLE chain; --", "\x1b[2J", "$(x)"),
 ]
-"""None of these is a canonical UUID in lower case. Any text at all is tried in test_snapshot.py."""
+"""None of these is a canonical UUID in lower case."""

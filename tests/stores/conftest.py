@@ -1,4 +1,4 @@
-"""The server, and a schema of its own for each test."""
+"""The PostgreSQL server, and a new schema for each test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def server() -> Server:
 
 @pytest.fixture
 def schema(server: Server) -> Iterator[str]:
-    """The name of a schema that is not there yet; dropped at the end."""
+    """The name of a new schema, which is dropped at the end."""
     name = f"test_{next(_numbers)}"
     yield name
     with psycopg.connect(server.conninfo, autocommit=True) as connection:

@@ -1,8 +1,8 @@
-"""A child that saves and journals in a loop until it is killed, and the look at what it left.
+"""Kill a child that saves and journals in a loop, and check what it left.
 
-    python -m tests.stores.crash sqlite 500          so many kills, with a line for every 50
+    python -m tests.stores.crash sqlite 500          kill it 500 times
 
-The child says what it has done only after the store has said so; after a kill, all of that must be there.
+The child reports what it has done only after the store acknowledged it; after a kill, all of that must be there.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tests.stores.backends import SHARED
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FRESH = 8
-"""Kills on one store; then comes an empty one, so that its making is hit, too."""
+"""Kills per store; then a new one is used, so that some kills hit its creation."""
 
 
 # --- the child -------------------------------------------------------------------------------------------------------
 
 
 def work(store: ConversationStore, seed: int) -> None:
-    """Conversations of a few turns, each turn journalled step by step; every line follows what it tells of."""
+    """Save conversations of a few turns, with a journal, and report each step after it is done."""
 
     def tell(*words: object) -> None:
         sys.stdout.write(" ".join(map(str, words)) + "\n")
@@ -71,14 +71,14 @@ GONE = "-- gone --"
 
 
 def fork_children(backend: str) -> None:
-    """A child for each line of standard input, which names its place and seed: Python and the store are loaded once."""
+    """Fork a child for each line of standard input, which has its directory and seed."""
     for line in sys.stdin:
         place, seed = line.split()
         child = os.fork()
         if child == 0:
             work(SHARED[backend].open(Path(place)), int(seed))
         os.waitpid(child, 0)
-        # On a line of its own: the last one of the child may have no end.
+        # On a new line: the last line of the child may be incomplete.
         sys.stdout.write(f"\n{GONE}\n")
         sys.stdout.flush()
 
@@ -86,19 +86,19 @@ def fork_children(backend: str) -> None:
 # --- the killer ------------------------------------------------------------------------------------------------------
 
 
-class Told(NamedTuple):
-    """What the child had been told by the store when it died."""
+class Acknowledged(NamedTuple):
+    """What the store had acknowledged when the child died."""
 
     saved: dict[str, int]
     """Snapshots and the number of their messages."""
     recorded: dict[str, int]
-    """The length of the journal behind a snapshot."""
+    """The length of the journal after a snapshot."""
     uncertain: set[str]
-    """Ids that the last, unfinished step was about: it may have happened or not."""
+    """The ids of the last, unfinished step, which may have happened or not."""
 
 
-def understood(lines: list[str]) -> Told:
-    told = Told({}, {}, set())
+def parse(lines: list[str]) -> Acknowledged:
+    told = Acknowledged({}, {}, set())
     roots: dict[str, str] = {}
 
     def forget(root: str) -> None:
@@ -128,18 +128,18 @@ def understood(lines: list[str]) -> Told:
 
 
 def kill_one(children: subprocess.Popen[str], place: Path, seed: int) -> list[str]:
-    """Have a child made, kill it at a random moment, and give back the lines that it wrote."""
+    """Start a child, kill it at a random moment, and return the lines that it wrote."""
     draw = random.Random(seed)
     told, heard = _pipes(children)
     told.write(f"{place} {seed}\n")
     told.flush()
     child = int(heard.readline())
-    # By lines rather than by time, plus a little time, so that any point of a step is hit on any machine.
+    # After some lines plus a little time, so that any point of a step is hit on any machine.
     lines = [heard.readline().rstrip("\n") for _ in range(draw.randint(0, 60))]
     threading.Event().wait(draw.random() * 0.004)
     os.kill(child, signal.SIGKILL)
     lines += iter(lambda: heard.readline().rstrip("\n"), GONE)
-    # The last line was cut off by the kill, or is empty: what it tells of had happened, but nobody was told.
+    # The last line is incomplete or empty.
     return lines[:-1]
 
 
@@ -149,8 +149,8 @@ def _pipes(children: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
     return children.stdin, children.stdout
 
 
-def check(backend: str, place: Path, told: Told) -> None:
-    """Everything that the child was told is there."""
+def check(backend: str, place: Path, told: Acknowledged) -> None:
+    """Check that everything that was acknowledged is there."""
     with SHARED[backend].open(place) as store:
         for id, count in told.saved.items():
             assert len(store.load(id).messages) == count, f"{id} has lost messages"
@@ -168,8 +168,8 @@ def check(backend: str, place: Path, told: Told) -> None:
     assert not SHARED[backend].litter(place), "files were left behind"
 
 
-def kill_many(backend: str, directory: Path, count: int, *, seed: int = 0, every: int = 0) -> int:
-    """So many kills; the number of acknowledged saves that were found again, at once and at the end."""
+def kill_many(backend: str, directory: Path, count: int) -> int:
+    """Kill the child this many times; returns the number of acknowledged saves, all of which were found again."""
     found = 0
     command = [sys.executable, "-m", "tests.stores.crash", "--children", backend]
     with started(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as children:
@@ -179,14 +179,10 @@ def kill_many(backend: str, directory: Path, count: int, *, seed: int = 0, every
             with SHARED[backend].around(place):
                 everything: dict[str, int] = {}
                 for number in range(begin, min(begin + FRESH, count)):
-                    told = understood(kill_one(children, place, seed + number))
+                    told = parse(kill_one(children, place, number))
                     check(backend, place, told)
                     everything |= told.saved
-                    if every and (number + 1) % every == 0:
-                        done = found + len(everything)
-                        sys.stdout.write(f"{number + 1} kills, {done} acknowledged saves found again\n")
-                        sys.stdout.flush()
-                check(backend, place, Told(everything, {}, set()))
+                check(backend, place, Acknowledged(everything, {}, set()))
                 found += len(everything)
     return found
 
@@ -197,4 +193,5 @@ if __name__ == "__main__":
     else:
         _, backend, count = sys.argv
         with tempfile.TemporaryDirectory() as directory:
-            kill_many(backend, Path(directory), int(count), every=50)
+            found = kill_many(backend, Path(directory), int(count))
+        sys.stdout.write(f"{count} kills, {found} acknowledged saves found again\n")

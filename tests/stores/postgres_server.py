@@ -28,12 +28,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["NoServerHereError", "Server", "fresh_server", "shared_server"]
 
 START_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 60.0
@@ -45,24 +43,23 @@ SETTINGS: Final[dict[str, str | None]] = {
     "listen_addresses": "",  # the unix socket only
     "max_connections": "60",
     "shared_buffers": "32MB",
-    # What survives here is the death of processes, not of the machine: the kernel keeps what was written.
+    # Tests kill processes, not the machine: the kernel keeps what was written.
     "fsync": "off",
     "full_page_writes": "off",
 }
 
-How = Literal["smart", "fast", "immediate"]
-SIGNALS: Final[dict[str, int]] = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+SIGNALS: Final = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
 class NoServerHereError(RuntimeError):
-    """This platform has no wheel with a server in it."""
+    """There is no wheel with a server for this platform."""
 
 
 # --- what tests use --------------------------------------------------------------------------------------------------
 
 
 class Server:
-    """A server with a directory of its own. It runs until `stop` or `close`; `close` deletes its data."""
+    """A server in a new directory. It runs until `stop` or `close`; `close` deletes its data."""
 
     def __init__(self, settings: dict[str, str | None] | None = None) -> None:
         programs = _programs()
@@ -99,8 +96,8 @@ class Server:
         """Start it, and wait until it takes connections."""
         self._ask("start")
 
-    def stop(self, how: How = "fast") -> None:
-        """Stop it: after the clients have left, by cutting them off, or as a crash would."""
+    def stop(self, how: str = "fast") -> None:
+        """Stop it, by cutting off the clients (`fast`), or as a crash would (`immediate`)."""
         self._ask(how)
 
     def close(self) -> None:
@@ -132,7 +129,7 @@ def shared_server() -> Server:
 
 @contextlib.contextmanager
 def fresh_server(settings: dict[str, str | None] | None = None) -> Iterator[Server]:
-    """A server of one's own."""
+    """A new server."""
     server = Server(settings)
     try:
         yield server
@@ -211,7 +208,7 @@ class _Keeper:
         )
         if done.returncode:
             raise RuntimeError(" ".join((done.stdout + done.stderr).split()))
-        rules = self._data / "pg_hba.conf"  # one user has to give a password, for the tests of wrong ones
+        rules = self._data / "pg_hba.conf"  # one user needs a password, for tests of wrong ones
         rules.write_text("local all locked scram-sha-256\n" + rules.read_text())
 
     def start(self) -> None:
@@ -238,7 +235,7 @@ class _Keeper:
             lines = (self._data / "postmaster.pid").read_text().split("\n")
         except FileNotFoundError:
             return False
-        # The file of a server that crashed stays behind, so it has to be that of this one.
+        # A crashed server leaves its file behind, so check that it belongs to this one.
         return self._server is not None and lines[0] == str(self._server.pid) and lines[7:8] == ["ready   "]
 
     def stop(self, how: str) -> None:
@@ -273,6 +270,6 @@ def _answer(text: str) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A fast end is the same end: the server must not outlive its keeper.
+    # The server must not outlive its keeper.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     _Keeper(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]).run()

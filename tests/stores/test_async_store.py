@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.errors import SnapshotNotFoundError, StoreError
+from dragoman.errors import SnapshotNotFoundError
 from dragoman.stores import AsyncStore, Snapshot, SqliteStore
 from tests.stores.cases import after, first
 
 
 class Slow(SqliteStore):
-    """Waits in the middle of a save until it is let go."""
+    """Waits in a save until it is released."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -25,7 +25,7 @@ class Slow(SqliteStore):
         super().save(snapshot, after=after)
 
 
-def test_what_is_cancelled_is_carried_out_in_full_or_not_at_all(tmp_path: Path) -> None:
+def test_a_cancelled_call_is_carried_out_in_full_or_not_at_all(tmp_path: Path) -> None:
     async def main() -> None:
         slow = Slow(tmp_path / "store.db")
         async with AsyncStore(slow, threads=2) as store:
@@ -34,7 +34,7 @@ def test_what_is_cancelled_is_carried_out_in_full_or_not_at_all(tmp_path: Path) 
             await asyncio.to_thread(slow.under_way.wait, 30)
             waiting = asyncio.create_task(store.save(late))
             await asyncio.sleep(0)
-            waiting.cancel()  # nobody has taken it up
+            waiting.cancel()  # before a thread took it up
             for _ in range(2):
                 for task in under_way:
                     task.cancel()
@@ -43,7 +43,7 @@ def test_what_is_cancelled_is_carried_out_in_full_or_not_at_all(tmp_path: Path) 
                 await waiting
             assert not any(task.done() for task in under_way)
             slow.go_on.set()
-            for task in under_way:  # the error of the second is nobody's any more
+            for task in under_way:  # the error of the second is dropped
                 with pytest.raises(asyncio.CancelledError):
                     await task
             assert await store.load(one.id) == one
@@ -52,20 +52,3 @@ def test_what_is_cancelled_is_carried_out_in_full_or_not_at_all(tmp_path: Path) 
             await store.save(after(one, "y"))
 
     asyncio.run(main())
-
-
-def test_many_tasks_and_several_loops_share_a_store(tmp_path: Path) -> None:
-    store = AsyncStore(SqliteStore(tmp_path / "store.db"))
-
-    async def some() -> None:
-        await asyncio.gather(*[store.save(first(str(number))) for number in range(20)])
-
-    async def end() -> None:
-        assert len((await store.list()).items) == 40
-        await store.aclose()
-        await store.aclose()
-        with pytest.raises(StoreError, match="closed"):
-            await store.list()
-
-    for main in (some, some, end):
-        asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Sealed stores and their keys, on every store; and copying, by which a store gets sealed, or another key."""
+"""Sealed stores and their keys, on every store; and copying, which seals a store or changes its key."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Opened: TypeAlias = Callable[..., ConversationStore]
 
 @pytest.fixture(params=["file", "sqlite", "postgres"])
 def at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
-    """Opens the same store with another sealing."""
+    """Opens the same store, with any sealing."""
     backend = SHARED[request.param]
     with backend.around(tmp_path):
         yield lambda sealing: backend.open(tmp_path, sealing=sealing)
@@ -98,7 +98,7 @@ def test_an_open_store_is_sealed_by_copying_it(at: Opened, tmp_path: Path) -> No
         with pytest.raises(ConfigurationError, match="not sealed"):
             store.record(newest.id, [STEP], after=2)
     with at(None) as store, FileStore(tmp_path / "new", sealing=AesGcmSealing(NEW)) as sealed:
-        for _ in range(2):  # again, as after it was broken off
+        for _ in range(2):  # twice, as after an interruption
             assert copy_conversations(store, sealed) == ()
             check(sealed, chains)
         longer = after(newest, "meanwhile")
@@ -109,8 +109,8 @@ def test_an_open_store_is_sealed_by_copying_it(at: Opened, tmp_path: Path) -> No
         assert sealed.journal(newest.id).entries == (STEP,)
 
 
-def test_every_store_can_be_copied_into(at: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.stores.blocking._A_PAGE", 5)
+def test_copying_works_into_every_store(at: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.stores.blocking._PAGE_SIZE", 5)
     with MemoryStore() as source, at(AesGcmSealing(NEW)) as target:
         [own] = chain(target, 1)
         long = chain(source, 12)  # more than a page
@@ -119,7 +119,7 @@ def test_every_store_can_be_copied_into(at: Opened, monkeypatch: pytest.MonkeyPa
         assert [item.root for item in target.list().items] == [long[0].id, own.id]
 
 
-def test_what_no_key_opens_or_is_of_another_time_is_left_out_and_named(tmp_path: Path) -> None:
+def test_unreadable_conversations_are_skipped_and_named(tmp_path: Path) -> None:
     with FileStore(tmp_path, sealing=AesGcmSealing(OLD)) as store:
         [lost] = chain(store, 1)
     with FileStore(tmp_path, sealing=AesGcmSealing(NEW)) as store, MemoryStore() as target:
@@ -137,7 +137,7 @@ def test_what_no_key_opens_or_is_of_another_time_is_left_out_and_named(tmp_path:
         assert target.load(kept.id) == kept
 
 
-def test_a_conversation_that_went_on_in_both_is_a_conflict(tmp_path: Path) -> None:
+def test_a_conversation_that_continued_in_both_stores_is_a_conflict(tmp_path: Path) -> None:
     with MemoryStore() as source, FileStore(tmp_path) as target:
         [one] = chain(source, 1)
         copy_conversations(source, target)

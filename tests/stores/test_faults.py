@@ -1,4 +1,4 @@
-"""Trouble with the disk: full, gone, read-only, locked. Typed errors, nothing lost, and the store goes on."""
+"""Problems of the disk (full, gone, read-only, locked): typed errors, nothing lost, and the store works again."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def asked(store: ConversationStore, points: list[Snapshot]) -> list[Callable[[],
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
-def test_only_the_owner_can_read_it_whatever_the_mask(backend: str, tmp_path: Path, mask: int) -> None:
+def test_only_the_owner_can_read_the_files_whatever_the_umask(backend: str, tmp_path: Path, mask: int) -> None:
     before = os.umask(mask)
     try:
         with SHARED[backend].open(tmp_path / "deep" / "er") as store:
@@ -82,7 +82,7 @@ def test_a_relative_path_stays_where_it_was(backend: str, tmp_path: Path, monkey
 
 @contextmanager
 def a_limit_for_files(size: int) -> Generator[None]:
-    """No file may grow beyond this: a full disk, as far as a program can tell."""
+    """Limit the size of files, which looks like a full disk to a program."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -113,7 +113,7 @@ def survive_a_full_disk(store: ConversationStore, full: AbstractContextManager[o
     goes_on(store, points)
 
 
-def test_files_that_cannot_grow(store: ConversationStore) -> None:
+def test_a_file_size_limit_loses_nothing(store: ConversationStore) -> None:
     survive_a_full_disk(store, a_limit_for_files(1_000_000))
 
 
@@ -139,8 +139,8 @@ with SHARED[sys.argv[2]].open(place) as store, open(place / "filler", "wb", buff
 """
 
 
-def test_a_disk_that_is_full(backend: str, tmp_path: Path) -> None:
-    """On a small disk of its own, which only the child can see and which goes away with it."""
+def test_a_full_disk_loses_nothing(backend: str, tmp_path: Path) -> None:
+    """Uses a small file system that only the child sees."""
     script = 'mount -t tmpfs -o size=1m tmpfs "$1" && exec "$2" -c "$3" "$1" "$4"'
     command = ["unshare", "--mount", "--map-root-user", "sh", "-c"]
     try:
@@ -152,8 +152,8 @@ def test_a_disk_that_is_full(backend: str, tmp_path: Path) -> None:
     assert (ran.stdout, ran.returncode) == ("No space left on device\n", 0), ran.stderr
 
 
-def test_a_disk_that_fails_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What could not be acknowledged is there for everybody or for nobody, and trying again settles it."""
+def test_a_disk_failure_at_any_step_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unacknowledged write is visible to everybody or to nobody, and can be repeated."""
     left = -1
 
     def failing(work: Callable[..., object]) -> Callable[..., object]:
@@ -197,20 +197,20 @@ def test_a_disk_that_fails_at_any_step(tmp_path: Path, monkeypatch: pytest.Monke
 # --- directories that are closed, gone or something else -------------------------------------------------------------
 
 
-def test_a_directory_that_goes_away_and_comes_back(store: ConversationStore, tmp_path: Path) -> None:
+def test_the_store_works_again_when_its_directory_is_back(store: ConversationStore, tmp_path: Path) -> None:
     points = chain(store, 3)
     (tmp_path / "place").rename(tmp_path / "away")
     for _ in range(2):
         for ask in asked(store, points):
             with pytest.raises(StoreUnavailableError, match="is gone"):
                 ask()
-    assert not (tmp_path / "place").exists()  # an empty one would look as if all had been deleted
+    assert not (tmp_path / "place").exists()  # it would look as if everything had been deleted
     (tmp_path / "away").rename(tmp_path / "place")
     goes_on(store, points)
 
 
-def test_a_copy_that_was_put_back(store: ConversationStore, tmp_path: Path) -> None:
-    """What is written must go there, and not to the files that have lost their names."""
+def test_the_store_uses_a_restored_copy(store: ConversationStore, tmp_path: Path) -> None:
+    """Later writes must go to the copy, not to the deleted files."""
     points = chain(store, 3)
     if isinstance(store, SqliteStore):
         store.compact()
@@ -221,7 +221,7 @@ def test_a_copy_that_was_put_back(store: ConversationStore, tmp_path: Path) -> N
     goes_on(store, points)
 
 
-def test_a_file_in_the_way_of_the_directory(backend: str, tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_directory_is_an_error(backend: str, tmp_path: Path) -> None:
     (tmp_path / "place").write_text("not a directory")
     with SHARED[backend].open(tmp_path / "place") as store:
         for ask in (store.list, lambda: store.save(first("x"))):
@@ -233,7 +233,7 @@ def test_a_file_in_the_way_of_the_directory(backend: str, tmp_path: Path) -> Non
 
 
 def as_somebody(work: Callable[[Path], None]) -> None:
-    """Run this as a user to whom permissions apply, in a directory of that user's. They do not apply to root."""
+    """Run this as an ordinary user in a new directory: permissions do not apply to root."""
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         place = Path(name)
         if os.geteuid() != 0:
@@ -251,7 +251,7 @@ def as_somebody(work: Callable[[Path], None]) -> None:
         assert in_child(child) == 0, "see what the child wrote"
 
 
-def test_permission_lost_and_given_back(backend: str) -> None:
+def test_the_store_works_again_when_permission_is_restored(backend: str) -> None:
     def work(place: Path) -> None:
         with SHARED[backend].open(place / "deep") as store:
             points = chain(store, 3)
@@ -267,7 +267,7 @@ def test_permission_lost_and_given_back(backend: str) -> None:
     as_somebody(work)
 
 
-def test_files_that_can_only_be_read() -> None:
+def test_read_only_files_can_be_read() -> None:
     def work(place: Path) -> None:
         with FileStore(place / "store") as store:
             points = chain(store, 3)
@@ -293,10 +293,8 @@ def test_files_that_can_only_be_read() -> None:
 # --- disks that fail -------------------------------------------------------------------------------------------------
 
 
-def test_a_disk_that_fails_to_read_is_not_taken_for_a_damaged_database(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SQLite says SQLITE_CORRUPT where reading gives EIO."""
+def test_a_disk_that_fails_is_not_taken_for_a_damaged_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite reports SQLITE_CORRUPT for EIO."""
     fails = 0
     fetch = SqliteSession.fetch
 
@@ -316,9 +314,9 @@ def test_a_disk_that_fails_to_read_is_not_taken_for_a_damaged_database(
     with SqliteStore(tmp_path / "store.db") as store:
         points = chain(store, 2)
         fails = 1
-        assert store.load(points[0].id) == points[0]  # it failed once
+        assert store.load(points[0].id) == points[0]
         fails = 2
-        with pytest.raises(StoreError, match="malformed.*Restore it from a copy") as caught:
+        with pytest.raises(StoreError, match="malformed.*Restore the file") as caught:
             store.load(points[0].id)
         assert not isinstance(caught.value, StoreUnavailableError)
         fails = 2
@@ -334,7 +332,7 @@ def test_a_disk_that_fails_to_read_is_not_taken_for_a_damaged_database(
 
 @contextmanager
 def held(backend: str, place: Path) -> Generator[None]:
-    """Somebody else writes."""
+    """Hold the lock of the store, as another writer would."""
     if backend == "file":
         with (place / "store" / "lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -346,7 +344,7 @@ def held(backend: str, place: Path) -> Generator[None]:
         other.close()
 
 
-def test_a_lock_that_is_held_too_long(store: ConversationStore, backend: str, tmp_path: Path) -> None:
+def test_waiting_for_a_lock_ends_at_the_timeout(store: ConversationStore, backend: str, tmp_path: Path) -> None:
     points = chain(store, 2)
     with held(backend, tmp_path / "place"):
         with pytest.raises(StoreUnavailableError, match="nother (process|program)"):

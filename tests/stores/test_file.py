@@ -1,8 +1,7 @@
-"""What is particular to FileStore: its layout, what a crash leaves, and files that were damaged or exchanged."""
+"""FileStore: its layout, what a crash leaves, and damaged or swapped files."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -20,7 +19,6 @@ from dragoman.errors import (
     StoreUnavailableError,
 )
 from dragoman.stores import AesGcmSealing, FileStore, MessageAdded, Snapshot, resume
-from dragoman.stores.directory import report_os_errors
 from tests.stores.cases import after, chain, first
 
 SEALING = AesGcmSealing(b"k" * 32)
@@ -52,14 +50,14 @@ def journal_of(store: FileStore, snapshot: Snapshot) -> Path:
 # --- on the disk -----------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_directory_is_an_empty_store_and_reading_makes_none(store: FileStore) -> None:
+def test_a_missing_directory_is_an_empty_store_and_reading_does_not_create_it(store: FileStore) -> None:
     assert store.list().items == ()
     with pytest.raises(SnapshotNotFoundError):
         store.delete(first("x").id)
     assert not store.path.exists()
 
 
-def test_the_layout(store: FileStore) -> None:
+def test_the_layout_of_the_directory(store: FileStore) -> None:
     one, two = chain(store, 2)
     points = [f"{one.id}/000001-{one.id}.json", f"{one.id}/000002-{two.id}.json"]
     assert files(store) == sorted([*points, f"{one.id}/000002-{two.id}.0.jsonl", "lock", "store.json"])
@@ -75,7 +73,7 @@ def test_the_layout(store: FileStore) -> None:
     assert files(store) == ["lock", "store.json"]
 
 
-def test_a_directory_that_was_there_keeps_its_mode_and_its_files(tmp_path: Path) -> None:
+def test_an_existing_directory_keeps_its_mode_and_files(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir(mode=0o750)
     (tmp_path / "store" / "notes.txt").write_text("mine")
     with FileStore(tmp_path / "store") as store:
@@ -87,7 +85,7 @@ def test_a_directory_that_was_there_keeps_its_mode_and_its_files(tmp_path: Path)
     assert (tmp_path / "store" / "notes.txt").read_text() == "mine"
 
 
-def test_nothing_readable_is_written_under_a_seal(tmp_path: Path) -> None:
+def test_a_sealed_store_writes_no_plain_text(tmp_path: Path) -> None:
     words = "quickest brownish foxglove"
     with FileStore(tmp_path / "sealed", sealing=SEALING) as store:
         one = first(words, provider="secretive", title=words)
@@ -95,7 +93,7 @@ def test_nothing_readable_is_written_under_a_seal(tmp_path: Path) -> None:
         store.record(one.id, [step(words)], after=0)
         everything = b"".join(path.read_bytes() for path in store.path.rglob("*") if path.is_file())
         assert not [word for word in (*words.split(), "secretive", "gpt-5", "message") if word.encode() in everything]
-        assert [item.id for item in store.search("QUICK fox").items] == [one.id]  # who has the key can search
+        assert [item.id for item in store.search("QUICK fox").items] == [one.id]
 
 
 def test_a_conversation_can_be_copied_by_its_directory(store: FileStore, tmp_path: Path) -> None:
@@ -112,8 +110,8 @@ def test_a_conversation_can_be_copied_by_its_directory(store: FileStore, tmp_pat
 
 
 @pytest.mark.parametrize("sealing", [None, SEALING], ids=["open", "sealed"])
-def test_what_a_writer_could_not_acknowledge_does_not_count(tmp_path: Path, sealing: AesGcmSealing | None) -> None:
-    """A step of two entries counts as a whole, or not at all; and the next writer goes on behind what counts."""
+def test_unacknowledged_entries_are_ignored(tmp_path: Path, sealing: AesGcmSealing | None) -> None:
+    """Entries of one call are valid together or not at all, and the next writer appends after the valid ones."""
     with FileStore(tmp_path / "store", sealing=sealing) as store:
         [one] = chain(store, 1)
         store.record(one.id, [step("acknowledged")], after=0)
@@ -121,7 +119,7 @@ def test_what_a_writer_could_not_acknowledge_does_not_count(tmp_path: Path, seal
         before = journal.read_bytes()
         store.record(one.id, [step("b"), step("c")], after=1)
         whole = journal_of(store, one).read_bytes()
-        journal_of(store, one).rename(journal)  # it died before the journal had its new name
+        journal_of(store, one).rename(journal)  # the writer died before the rename
         for size in range(len(before), len(whole) + 1, 7):
             journal.write_bytes(whole[:size])
             assert store.journal(one.id).entries == (step("acknowledged"),)
@@ -130,10 +128,8 @@ def test_what_a_writer_could_not_acknowledge_does_not_count(tmp_path: Path, seal
 
 
 @pytest.mark.parametrize("sealing", [None, SEALING], ids=["open", "sealed"])
-def test_a_journal_that_is_cut_overwritten_or_gone_is_not_an_empty_one(
-    tmp_path: Path, sealing: AesGcmSealing | None
-) -> None:
-    """Else calls that had begun would be forgotten, and run again."""
+def test_a_damaged_or_missing_journal_is_noticed(tmp_path: Path, sealing: AesGcmSealing | None) -> None:
+    """Otherwise calls that had started would be forgotten, and run again."""
     with FileStore(tmp_path / "store", sealing=sealing) as store:
         [one] = chain(store, 1)
         store.record(one.id, [step("a")], after=0)
@@ -159,13 +155,13 @@ def test_a_journal_that_is_cut_overwritten_or_gone_is_not_an_empty_one(
         assert store.journal(one.id).position == 3
 
 
-def test_what_a_dead_writer_left_is_removed_by_the_next(store: FileStore) -> None:
+def test_leftovers_of_a_killed_writer_are_removed(store: FileStore) -> None:
     points = chain(store, 2)
     (store.path / ".old").mkdir()
     (store.path / ".old" / "x.json").write_text("half deleted")
     (store.path / ".new").write_text("half written")
-    (store.path / points[0].root / f"000003-{first('x').id}.0.jsonl").write_bytes(b"")  # of a save that was not named
-    (store.path / points[0].root / f"000001-{points[0].id}.1.jsonl").write_bytes(b"put away, but not yet removed")
+    (store.path / points[0].root / f"000003-{first('x').id}.0.jsonl").write_bytes(b"")  # of an unfinished save
+    (store.path / points[0].root / f"000001-{points[0].id}.1.jsonl").write_bytes(b"obsolete")
     assert len(store.list().items) == 1
     assert store.journal(points[0].id).entries == ()
     store.save(after(points[-1], "on"))
@@ -173,7 +169,7 @@ def test_what_a_dead_writer_left_is_removed_by_the_next(store: FileStore) -> Non
     assert len(list((store.path / points[0].root).glob("*.jsonl"))) == 1
 
 
-def test_a_save_that_is_repeated_waits_for_the_disk_too(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_save_waits_for_the_disk(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
     [one] = chain(store, 1)
     synced: list[int] = []
     monkeypatch.setattr("os.fsync", synced.append)
@@ -184,7 +180,7 @@ def test_a_save_that_is_repeated_waits_for_the_disk_too(store: FileStore, monkey
 # --- damage ----------------------------------------------------------------------------------------------------------
 
 
-def test_damage_and_files_in_the_place_of_others_are_noticed_by_name(store: FileStore) -> None:
+def test_errors_for_damaged_and_swapped_files_name_the_file(store: FileStore) -> None:
     one, two = chain(store, 2)
     store.record(two.id, [step("a"), step("b")], after=0)
     for path, ask in (
@@ -209,7 +205,7 @@ def test_damage_and_files_in_the_place_of_others_are_noticed_by_name(store: File
     file_of(store, one).unlink()
     assert "is missing" in store.history(two.id).unreadable[0].problem
     assert store.latest(two.id) == two
-    file_of(store, two, 2).rename(file_of(store, one))  # the newest is gone: what went before is not taken for it
+    file_of(store, two, 2).rename(file_of(store, one))  # an older one is not taken for the newest
     with pytest.raises(SnapshotCorruptError, match="is missing"):
         store.journal(one.id)
 
@@ -225,7 +221,7 @@ def test_links_pipes_and_directories_are_not_read(store: FileStore, make: object
     assert len(store.list().unreadable) == 1 if not file_of(store, two, 2).is_dir() else True
 
 
-def test_a_marker_that_is_lost_damaged_or_newer(store: FileStore) -> None:
+def test_a_lost_damaged_or_newer_marker_is_refused(store: FileStore) -> None:
     points = chain(store, 2)
     marker = store.path / "store.json"
     before = marker.read_bytes()
@@ -242,13 +238,3 @@ def test_a_marker_that_is_lost_damaged_or_newer(store: FileStore) -> None:
                     ask()
     marker.write_bytes(before)
     assert store.latest(points[0].id) == points[-1]
-
-
-def test_every_error_of_the_system_gets_words_and_a_hint() -> None:
-    for number in errno.errorcode:
-        with (
-            pytest.raises(StoreUnavailableError, match="The store could not test it: .+[.] .+") as caught,
-            report_os_errors("test it"),
-        ):
-            raise OSError(number, os.strerror(number))
-        assert isinstance(caught.value.__cause__, OSError)

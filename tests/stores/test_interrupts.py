@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment: whatever it interrupts, the store stays whole, and nobody is locked out of it."""
+"""Ctrl-C at any moment: the store stays intact and unlocked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.stores.test_faults import held
 
 
 def files() -> int:
-    """Open files and directories. Pipes and sockets are not the store's."""
+    """The number of open files and directories, without pipes and sockets."""
     count = 0
     for link in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # the directory itself, while it was read
@@ -49,7 +49,7 @@ def _use(store: ConversationStore) -> None:
 
 
 def _free_sqlite(place: Path) -> None:
-    """As another process would: at once, or not at all."""
+    """Take the lock as another process would, without waiting."""
     connection = sqlite3.connect(place / "store.db", timeout=0, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     connection.close()
@@ -70,7 +70,7 @@ def _interrupt_at(at: int, backend: str, store: ConversationStore, place: Path) 
         with interrupting.at_work():
             _use(store)
     except KeyboardInterrupt:
-        # Still in here: what the traceback holds on to must keep nobody waiting.
+        # Here, while the traceback still exists: what it references must not keep a lock.
         try:
             FREE[backend](place)
             store.save(first("at once"))
@@ -84,7 +84,7 @@ def _interrupt_at(at: int, backend: str, store: ConversationStore, place: Path) 
 def _every_moment(backend: str, step: int, place: Path) -> None:
     at, interrupted = 0, True
     while interrupted:
-        here = place / str(at)  # a new one each time: a store that grows has more moments
+        here = place / str(at)  # a new one each time: a growing store has more steps
         with SHARED[backend].open(here, timeout=5) as store:
             _use(store)
             interrupted = _interrupt_at(at, backend, store, here)
@@ -94,12 +94,12 @@ def _every_moment(backend: str, step: int, place: Path) -> None:
     assert at > 100
 
 
-# Between making a coroutine and beginning it Python does not look for signals; the trace function does not know.
+# Python does not check for signals between creating and starting a coroutine, but the trace function interrupts there.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize(
     ("backend", "step"), [("sqlite", 1), ("file", 3)] if PROFILE == "thorough" else [("sqlite", 7), ("file", 17)]
 )
-def test_ctrl_c_at_a_chosen_moment_lets_go_of_everything(
+def test_ctrl_c_at_any_moment_releases_everything(
     backend: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)

@@ -1,4 +1,4 @@
-"""The journal: its entries as JSON, and what is made of them and the newest snapshot."""
+"""The journal: its entries as JSON, and how a conversation is recovered from it."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ ASKED, ANSWERED = MessageAdded(REPLY), MessageAdded(Message.tool([PAID_ONE, PAID
         ([ASKED, BEGUN_ONE, BEGUN_TWO], (), (ONE, TWO)),
         ([ASKED, BEGUN_ONE, BEGUN_TWO, DONE_TWO], (PAID_TWO,), (ONE,)),
         ([ASKED, BEGUN_ONE, BEGUN_TWO, DONE_TWO, DONE_ONE], (PAID_TWO, PAID_ONE), ()),
-        # Run again after a crash, and then crashed again.
+        # Run again after a crash, with a second crash.
         ([ASKED, BEGUN_ONE, BEGUN_ONE, DONE_ONE], (PAID_ONE,), ()),
         ([ASKED, BEGUN_ONE, DONE_ONE, BEGUN_ONE], (), (ONE,)),
-        # A result without a beginning: the permission check said no, for example.
+        # A result without a start, such as a denied call.
         ([ASKED, DONE_ONE], (PAID_ONE,), ()),
-        # Answered; and a later reply with the same ids, as providers give them.
+        # Answered; and a later reply with the same ids, which some providers reuse.
         ([ASKED, BEGUN_ONE, DONE_ONE, BEGUN_TWO, DONE_TWO, ANSWERED], (), ()),
         ([ASKED, BEGUN_ONE, DONE_ONE, BEGUN_TWO, DONE_TWO, ANSWERED, ASKED, BEGUN_ONE], (), (ONE,)),
         # The calls of the snapshot itself.
         ([BEGUN_TWO, DONE_TWO, BEGUN_ONE], (PAID_TWO,), (ONE,)),
     ],
 )
-def test_what_is_done_and_what_is_uncertain(
+def test_done_results_and_uncertain_calls(
     entries: list[JournalEntry], done: tuple[ToolResult, ...], uncertain: tuple[ToolCall, ...]
 ) -> None:
     found = recovered(SNAPSHOT, entries)
@@ -65,7 +65,7 @@ def test_what_is_done_and_what_is_uncertain(
 
 
 class Restless(MemoryStore):
-    """Somebody saves each time after the newest snapshot was read."""
+    """Saves a new snapshot each time after the newest one was read."""
 
     restless = 0
 
@@ -83,7 +83,7 @@ async def _resume_on_a_loop(store: Restless) -> Recovered:
 
 
 @pytest.mark.parametrize("ask", [lambda store: resume(store, SNAPSHOT.id), lambda s: asyncio.run(_resume_on_a_loop(s))])
-def test_snapshot_and_journal_belong_together(ask: object) -> None:
+def test_resume_returns_a_matching_snapshot_and_journal(ask: object) -> None:
     with Restless() as store:
         store.save(SNAPSHOT)
         store.restless = 3
@@ -107,7 +107,7 @@ def test_a_round_trip_changes_nothing(entry: JournalEntry) -> None:
     assert entry_from_json(entry_to_json(entry)) == entry
 
 
-def test_an_unknown_kind_is_of_a_newer_version() -> None:
+def test_an_unknown_kind_is_a_version_error() -> None:
     with pytest.raises(SnapshotVersionError):
         entry_from_json(b'{"type":"agent_asked","message":{"role":"user"}}')
 
@@ -125,6 +125,6 @@ def test_an_unknown_kind_is_of_a_newer_version() -> None:
         b'{"type":"tool_call_done","message":{"role":"tool","blocks":[{"type":"text","text":"x"}]}}',
     ],
 )
-def test_what_is_no_entry_is_a_typed_error(data: bytes) -> None:
+def test_an_invalid_entry_is_a_typed_error(data: bytes) -> None:
     with pytest.raises(SnapshotCorruptError):
         entry_from_json(data)

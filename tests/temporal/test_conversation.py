@@ -1,4 +1,4 @@
-"""The ready workflow on a real server: turns, people, watchers, and what goes wrong."""
+"""The ready-made workflow on a real server: turns, approvals, watchers, and errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from dragoman.providers import HostedMcp, ModelOptions
 from dragoman.simulator import Reply, Request, Simulator, Status
 from dragoman.temporal import Agent, DragomanPlugin, TemporalConversation
 from dragoman.temporal.payloads import ConversationStart
-from dragoman.tools import ToolConfig, ToolErrorHandling, approve, tool
+from dragoman.tools import ToolConfig, ToolErrorHandling, tool
 from tests.loops import on_loop
 from tests.temporal.server import TemporalServer
 from tests.temporal.world import agents, tools_of, traces_in, until, working
@@ -92,7 +92,7 @@ async def test_turns_with_tools(server: TemporalServer, base_url: str, traces: P
 
 
 @on_loop
-async def test_a_conversation_goes_on_and_options_are_its_own(server: TemporalServer) -> None:
+async def test_a_conversation_is_continued_with_its_own_options(server: TemporalServer) -> None:
     engine = AsyncScriptedEngine(["Hello again."])
     before = Conversation("Be kind.").plus(Message.user("Hi"), Message.assistant("Hello."))
 
@@ -106,7 +106,7 @@ async def test_a_conversation_goes_on_and_options_are_its_own(server: TemporalSe
 
 
 @on_loop
-async def test_a_forced_tool_choice_holds_for_the_first_step(server: TemporalServer) -> None:
+async def test_a_forced_tool_choice_applies_to_the_first_step(server: TemporalServer) -> None:
     @tool
     def double(x: int) -> int:
         """Double."""
@@ -121,16 +121,18 @@ async def test_a_forced_tool_choice_holds_for_the_first_step(server: TemporalSer
     assert [len(each.tools) for each in engine.calls] == [1, 1, 1]
 
 
+@tool
+def again() -> str:
+    """Again."""
+    return "again"
+
+
+AGAIN = [Message.assistant(ToolCall(str(index), "again", "{}")) for index in range(3)]
+
+
 @on_loop
 async def test_limits_end_a_turn_and_the_conversation_stays_usable(server: TemporalServer) -> None:
-    @tool
-    def again() -> str:
-        """Again."""
-        return "again"
-
-    calls = [Message.assistant(ToolCall(str(index), "again", "{}")) for index in range(3)]
-
-    async with talking(server, scripted(*calls, "Fine.", tools=[again]), limits=Limits(steps=3)) as talk:
+    async with talking(server, scripted(*AGAIN, "Fine.", tools=[again]), limits=Limits(steps=3)) as talk:
         with pytest.raises(StepLimitError, match="max iterations"):
             await talk.say("go")
         assert (await talk.conversation()).problems == ()
@@ -138,20 +140,13 @@ async def test_limits_end_a_turn_and_the_conversation_stays_usable(server: Tempo
 
 
 @on_loop
-async def test_limits_are_lifted_where_a_conversation_starts(server: TemporalServer) -> None:
-    @tool
-    def again() -> str:
-        """Again."""
-        return "again"
-
-    calls = [Message.assistant(ToolCall(str(index), "again", "{}")) for index in range(3)]
-
-    agent = scripted(*calls, "Fine.", tools=[again], limits=Limits(steps=2, seconds=0.001))
+async def test_limits_of_a_conversation_override_those_of_the_agent(server: TemporalServer) -> None:
+    agent = scripted(*AGAIN, "Fine.", tools=[again], limits=Limits(steps=2, seconds=0.001))
     async with talking(server, agent, limits=Limits(steps=inf, seconds=inf)) as talk:
         assert (await talk.say("go")).text == "Fine."
 
 
-def test_a_converter_of_the_clients_own_is_not_replaced_in_silence(server: TemporalServer) -> None:
+def test_a_custom_data_converter_is_refused(server: TemporalServer) -> None:
     class Own(DefaultPayloadConverter):
         """Another one."""
 
@@ -159,12 +154,12 @@ def test_a_converter_of_the_clients_own_is_not_replaced_in_silence(server: Tempo
         converter = DataConverter(payload_converter_class=Own)
         await Client.connect(server.address, data_converter=converter, plugins=[DragomanPlugin()])
 
-    with pytest.raises(ConfigurationError, match="of its own"):
+    with pytest.raises(ConfigurationError, match="its own data converter"):
         asyncio.run(connect())
 
 
 @on_loop
-async def test_a_turn_has_only_so_many_seconds(server: TemporalServer, base_url: str, traces: Path) -> None:
+async def test_the_time_limit_of_a_turn(server: TemporalServer, base_url: str, traces: Path) -> None:
     async with talking(server, agents(base_url, traces), limits=Limits(seconds=1)) as talk:
         with pytest.raises(LimitReachedError, match="1 seconds"):
             await talk.say("slow s")
@@ -172,7 +167,7 @@ async def test_a_turn_has_only_so_many_seconds(server: TemporalServer, base_url:
 
 
 @on_loop
-async def test_a_policy_may_stop_the_turn_and_another_shortens_the_history(server: TemporalServer) -> None:
+async def test_a_tool_error_aborts_the_turn_and_a_context_policy_shortens_the_history(server: TemporalServer) -> None:
     @tool
     def fail() -> str:
         """Fail."""
@@ -227,7 +222,7 @@ async def test_one_turn_at_a_time_and_adding_to_it(server: TemporalServer, base_
     async with talking(server, agents(base_url, traces)) as talk:
         turn = asyncio.create_task(talk.say("slow s"))
         await until(lambda: traces_in(traces))
-        with pytest.raises(ConcurrentUseError, match="in the middle of a turn"):
+        with pytest.raises(ConcurrentUseError, match="is running"):
             await talk.say("hello")
         assert (await talk.standing()).ending is None
         await talk.add("hurry")
@@ -238,13 +233,13 @@ async def test_one_turn_at_a_time_and_adding_to_it(server: TemporalServer, base_
         conversation = await talk.conversation()
         assert conversation.messages[2].tool_results[0].error_type == "cancelled"
         assert conversation.messages[-1] == Message.user("hurry")
-        # The worker hears of it with its next sign of life.
+        # The worker learns it with its next heartbeat.
         await until(lambda: traces_in(traces)["cancelled slow"])
         assert (await talk.say("hello")).text == "You said: hello"
 
 
 @on_loop
-async def test_a_turn_is_stopped_while_the_model_thinks_or_before_it_has_begun(
+async def test_a_turn_is_cancelled_during_a_model_call_or_before_it_starts(
     server: TemporalServer, traces: Path
 ) -> None:
     async def think(request: Request) -> str:
@@ -265,7 +260,7 @@ async def test_a_turn_is_stopped_while_the_model_thinks_or_before_it_has_begun(
 
 
 @on_loop
-async def test_what_is_done_when_a_turn_is_stopped_is_kept(server: TemporalServer, traces: Path) -> None:
+async def test_results_are_kept_when_a_turn_is_cancelled(server: TemporalServer, traces: Path) -> None:
     calls = [ToolCall("1", "slow", "{}"), ToolCall("2", "charge", '{"key": "k"}')]
 
     async with talking(server, scripted(Message.assistant(*calls), tools=tools_of(traces))) as talk:
@@ -280,7 +275,7 @@ async def test_what_is_done_when_a_turn_is_stopped_is_kept(server: TemporalServe
 
 
 @on_loop
-async def test_all_tools_of_a_turn_have_only_so_many_seconds(server: TemporalServer, traces: Path) -> None:
+async def test_the_time_limit_of_all_tools(server: TemporalServer, traces: Path) -> None:
     script = [Message.assistant(ToolCall("1", "slow", "{}")), "Too slow."]
     async with talking(
         server, scripted(*script, tools=tools_of(traces), tool_config=ToolConfig(run_timeout=0.5))
@@ -291,7 +286,7 @@ async def test_all_tools_of_a_turn_have_only_so_many_seconds(server: TemporalSer
 
 @pytest.mark.parametrize("longest", [None, 1])  # 1: it continues as new after every turn
 @on_loop
-async def test_the_same_key_says_it_once(server: TemporalServer, longest: int | None) -> None:
+async def test_a_message_with_the_same_key_is_added_once(server: TemporalServer, longest: int | None) -> None:
     async with talking(server, scripted("once", "twice"), longest_history=longest) as talk:
         assert [(await talk.say("hi", key="k1")).text for _ in range(3)] == ["once"] * 3
         assert (await talk.say("hi", key="k2")).text == "twice"
@@ -299,7 +294,7 @@ async def test_the_same_key_says_it_once(server: TemporalServer, longest: int | 
 
 
 @on_loop
-async def test_calls_without_results_in_a_conversation_that_was_given(server: TemporalServer) -> None:
+async def test_calls_without_results_in_a_given_conversation(server: TemporalServer) -> None:
     before = Conversation().plus(Message.user("Go."), Message.assistant(ToolCall("1", "pay", "{}")))
 
     async with talking(server, scripted("Fine."), conversation=before) as talk:
@@ -309,7 +304,7 @@ async def test_calls_without_results_in_a_conversation_that_was_given(server: Te
 
 
 @on_loop
-async def test_a_conversation_that_grows_too_large_is_an_error_and_not_stuck(server: TemporalServer) -> None:
+async def test_a_conversation_that_grows_too_large_is_an_error(server: TemporalServer) -> None:
     @tool
     def much() -> str:
         """Much."""
@@ -325,7 +320,7 @@ async def test_a_conversation_that_grows_too_large_is_an_error_and_not_stuck(ser
             await talk.conversation()
         with pytest.raises(ConfigurationError, match="two megabytes"):
             await talk.close()
-        # All of it can still be had, a part at a time.
+        # It can still be read, a part at a time.
         assert sum([len(each.tool_results[0].text) async for each in talk.watch() if each.role == "tool"]) == 2_700_000
 
 
@@ -343,7 +338,7 @@ async def test_cancelling_the_workflow_ends_the_turn_and_the_conversation(
 
 
 @on_loop
-async def test_watching_from_the_beginning_and_late(server: TemporalServer, base_url: str, traces: Path) -> None:
+async def test_watching_from_the_beginning_and_later(server: TemporalServer, base_url: str, traces: Path) -> None:
     async def _until_text(talk: TemporalConversation, position: int, text: str):
         async for message in talk.watch(position, every=0.05):
             yield message
@@ -363,7 +358,7 @@ async def test_watching_from_the_beginning_and_late(server: TemporalServer, base
 
 
 @on_loop
-async def test_it_continues_as_new_between_turns_with_everything_it_holds(
+async def test_it_continues_as_new_between_turns_with_its_whole_state(
     server: TemporalServer, base_url: str, traces: Path
 ) -> None:
     async with talking(server, agents(base_url, traces), longest_history=15) as talk:
@@ -388,17 +383,9 @@ async def test_it_continues_as_new_between_turns_with_everything_it_holds(
 
 
 @on_loop
-async def test_a_provider_that_is_overloaded_is_asked_again_by_temporal(server: TemporalServer, traces: Path) -> None:
-    with Simulator([Reply("", faults=[Status(529)]), Reply("", faults=[Status(503)]), "At last."]) as simulator:
-        async with talking(server, agents(simulator.base_url("openai"), traces)) as talk:
-            assert (await talk.say("hi")).text == "At last."
-        assert len(simulator.requests) == 3
-
-
-@on_loop
-async def test_a_provider_that_fails_for_good_is_told_to_the_caller(server: TemporalServer, traces: Path) -> None:
-    script = [Reply("", faults=[Status(401)]), *[Reply("", faults=[Status(529)]) for _ in range(3)], "fine"]
-    with Simulator(script) as simulator:
+async def test_provider_errors_are_retried_by_temporal_or_raised(server: TemporalServer, traces: Path) -> None:
+    failures = [Reply("", faults=[Status(status)]) for status in (401, 529, 529, 529, 529, 503)]
+    with Simulator([*failures, "fine"]) as simulator:
         async with talking(server, agents(simulator.base_url("openai"), traces)) as talk:
             with pytest.raises(AuthenticationError) as refused:
                 await talk.say("hi")
@@ -407,10 +394,11 @@ async def test_a_provider_that_fails_for_good_is_told_to_the_caller(server: Temp
             with pytest.raises(OverloadedError):
                 await talk.say("hi")
             assert (await talk.say("hi")).text == "fine"
+        assert len(simulator.requests) == 7
 
 
 @on_loop
-async def test_what_nobody_foresaw_is_told_and_not_tried_again(server: TemporalServer) -> None:
+async def test_an_unexpected_error_is_raised_and_not_retried(server: TemporalServer) -> None:
     class Broken(AsyncScriptedEngine):
         def call(self, *given: Any, **more: Any) -> Any:
             raise KeyError("oops")
@@ -421,7 +409,7 @@ async def test_what_nobody_foresaw_is_told_and_not_tried_again(server: TemporalS
 
 
 @on_loop
-async def test_an_agent_or_a_key_that_the_worker_does_not_have(server: TemporalServer) -> None:
+async def test_an_unknown_agent_or_a_missing_key(server: TemporalServer) -> None:
     assert "OPENAI_API_KEY" not in os.environ
     given = {"clerk": Agent("openai:gpt-4o")}
     async with talking(server, given, agent="clerc") as talk:
@@ -433,7 +421,7 @@ async def test_an_agent_or_a_key_that_the_worker_does_not_have(server: TemporalS
 
 
 @on_loop
-async def test_a_tool_that_another_worker_had_and_one_that_nobody_has(server: TemporalServer) -> None:
+async def test_a_tool_that_only_another_worker_has_and_an_unknown_one(server: TemporalServer) -> None:
     @tool
     def here() -> str:
         """Here."""
@@ -444,7 +432,7 @@ async def test_a_tool_that_another_worker_had_and_one_that_nobody_has(server: Te
     async with talking(server, given) as talk:
         assert (await talk.say("go")).text == "No such tool."
         assert (await talk.conversation()).messages[2].tool_results[0].error_type == "not_found"
-    # The first worker told the workflow of a tool that this one does not have.
+    # The first worker has a tool that this one does not have.
     given = scripted(Message.assistant(ToolCall("1", "gone", "{}")), tools=[here])
     agent = given["scripted"]
     facts = type(agent).facts.fget(agent)  # type: ignore[attr-defined]
@@ -476,7 +464,7 @@ async def test_a_conversation_of_a_newer_version_waits_for_a_worker_that_can_rea
 
 
 @on_loop
-async def test_conversations_that_are_gone_taken_or_too_large(
+async def test_unknown_existing_and_too_large_conversations(
     server: TemporalServer, base_url: str, traces: Path
 ) -> None:
     client = await Client.connect(server.address, plugins=[DragomanPlugin()])
@@ -496,7 +484,7 @@ async def test_conversations_that_are_gone_taken_or_too_large(
 
 
 @on_loop
-async def test_who_waits_can_be_cancelled_and_the_turn_goes_on(server: TemporalServer, traces: Path) -> None:
+async def test_a_caller_can_be_cancelled_and_the_turn_continues(server: TemporalServer, traces: Path) -> None:
     over = threading.Event()
 
     async def think(_: Request) -> str:
@@ -529,7 +517,7 @@ REFUSALS: list[tuple[RPCStatusCode, type[DragomanError]]] = [
 
 
 @on_loop
-async def test_what_the_server_says_instead_of_an_answer(server: TemporalServer) -> None:
+async def test_errors_of_the_server(server: TemporalServer) -> None:
     class Refusing(Interceptor):
         def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
             return Refused(next)
@@ -551,11 +539,11 @@ async def test_what_the_server_says_instead_of_an_answer(server: TemporalServer)
             await talk.say("hi")
 
 
-def test_what_must_not_stand_in_the_history_or_run_in_a_workflow() -> None:
+def test_secrets_and_options_that_a_workflow_cannot_have_are_refused() -> None:
     client = None
     server = HostedMcp(name="wiki", url="https://mcp.example", token="secret")
     for options in (ModelOptions(extra_headers={"x": "y"}), ModelOptions(server_tools=(server,))):
-        with pytest.raises(ConfigurationError, match="Headers and tokens are keys"):
+        with pytest.raises(ConfigurationError, match="Headers and tokens are secrets"):
             asyncio.run(TemporalConversation.start(client, agent="a", options=options))  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="no setting 'hooks'"):
         Agent("openai:gpt-4o", hooks=[])
@@ -566,7 +554,7 @@ def test_what_must_not_stand_in_the_history_or_run_in_a_workflow() -> None:
 
 
 @on_loop
-async def test_a_result_that_the_server_would_refuse(server: TemporalServer) -> None:
+async def test_a_result_that_is_too_large_for_the_server(server: TemporalServer) -> None:
     @tool
     def much() -> str:
         """Much."""
@@ -584,9 +572,7 @@ async def test_a_result_that_the_server_would_refuse(server: TemporalServer) -> 
 
 
 @on_loop
-async def test_a_call_whose_worker_was_stopped_waits_for_a_person(
-    server: TemporalServer, base_url: str, traces: Path
-) -> None:
+async def test_a_call_of_a_lost_worker_waits_for_a_person(server: TemporalServer, base_url: str, traces: Path) -> None:
     queue = new_queue()
     client = await Client.connect(server.address, plugins=[DragomanPlugin()])
     async with working(server.address, agents(base_url, traces), queue=queue):
@@ -598,21 +584,3 @@ async def test_a_call_whose_worker_was_stopped_waits_for_a_person(
         assert [each.reason for each in outcome.pending] == [UNCERTAIN]
         assert "was denied: enough" in (await talk.deny(*outcome.pending, reason="enough")).text
     assert traces_in(traces)["begin slow 2"] == 1
-
-
-def test_an_approval_after_all_workers_were_replaced(server: TemporalServer, base_url: str, traces: Path) -> None:
-    async def first() -> str:
-        queue = new_queue()
-        async with working(server.address, agents(base_url, traces), queue=queue) as client:
-            talk = await TemporalConversation.start(client, agent="clerk", id=queue, task_queue=queue)
-            await talk.say("pay p1")
-        return queue
-
-    async def second(queue: str) -> str:
-        client = await Client.connect(server.address, plugins=[DragomanPlugin()])
-        talk = TemporalConversation(client, queue)
-        async with working(server.address, agents(base_url, traces), queue=queue):
-            (waits,) = await talk.pending()
-            return (await talk.resume(approve(waits.call))).text
-
-    assert asyncio.run(second(asyncio.run(first()))) == "Done: paid 3"

@@ -17,6 +17,7 @@ VALUES = {
     "2 \u00d7 3 ÷ 4 \u2212 1": "0.5", "2024 - 05": "2019", "0.12345678901234567890123 * 10": "1.2345678901234567890123",
     "1_000_000 * 2": "2000000", "1e3": "1000", "1e-20": "1E-20", ".5 + 5.": "5.5",
     "sqrt(16)": "4", "sqrt(2)": "1.414213562373095048801688724209698", "max(1, 2.5, 2)": "2.5", "round(2.5)": "2",
+    "sqrt(2) ** 2": "2", "log10(10 ** 400)": "400", "exp(-800) * exp(800)": "1",
     "round(3.14159, 2)": "3.14", "floor(-1.5) + ceil(1.2)": "0", "sin(0) + cos(0)": "1", "ln(e)": "1",
     "log(100, 10)": "2", "2**100": "1267650600228229401496703205376", "1 ** 99999999999": "1",
     "(-1) ** 99999999999": "-1", "  1\n+\t1 ": "2", "+".join(["1"] * 500): "500",
@@ -42,7 +43,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("expression", HOSTILE)
-def test_what_has_no_value_says_why(expression: str) -> None:
+def test_errors_have_a_reason(expression: str) -> None:
     if len(expression) <= 2000 and expression.startswith(("9" * 999, "1" * 1999)):
         assert calculate(expression)  # large, and within bounds
         return

@@ -95,7 +95,7 @@ def everything(directory: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("path", HOSTILE)
 @pytest.mark.parametrize("tool", TOOLS)
-def test_what_is_outside_is_refused(root: Path, outside: Path, tool: str, path: str) -> None:
+def test_paths_outside_are_refused(root: Path, outside: Path, tool: str, path: str) -> None:
     before = everything(outside)
     text = bad(called(tool, root, path.format(root=root, parent=root.parent)), "denied")
     assert "outside the workspace" in text
@@ -107,7 +107,7 @@ def test_what_is_outside_is_refused(root: Path, outside: Path, tool: str, path: 
     "path", ["loop", "loop_a", "loop/x", "no\0thing", "x" * 300, "/".join(["sub/.."] * 600), "pipe/x"]
 )
 @pytest.mark.parametrize("tool", TOOLS)
-def test_paths_that_lead_nowhere_are_errors_of_the_call(root: Path, tool: str, path: str) -> None:
+def test_unusable_paths_are_execution_errors(root: Path, tool: str, path: str) -> None:
     assert "cannot use" in bad(called(tool, root, path), "execution")
 
 
@@ -119,7 +119,7 @@ def test_an_error_is_short_however_long_the_path(root: Path, tool: str, path: st
 
 @pytest.mark.parametrize("path", ["pipe", "sub", ".", "sub/..", "plain.txt/x", "socket", "no such file"])
 @pytest.mark.parametrize("tool", ["Read", "Edit"])
-def test_what_is_not_a_file_is_not_opened(root: Path, tool: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_regular_files_are_opened(root: Path, tool: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)  # the names of sockets must be short
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket")
@@ -140,11 +140,11 @@ def test_only_files_are_replaced(root: Path, path: str) -> None:
         "./sub//inner.txt sub/../sub/inner.txt {root}/sub/inner.txt {root}/inside"
     ),
 )
-def test_what_is_inside_is_found_also_over_links(root: Path, path: str) -> None:
+def test_paths_inside_are_read_also_through_links(root: Path, path: str) -> None:
     assert good(called("Read", root, path.format(root=root))) == "inner"
 
 
-def test_a_workspace_may_be_reached_over_a_link_and_must_be_a_directory(root: Path, tmp_path: Path) -> None:
+def test_a_workspace_may_be_a_link_and_must_be_a_directory(root: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(root)
     for path in ("plain.txt", f"{link}/plain.txt", f"{root}/plain.txt"):
@@ -159,7 +159,7 @@ def test_a_workspace_may_be_reached_over_a_link_and_must_be_a_directory(root: Pa
     "path", ["/proc/self/environ", "proc/self/environ", "/proc/self/maps", "/sys/kernel/notes", "/dev/null", "dev/zero"]
 )
 @pytest.mark.parametrize("tool", ["Read", "Edit", "Grep"])
-def test_the_system_is_out_of_bounds_even_where_the_workspace_is_everything(tool: str, path: str) -> None:
+def test_system_files_are_refused_even_if_the_workspace_is_the_root(tool: str, path: str) -> None:
     result = called(tool, Path("/"), path)
     assert result.is_error
     assert "belongs to the system" in result.text or "cannot use" in result.text
@@ -170,7 +170,7 @@ def test_the_system_is_out_of_bounds_even_where_the_workspace_is_everything(tool
 
 
 @pytest.mark.parametrize("tool", [*TOOLS, "Read a file"])
-def test_what_becomes_a_link_meanwhile_leads_nowhere(root: Path, outside: Path, tool: str) -> None:
+def test_a_swapped_link_does_not_lead_outside(root: Path, outside: Path, tool: str) -> None:
     """`door` is a directory, or a file, and a link to the outside by turns."""
     door, real, link = root / "door", root / "real", root / "link"
     if tool == "Read a file":
@@ -197,7 +197,7 @@ def test_what_becomes_a_link_meanwhile_leads_nowhere(root: Path, outside: Path, 
     assert everything(outside) == before
 
 
-def test_a_link_put_in_the_place_of_a_file_is_replaced_not_followed(root: Path, outside: Path) -> None:
+def test_a_link_created_meanwhile_is_replaced_not_followed(root: Path, outside: Path) -> None:
     workspace = Workspace(root)
     with workspace.place("plain.txt") as place:
         (root / "plain.txt").unlink()
@@ -208,7 +208,7 @@ def test_a_link_put_in_the_place_of_a_file_is_replaced_not_followed(root: Path, 
     assert (outside / "secret.txt").read_text() == SECRET
 
 
-def test_nothing_stays_open(root: Path) -> None:
+def test_descriptors_are_closed(root: Path) -> None:
     if not Path("/proc/self/fd").exists():  # pragma: no cover
         pytest.skip("needs /proc")
     before = len(list(Path("/proc/self/fd").iterdir()))
@@ -222,7 +222,7 @@ PARTS = words(".. . sub deep up to_directory chain sub/back inside inside_direct
 
 
 @given(parts=st.lists(st.sampled_from([*PARTS, ""]), min_size=1, max_size=8), absolute=st.booleans())
-def test_no_path_at_all_leads_outside(shared_root: Path, parts: list[str], absolute: bool) -> None:
+def test_no_path_leads_outside(shared_root: Path, parts: list[str], absolute: bool) -> None:
     root, path = shared_root, "/".join(parts)
     try:
         with Workspace(root).place(f"{root}/{path}" if absolute else path) as place:

@@ -17,8 +17,8 @@ import pytest
 
 from dragoman.conversation import Media
 from dragoman.toolkit import FetchSettings, fetch as module
-from dragoman.toolkit.addresses import target_of
-from dragoman.toolkit.fetch import _is_same_origin, fetch_tool  # pyright: ignore[reportPrivateUsage]
+from dragoman.toolkit.addresses import normalize_url
+from dragoman.toolkit.fetch import fetch_tool, is_same_origin
 from dragoman.tools import AnyTool, ToolRun
 from tests.toolkit.calling import Call, bad, both_colours, call, good
 from tests.transport.authority import Authority
@@ -154,7 +154,7 @@ async def dripping_head(exchange: Exchange) -> None:
         await asyncio.sleep(0.05)
 
 
-def test_a_page_without_end_is_cut_and_a_bomb_of_compression_not_unpacked(server: Server) -> None:
+def test_an_endless_page_and_a_compression_bomb_are_cut(server: Server) -> None:
     server.scripts = {
         "/": endless,
         "/gzip": page(gzip.compress(b"\0" * 50_000_000), content_encoding="gzip"),
@@ -171,7 +171,7 @@ def test_a_page_without_end_is_cut_and_a_bomb_of_compression_not_unpacked(server
 
 @pytest.mark.parametrize("script", [silent, dripping, dripping_head, None], ids=["silent", "page", "head", "lookup"])
 @both_colours
-def test_a_page_or_a_lookup_that_takes_too_long(
+def test_a_slow_page_or_lookup_times_out(
     called: Call, server: Server, script: Script | None, resolving: Callable[[Resolve], None]
 ) -> None:
     server.scripts = {"/": script or silent}
@@ -186,7 +186,7 @@ def test_a_page_or_a_lookup_that_takes_too_long(
 
 @both_colours
 @pytest.mark.parametrize("phase", ["lookup", "connecting", "TLS", "head", "body", "endless"])
-def test_cancelling_ends_a_fetch_at_once_in_every_phase(
+def test_a_fetch_can_be_cancelled_in_every_phase(
     called: Call, phase: str, server: Server, monkeypatch: pytest.MonkeyPatch, resolving: Callable[[Resolve], None]
 ) -> None:
     """The call, and its work: nobody is left behind in a thread with a connection."""
@@ -232,7 +232,7 @@ def test_cancelling_ends_a_fetch_at_once_in_every_phase(
         b"\x15\x03\x01\0\x02\x02\x16",
     ],
 )
-def test_replies_that_are_none(server: Server, fetch: AnyTool, reply: bytes) -> None:
+def test_invalid_responses_are_errors(server: Server, fetch: AnyTool, reply: bytes) -> None:
     server.scripts = {"/": raw(reply)}
     said = bad(call(fetch, url=server.url), "execution")
     assert re.match(r"What 127.0.0.1 sent is not an HTTP reply|.*127.0.0.1 (was cut off|closed the connection)", said)
@@ -249,7 +249,7 @@ LITERALS += ["0x7f.0.0.2", "0177.0.0.2", "127.2", "0", "localhost.", "[64:ff9b::
 
 @pytest.mark.parametrize("host", [*ELSEWHERE, *LITERALS])
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_hosts_that_are_not_public(server: Server, fetch: AnyTool, host: str, scheme: str) -> None:
+def test_hosts_that_are_not_public_are_refused(server: Server, fetch: AnyTool, host: str, scheme: str) -> None:
     bad(call(fetch, url=f"{scheme}://{host}:{server.port}/latest/meta-data/"), "denied")
     assert server.connections == 0
 
@@ -260,13 +260,13 @@ REDIRECTS += ["//127.0.0.2:{port}/", "http:\\\\127.0.0.2"]
 
 
 @pytest.mark.parametrize("location", REDIRECTS)
-def test_redirects_that_lead_there(server: Server, fetch: AnyTool, location: str) -> None:
+def test_redirects_to_private_hosts_are_refused(server: Server, fetch: AnyTool, location: str) -> None:
     server.scripts = {"/": redirect(location)}
     assert call(fetch, url=f"http://public.test:{server.port}/").is_error
     assert server.connections == 1
 
 
-def test_another_host_is_named_and_not_followed(server: Server, fetch: AnyTool) -> None:
+def test_a_redirect_to_another_host_is_reported_not_followed(server: Server, fetch: AnyTool) -> None:
     server.scripts = {"/": redirect("http://other.test:{port}/c"), "/c": page("there")}
     url = f"http://public.test:{server.port}/"
     text = bad(call(fetch, url=url), "execution")
@@ -278,7 +278,7 @@ def test_another_host_is_named_and_not_followed(server: Server, fetch: AnyTool) 
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_another_port_is_another_host(server: Server, fetch: AnyTool, scheme: str) -> None:
+def test_a_redirect_to_another_port_is_reported_not_followed(server: Server, fetch: AnyTool, scheme: str) -> None:
     with Server({"/c": page("a neighbour's secret")}) as neighbour:
         server.scripts = {"/": redirect(f"{scheme}://public.test:{neighbour.port}/c")}
         text = bad(call(fetch, url=f"http://public.test:{server.port}/"), "execution")
@@ -298,11 +298,11 @@ def test_another_port_is_another_host(server: Server, fetch: AnyTool, scheme: st
         ("http://h/", "http://www.h/", False),
     ],
 )
-def test_what_counts_as_one_server(one: str, other: str, same: bool) -> None:
-    assert _is_same_origin(target_of(one), target_of(other)) is same
+def test_same_origin(one: str, other: str, same: bool) -> None:
+    assert is_same_origin(normalize_url(one), normalize_url(other)) is same
 
 
-def test_a_name_is_looked_up_once_for_each_page_and_that_very_address_is_asked(
+def test_the_address_that_was_checked_is_the_one_connected_to(
     server: Server, fetch: AnyTool, resolving: Callable[[Resolve], None]
 ) -> None:
     """Rebinding: the second answer of the resolver would be another one."""
@@ -321,9 +321,7 @@ def test_a_name_is_looked_up_once_for_each_page_and_that_very_address_is_asked(
     assert (server.connections, len(asked)) == (2, 4)
 
 
-def test_proxies_of_the_environment_are_not_used(
-    server: Server, fetch: AnyTool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_proxies_are_not_used(server: Server, fetch: AnyTool, monkeypatch: pytest.MonkeyPatch) -> None:
     with Server({"/": page("I am a proxy")}) as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url)

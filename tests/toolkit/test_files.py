@@ -53,14 +53,14 @@ def followed(tool: AnyTool, path: str) -> str:
 
 
 @given(text=st.text(alphabet="ab\n\r ü☃🙂", max_size=900))
-def test_the_marks_lead_through_the_whole_file(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_following_the_marks_reads_the_whole_file(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     directory = tmp_path_factory.mktemp("marks")
     (directory / "a").write_text(text, encoding="utf-8", newline="")
     read = read_tool(Workspace(directory), max_bytes=64)
     assert followed(read, "a") == (text or "[The file is empty.]")
 
 
-def test_a_line_that_is_too_long_is_read_on_within(tmp_path: Path, read: AnyTool) -> None:
+def test_a_long_line_is_read_in_parts(tmp_path: Path, read: AnyTool) -> None:
     (tmp_path / "a").write_text("x" * 150 + "\nend\n")
     text = good(call(read, file_path="a"))
     assert text.endswith("[Cut within line 1, after byte 100 of 155. To read on, call Read with byte_offset=100.]")
@@ -79,7 +79,7 @@ def test_a_line_that_is_too_long_is_read_on_within(tmp_path: Path, read: AnyTool
         (b"RIFF\1\2\3\4WEBP", "image/webp"),
     ],
 )
-def test_an_image_is_an_image_whatever_its_name(tmp_path: Path, read: AnyTool, start: bytes, kind: str) -> None:
+def test_images_are_detected_by_their_content(tmp_path: Path, read: AnyTool, start: bytes, kind: str) -> None:
     (tmp_path / "a.txt").write_bytes(start + b"\0data")
     [image] = call(read, file_path="a.txt").content
     assert isinstance(image, Media)
@@ -95,7 +95,7 @@ def write(tmp_path: Path) -> AnyTool:
 
 
 @both_colours
-def test_a_file_is_made_with_its_directories(called: Call, tmp_path: Path, write: AnyTool) -> None:
+def test_missing_directories_are_created(called: Call, tmp_path: Path, write: AnyTool) -> None:
     assert good(called(write, file_path="a/b/c.txt", content="Grüße\r\n")) == "created a/b/c.txt (9 bytes)"
     assert (tmp_path / "a/b/c.txt").read_bytes() == "Grüße\r\n".encode()
     assert good(called(write, file_path="a/b/c.txt", content="")) == "replaced a/b/c.txt (0 bytes)"
@@ -104,7 +104,7 @@ def test_a_file_is_made_with_its_directories(called: Call, tmp_path: Path, write
 
 @pytest.mark.parametrize("tool", ["Write", "Edit"])
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, 0o4755])
-def test_nobody_can_read_more_while_it_is_written_and_it_is_not_set_user_id(
+def test_the_mode_is_kept_without_set_user_id(
     tmp_path: Path, write: AnyTool, edit: AnyTool, monkeypatch: pytest.MonkeyPatch, tool: str, mode: int
 ) -> None:
     (tmp_path / "a").write_text("old")
@@ -135,7 +135,7 @@ def test_a_read_only_file_stays_as_it_is(tmp_path: Path, write: AnyTool) -> None
     assert "read-only" in bad(call(write, file_path="a", content="y"), "execution")
 
 
-def test_nobody_ever_sees_half_a_file(tmp_path: Path) -> None:
+def test_writes_are_atomic(tmp_path: Path) -> None:
     write = write_tool(Workspace(tmp_path))
     contents = {"a" * 300_000, "b" * 300_000}
     (tmp_path / "f").write_text("a" * 300_000)
@@ -146,7 +146,7 @@ def test_nobody_ever_sees_half_a_file(tmp_path: Path) -> None:
     assert seen <= contents
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_rest(
+def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(
     tmp_path: Path, write: AnyTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").write_text("old")
@@ -168,14 +168,14 @@ def edit(tmp_path: Path) -> AnyTool:
 
 
 @both_colours
-def test_one_piece_is_replaced_and_its_line_named(called: Call, tmp_path: Path, edit: AnyTool) -> None:
+def test_one_occurrence_is_replaced(called: Call, tmp_path: Path, edit: AnyTool) -> None:
     (tmp_path / "a.py").write_text("one\ntwo\nthree\nfour\nfive\nsix\nseven\n")
     text = good(called(edit, file_path="a.py", old_string="fo", new_string="FO\nx"))
     assert text == "replaced 1 occurrence in a.py (line 4)"
     assert (tmp_path / "a.py").read_text() == "one\ntwo\nthree\nFO\nxur\nfive\nsix\nseven\n"
 
 
-def test_what_is_not_there_or_more_than_once(tmp_path: Path, edit: AnyTool) -> None:
+def test_a_missing_or_ambiguous_text_is_an_error(tmp_path: Path, edit: AnyTool) -> None:
     (tmp_path / "a").write_text("if x:\n\treturn  1\n")
     assert "was not found" in bad(call(edit, file_path="a", old_string="return 2", new_string="x"), "execution")
     text = bad(call(edit, file_path="a", old_string="if x:\n    return 1", new_string="x"), "execution")
@@ -190,7 +190,7 @@ def test_what_is_not_there_or_more_than_once(tmp_path: Path, edit: AnyTool) -> N
     assert (tmp_path / "a").read_text() == "z\nyz\n" * 10
 
 
-def test_line_ends_of_the_file_are_kept(tmp_path: Path, edit: AnyTool) -> None:
+def test_line_endings_are_kept(tmp_path: Path, edit: AnyTool) -> None:
     (tmp_path / "a").write_bytes(b"one\r\ntwo\r\nthree\r\n")
     good(call(edit, file_path="a", old_string="one\ntwo\n", new_string="1\n2\n"))
     assert (tmp_path / "a").read_bytes() == b"1\r\n2\r\nthree\r\n"
@@ -208,7 +208,7 @@ def test_the_encoding_is_understood_and_kept(tmp_path: Path, read: AnyTool, edit
     assert (tmp_path / "a").read_bytes() == "Grüße\nWält\n".encode(encoding)
 
 
-def test_what_somebody_else_wrote_meanwhile_is_not_lost(
+def test_a_file_that_changed_meanwhile_is_not_overwritten(
     tmp_path: Path, edit: AnyTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").write_text("one")
@@ -226,7 +226,9 @@ def test_what_somebody_else_wrote_meanwhile_is_not_lost(
 @given(
     text=st.text("ab\n\r", max_size=60), old=st.text("ab\n\r", min_size=1, max_size=4), new=st.text("abc\n", max_size=4)
 )
-def test_it_does_what_replace_does(tmp_path_factory: pytest.TempPathFactory, text: str, old: str, new: str) -> None:
+def test_replace_all_agrees_with_str_replace(
+    tmp_path_factory: pytest.TempPathFactory, text: str, old: str, new: str
+) -> None:
     directory = tmp_path_factory.mktemp("e")
     (directory / "f").write_bytes(text.encode())
     result = call(edit_tool(Workspace(directory)), file_path="f", old_string=old, new_string=new, replace_all=True)

@@ -41,7 +41,7 @@ from tests.toolkit.calling import words
         ("", ""),
     ],
 )
-def test_what_is_read(html: str, text: str) -> None:
+def test_html_to_text(html: str, text: str) -> None:
     assert page_text(html, "http://h/") == text
 
 
@@ -63,5 +63,5 @@ def test_no_page_takes_long(piece: str) -> None:
 
 
 @given(st.text("<>/!-ab\"'= &;phulisrct", max_size=200))
-def test_any_text_has_a_text(html: str) -> None:
+def test_any_html_has_a_text(html: str) -> None:
     assert isinstance(page_text(html), str)

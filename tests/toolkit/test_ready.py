@@ -16,7 +16,7 @@ from tests.toolkit.calling import Call, bad, both_colours, call, good, words
 ALWAYS = ["Read", "Write", "Edit", "Glob", "Grep", "Bash", "Fetch", "calculator", "now"]
 
 
-def test_which_tools_there_are_and_what_they_say_of_themselves(tmp_path: Path) -> None:
+def test_names_and_options_of_the_tools(tmp_path: Path) -> None:
     assert [tool.name for tool in toolkit(tmp_path)] == ALWAYS
     tools = toolkit(Workspace(tmp_path), responder=NullResponder(), skills=MemorySkillStore([]))
     assert [tool.name for tool in tools] == [*ALWAYS, *words("react_emoji send_update Skill LoadSkillSupporting")]
@@ -33,7 +33,7 @@ NEEDED = {
 }  # fmt: skip
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_a_missing_argument_is_named(tmp_path: Path) -> None:
     others = {"Write": {"content": "x"}, "Edit": {"old_string": "x", "new_string": "y"}}
     tools = toolkit(tmp_path, responder=NullResponder(), skills=MemorySkillStore([]))
     for tool in tools.filtered(NEEDED):
@@ -41,10 +41,11 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         assert name in tool.spec.schema["required"]
         for given in ({}, {name: ""}, {name: None}):
             said = bad(call(tool, **other, **given), "validation")
-            assert said.startswith(f"invalid arguments for tool {tool.name!r}: {name}: expected string")
+            problem = said.removeprefix(f"invalid arguments for tool {tool.name!r}: {name}: ")
+            assert problem.startswith('string "" is shorter' if given.get(name) == "" else "expected string")
 
 
-def test_only_what_is_named_is_built(tmp_path: Path) -> None:
+def test_only_named_tools_are_built(tmp_path: Path) -> None:
     assert [tool.name for tool in toolkit(tmp_path, only=["now", "Read"])] == ["now", "Read"]
     # A network that is none is an error of Fetch, which nobody asked for.
     assert len(toolkit(tmp_path, only=["Grep"], fetch=FetchSettings(allow_networks=("home",)))) == 1
@@ -59,7 +60,7 @@ def test_the_package_alone_loads_nothing() -> None:
 
 
 @both_colours
-def test_the_time_here_and_there(called: Call) -> None:
+def test_the_time_in_time_zones(called: Call) -> None:
     now = now_tool(clock=lambda: 1_700_000_000.0)
     assert good(called(now)) == good(called(now, timezone="")) == "2023-11-14T22:13:20+00:00 (Tuesday, UTC)"
     assert good(called(now, timezone="Asia/Tokyo")) == "2023-11-15T07:13:20+09:00 (Wednesday, Asia/Tokyo)"

@@ -46,7 +46,7 @@ def console(*answers: str) -> tuple[ConsoleResponder, io.StringIO]:
     return ConsoleResponder(show=lambda text: out.write(f"{text}\n"), ask=ask), out
 
 
-def test_nothing_is_shown_between_a_question_and_its_answer() -> None:
+def test_nothing_is_shown_while_a_question_is_open() -> None:
     shown: list[str] = []
     threads: list[threading.Thread] = []
 
@@ -138,7 +138,7 @@ either_responder = pytest.mark.parametrize("is_async", [False, True], ids=["plai
 
 @both_colours
 @either_responder
-def test_the_person_sees_it_and_the_model_reads_that(called: Call, is_async: bool) -> None:
+def test_the_tools_call_the_responder(called: Call, is_async: bool) -> None:
     said: list[str] = []
     take = said_by(said, is_async=is_async)
     react, update = responder_tools(CallbackResponder(reaction=take, update=take))
@@ -149,7 +149,7 @@ def test_the_person_sees_it_and_the_model_reads_that(called: Call, is_async: boo
 
 @both_colours
 @either_responder
-def test_what_the_responder_complains_about_is_what_the_model_reads(called: Call, is_async: bool) -> None:
+def test_errors_of_the_responder_are_returned_to_the_model(called: Call, is_async: bool) -> None:
     said: list[str] = []
     fails = said_by(said, is_async=is_async, error=OSError("the channel is archived"))
     react, update = responder_tools(CallbackResponder(reaction=fails, update=fails))
@@ -158,7 +158,7 @@ def test_what_the_responder_complains_about_is_what_the_model_reads(called: Call
     assert said == ["x", "hi"], "it may have arrived, and is not sent twice"
 
 
-def test_an_update_that_nobody_waits_for_leaves_nothing_behind() -> None:
+def test_a_cancelled_update_leaves_no_coroutine_behind() -> None:
     async def late(_text: str) -> None:
         await asyncio.sleep(0)
 

@@ -56,12 +56,12 @@ def test_ways_to_search(grep: AnyTool) -> None:
 @pytest.mark.parametrize(
     "pattern", ["(", "[a", "a{2,1}", "(?P<x", "*", "(?<=a+)b", "\\", "a**", "(?z)", "x" * 20_000 + "("]
 )
-def test_what_is_no_expression(grep: AnyTool, pattern: str) -> None:
+def test_an_invalid_expression_is_refused(grep: AnyTool, pattern: str) -> None:
     assert "not a regular expression" in bad(call(grep, pattern=pattern), "validation")
 
 
 @pytest.mark.parametrize("pattern", [ENDLESS, r"(.*a){25}b"])
-def test_an_expression_that_never_ends_is_ended(root: Path, pattern: str) -> None:
+def test_an_endless_expression_is_stopped(root: Path, pattern: str) -> None:
     (root / "bait").write_text("a" * 40 + "!" * 3 + "\n" + "a" * 5000)
     grep, born = grep_tool(Workspace(root), seconds=2.0), children()
     assert "[Stopped after 2 seconds, in bait. Use a simpler pattern" in good(call(grep, pattern=pattern))
@@ -69,7 +69,7 @@ def test_an_expression_that_never_ends_is_ended(root: Path, pattern: str) -> Non
 
 
 @both_colours
-def test_the_time_of_the_run_counts_and_cancelling_ends_the_child(called: Call, root: Path, grep: AnyTool) -> None:
+def test_timeouts_and_cancelling_kill_the_child(called: Call, root: Path, grep: AnyTool) -> None:
     (root / "1").write_text(BAIT)
     text = good(called(grep, config=ToolConfig(execution_timeout=3.0), pattern=ENDLESS, path="1"))
     assert "[Stopped after 2." in text
@@ -79,7 +79,13 @@ def test_the_time_of_the_run_counts_and_cancelling_ends_the_child(called: Call, 
     assert eventually(lambda: children() <= born), "on an event loop the thread is left behind and ends a moment later"
 
 
-def test_what_is_not_searched_is_told(root: Path, grep: AnyTool) -> None:
+def test_all_matching_lines_are_counted(root: Path, grep: AnyTool) -> None:
+    (root / "many.txt").write_text("needle\n" * 1000)
+    assert good(call(grep, pattern="needle", mode="count", path="many.txt")) == "many.txt:1000"
+    assert "many.txt:200:needle\n[Cut after 200 lines" in good(call(grep, pattern="needle", path="many.txt"))
+
+
+def test_skipped_files_are_counted(root: Path, grep: AnyTool) -> None:
     (root / "binary").write_bytes(b"os\0os")
     (root / "large").write_bytes(b"os\n" * 2_000_000)
     (root / "wide").write_text("os", encoding="utf-16")
@@ -103,7 +109,7 @@ def glob(root: Path) -> AnyTool:
 
 
 @both_colours
-def test_paths_in_order_and_what_is_ignored_if_asked_for(called: Call, glob: AnyTool) -> None:
+def test_paths_are_sorted_and_ignored_files_optional(called: Call, glob: AnyTool) -> None:
     assert good(called(glob, pattern="**")).splitlines() == [".gitignore", "a.py", "src/b.py", "src/c.txt"]
     assert good(called(glob, pattern="*.py", path="src")) == "src/b.py"
     assert good(called(glob, pattern="*.none")) == good(called(glob, pattern="out/*")) == "[No file matches.]"
@@ -112,7 +118,7 @@ def test_paths_in_order_and_what_is_ignored_if_asked_for(called: Call, glob: Any
     assert good(called(glob, pattern="*", path=".git")) == ".git/d"
 
 
-def test_many_paths_are_cut_and_no_name_pretends_to_be_two(root: Path, glob: AnyTool) -> None:
+def test_many_paths_are_cut_and_control_characters_escaped(root: Path, glob: AnyTool) -> None:
     for number in range(10):
         (root / f"m{number}").touch()
     (root / "evil\n[Cut after 5 paths]").touch()
@@ -124,7 +130,7 @@ def test_many_paths_are_cut_and_no_name_pretends_to_be_two(root: Path, glob: Any
     assert good(call(glob, pattern="round/**")) == "[No file matches.]", "links to directories are not entered"
 
 
-def test_a_huge_tree_is_not_walked_to_the_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_tree_is_walked_only_in_part(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.toolkit.walk.MAX_ENTRIES", 20)
     for number in range(50):
         (root / f"m{number}").touch()
@@ -147,7 +153,7 @@ def test_long_paths_are_cut_by_their_size(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "fits", "does_not"),
+    ("pattern", "matches", "does_not"),
     [
         ("*.py", ["a.py", ".py"], ["a/b.py", "a.pyc"]),
         ("**/*.py", ["a.py", "a/b.py", "a/b/c.py"], ["a.txt"]),
@@ -167,10 +173,10 @@ def test_long_paths_are_cut_by_their_size(root: Path) -> None:
         ("a\nb", ["a\nb"], ["a", "b"]),
     ],
 )
-def test_what_fits(pattern: str, fits: list[str], does_not: list[str]) -> None:
+def test_patterns(pattern: str, matches: list[str], does_not: list[str]) -> None:
     compiled = PathPattern(pattern)
-    assert [path for path in fits if not compiled.fits(path)] == []
-    assert [path for path in does_not if compiled.fits(path)] == []
+    assert [path for path in matches if not compiled.matches(path)] == []
+    assert [path for path in does_not if compiled.matches(path)] == []
 
 
 @pytest.mark.parametrize(
@@ -178,22 +184,22 @@ def test_what_fits(pattern: str, fits: list[str], does_not: list[str]) -> None:
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
     compiled = PathPattern(pattern)
-    assert not compiled.fits("a" * 250)
-    assert not compiled.fits("/".join(["a"] * 100))
+    assert not compiled.matches("a" * 250)
+    assert not compiled.matches("/".join(["a"] * 100))
 
 
 NAMES = st.text("ab.", min_size=1, max_size=4)
 
 
 @given(names=st.lists(NAMES, min_size=1, max_size=5), data=st.data())
-def test_a_pattern_made_from_a_path_fits_it(names: list[str], data: st.DataObject) -> None:
+def test_a_pattern_made_from_a_path_matches_it(names: list[str], data: st.DataObject) -> None:
     names = [name for name in names if name not in {".", ".."}] or ["a"]
     parts = [data.draw(st.sampled_from([name, "*", "?" * len(name), f"{name[:1]}*", "**"])) for name in names]
     path = "/".join(names)
     compiled = PathPattern("/".join(parts))
-    assert compiled.fits(path)
+    assert compiled.matches(path)
     for depth in range(1, len(names)):
-        assert compiled.may_hold("/".join(names[:depth]))
+        assert compiled.may_match_below("/".join(names[:depth]))
 
 
 # --- .gitignore files ------------------------------------------------------------------------------------------------
@@ -233,7 +239,7 @@ def ignored(path: str) -> bool:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-def test_git_ignores_the_same(tmp_path: Path) -> None:
+def test_gitignore_rules_agree_with_git(tmp_path: Path) -> None:
     def git(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["git", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60

@@ -252,7 +252,7 @@ TOOLS = {"echo": echo, "boom": boom}
         ),
         ("ecco", "", "tool 'ecco' not found. Did you mean 'echo'?", ToolNotFoundError),
         ("boom", "", "executing tool 'boom': ValueError: no luck", ToolExecutionError),
-        ("echo", '{"txt": 1}', "invalid arguments for tool 'echo': txt: unknown argument", ToolValidationError),
+        ("echo", '{"txt": 1}', "invalid arguments for tool 'echo': txt: unknown field", ToolValidationError),
         ("echo", b"\xff", "invalid arguments for tool 'echo': not valid JSON", ToolValidationError),
     ],
 )

@@ -36,7 +36,7 @@ from dragoman.tools import (
     deny,
     tool,
 )
-from dragoman.tools.batch import _MOST_UNREAD
+from dragoman.tools.batch import _MAX_UNREAD
 
 Watch = Callable[..., list[Any]]
 
@@ -87,13 +87,13 @@ def test_reports_stand_between_start_and_end_in_order(watch: Watch, parallel: in
         assert all(begin < events.index(each) < end for each in of_call)
 
 
-def test_where_nobody_watches_nothing_is_reported(watch: Watch) -> None:
+def test_reports_are_dropped_without_a_reader(watch: Watch) -> None:
     with ToolExecutor([count]) as executor:
         events = watch(executor, [ToolCall("c", "count", '{"to": 5}')], ToolRun())
     assert [type(event) for event in events] == [ToolStarted, ToolFinished]
 
 
-def test_from_many_threads_at_once(watch: Watch) -> None:
+def test_reports_from_many_threads(watch: Watch) -> None:
     @tool
     def spread(context: ToolContext[Any]) -> str:
         """Speak with many voices."""
@@ -119,7 +119,7 @@ def test_behind_too_many_unread_reports_further_ones_are_left_out() -> None:
     @tool
     def babble(context: ToolContext[Any]) -> str:
         """Speak without end."""
-        for number in range(_MOST_UNREAD + 25):
+        for number in range(_MAX_UNREAD + 25):
             context.report(str(number))
         return "said"
 
@@ -127,7 +127,7 @@ def test_behind_too_many_unread_reports_further_ones_are_left_out() -> None:
     with ToolExecutor([babble], ToolConfig(max_parallel_tools=1)) as executor:
         events = list(executor.events(executor.batch([ToolCall("c", "babble")], ToolRun(watched=True))))
     said = [event.said for event in events if isinstance(event, ToolProgress)]
-    assert said == [str(number) for number in range(_MOST_UNREAD)]
+    assert said == [str(number) for number in range(_MAX_UNREAD)]
     assert isinstance(events[-1], ToolFinished)
 
 
@@ -204,15 +204,15 @@ def test_a_tool_waits_for_a_person(watch: Watch, agreed: bool) -> None:
         assert elsewhere.pending[0].call.id == "c2>t"
 
 
-def test_where_nobody_can_go_on_a_pause_is_a_refusal() -> None:
+def test_a_pause_that_cannot_be_resumed_is_denied() -> None:
     with ToolExecutor([pay]) as executor:
         (result,) = executor.execute_all([ToolCall("c1", "pay")], ToolRun(pauses=False)).results
         assert result.error_type == "denied"
-        assert "nobody can be asked" in result.text
+        assert "cannot be given here" in result.text
         assert "much" in executor.execute(ToolCall("c1", "pay")).text
 
 
-def test_an_approved_call_that_pauses_is_not_to_be_approved_again() -> None:
+def test_an_approved_call_that_pauses_is_not_asked_for_again() -> None:
     asking = msgspec.structs.replace(pay, options=msgspec.structs.replace(pay.options, requires_approval=True))
     call = ToolCall("c1", "pay")
     with ToolExecutor([asking]) as executor:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -35,7 +34,7 @@ def test_register_get_list_unregister() -> None:
     assert names(registry) == ["b"]
 
 
-def test_names_that_are_not_there_or_there_twice() -> None:
+def test_unknown_and_duplicate_names() -> None:
     registry = ToolRegistry([named("get_weather"), named("get_time"), A])
     with pytest.raises(ToolNotFoundError, match="tool 'get_wether' not found. Did you mean 'get_weather'"):
         registry.get("get_wether")
@@ -53,12 +52,9 @@ def test_names_that_are_not_there_or_there_twice() -> None:
 
 
 def test_merging() -> None:
-    other_a = named("a")
-    left, right = ToolRegistry([A, B]), ToolRegistry([C, other_a])
+    left, right = ToolRegistry([A, B]), ToolRegistry([C, named("a")])
     with pytest.raises(ToolConflictError):
         left.merge(right)
-    assert left.merge(right, on_conflict="keep").get("a") is A
-    assert left.merge(right, on_conflict="replace").get("a") is other_a
     assert names(left.merge(ToolRegistry([C]), ToolRegistry([A]))) == ["a", "b", "c"]
     assert names(left) == ["a", "b"]
 
@@ -84,7 +80,7 @@ def test_views_filter_rename_and_follow() -> None:
         names(registry.renamed({"a": "b"}))
 
 
-def test_whatever_holds_tools_can_be_given() -> None:
+def test_tools_in_any_form() -> None:
     registry = ToolRegistry([A])
     assert as_tool_set(registry) is registry
     assert names(as_tool_set({"a": A, "other": B})) == ["a", "other"]
@@ -96,33 +92,20 @@ def test_whatever_holds_tools_can_be_given() -> None:
     assert names(as_tool_set({"pong": ping, "b": B})) == ["pong", "b"]
 
 
-@pytest.mark.slow
-def test_concurrent_change_never_shows_a_torn_state() -> None:
+def test_concurrent_changes_show_no_torn_state() -> None:
     registry = ToolRegistry([named("fixed")])
     view = registry.filtered(lambda t: not t.name.startswith("odd"))
-    stop = threading.Event()
 
-    def write(prefix: str) -> None:
+    def change(prefix: str) -> None:
         mine = [named(f"{prefix}{i}") for i in range(10)]
-        while not stop.is_set():
-            for each in mine:
-                registry.register(each)
-            assert all(each.name in registry for each in mine)
-            for each in mine:
-                assert registry.unregister(each.name) is each
-
-    def read() -> None:
-        while not stop.is_set():
+        for each in mine * 20:
+            registry.register(each)
             snapshot = registry.by_name
-            assert "fixed" in snapshot
-            assert list(snapshot) == [each.name for each in snapshot.values()]
-            assert all(not name.startswith("odd") for name in view.by_name)
-            assert registry.clone().find("fixed") is not None
+            assert each.name in registry
+            assert list(snapshot) == [other.name for other in snapshot.values()]
+            assert not any(name.startswith("odd") for name in view.by_name)
+            assert registry.unregister(each.name) is each
 
     with ThreadPoolExecutor() as threads:
-        jobs = [*(threads.submit(write, prefix) for prefix in ("even", "odd", "other")), threads.submit(read)]
-        stop.wait(1.0)
-        stop.set()
-    for job in jobs:
-        job.result()
+        list(threads.map(change, ["even", "odd", "other"]))
     assert names(registry) == ["fixed"]

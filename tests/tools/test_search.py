@@ -63,7 +63,7 @@ def find(executor: ToolExecutor, query: str, run: ToolRun | None = None, **more:
 
 
 @given(st.lists(specs, max_size=8, unique_by=lambda spec: spec.name), st.text(max_size=40))
-def test_every_tool_is_found_first_by_its_own_name_and_no_query_breaks_it(all: list[ToolSpec], query: str) -> None:
+def test_every_tool_is_found_first_by_its_name(all: list[ToolSpec], query: str) -> None:
     index = ToolIndex(all)
     found = index.search(query)
     assert len(set(found)) == len(found)
@@ -73,7 +73,7 @@ def test_every_tool_is_found_first_by_its_own_name_and_no_query_breaks_it(all: l
         assert spec.name in index.search(f"please use {spec.name} now")
 
 
-def test_a_schema_of_a_stranger_does_no_harm() -> None:
+def test_an_odd_schema_is_harmless() -> None:
     odd = ToolSpec(name="odd", parameters=msgspec.Raw(b'{"properties": [1, 2]}'))
     assert ToolIndex([odd]).search("odd") == ["odd"]
     assert ToolIndex([]).search("anything") == []
@@ -93,14 +93,14 @@ def test_a_schema_of_a_stranger_does_no_harm() -> None:
         ("jira_create_ticket", "jira_create_ticket"),
     ],
 )
-def test_words_find_tools(query: str, first: str) -> None:
+def test_tools_are_found_by_words(query: str, first: str) -> None:
     assert ToolIndex([each.spec for each in DESK]).search(query)[0] == first
 
 
 # --- find_tools ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_found_is_named_with_a_line_each_and_kept_as_data() -> None:
+def test_the_result_has_a_line_for_each_tool_and_data() -> None:
     with ToolExecutor(DESK, MANY) as executor:
         result = find(executor, "open an issue or write a mail", limit=3)
     assert not result.is_error
@@ -113,7 +113,7 @@ def test_what_is_found_is_named_with_a_line_each_and_kept_as_data() -> None:
 
 
 @pytest.mark.parametrize("query", ["", "  ", "xyzzy", "!?"])
-def test_a_hopeless_query_is_helped(query: str) -> None:
+def test_a_query_without_matches_lists_the_kinds_of_tools(query: str) -> None:
     with ToolExecutor(DESK, MANY) as executor:
         result = find(executor, query)
     assert not result.is_error
@@ -122,12 +122,7 @@ def test_a_hopeless_query_is_helped(query: str) -> None:
     assert result.value == {"found": []}
 
 
-def test_the_nearest_names_are_told() -> None:
-    with ToolExecutor(DESK, MANY) as executor:
-        assert "translate" in find(executor, "tramslatte").text
-
-
-def test_what_is_offered_already_is_said_and_not_found_again() -> None:
+def test_tools_already_offered_are_not_found_again() -> None:
     config = ToolConfig(search=3, always_offered=["sendMail"])
     with ToolExecutor(DESK, config) as executor:
         first = find(executor, "translate")
@@ -138,7 +133,7 @@ def test_what_is_offered_already_is_said_and_not_found_again() -> None:
         assert find(executor, "sendMail").text == "You have these already: sendMail."
 
 
-def test_arguments_are_checked_as_always() -> None:
+def test_arguments_are_validated() -> None:
     with ToolExecutor(DESK, MANY) as executor:
         assert find(executor, "mail", limit=0).error_type == "validation"
         assert executor.execute(ToolCall("c1", FIND_TOOLS, "{}")).error_type == "validation"
@@ -150,7 +145,7 @@ def test_few_tools_are_not_searched() -> None:
         assert executor.execute(ToolCall("1", "translate", "{}")).text == "translate done"
 
 
-def test_what_is_not_allowed_is_neither_found_nor_run() -> None:
+def test_disallowed_tools_are_neither_found_nor_run() -> None:
     config = ToolConfig(search=1, allowed_tools=["translate", "sendMail"])
     with ToolExecutor(DESK, config) as executor:
         assert find(executor, "issue").value == {"found": []}
@@ -158,7 +153,7 @@ def test_what_is_not_allowed_is_neither_found_nor_run() -> None:
         assert executor.execute(ToolCall("1", "github_list_issues", "{}")).error_type == "not_found"
 
 
-def test_a_tool_of_the_user_of_that_name_is_the_users() -> None:
+def test_a_user_tool_named_find_tools() -> None:
     @tool(name=FIND_TOOLS)
     def mine() -> str:
         """Mine."""
@@ -187,7 +182,7 @@ def offered(
     return many.offer(talk, choice, searched)
 
 
-def test_what_was_found_stands_behind_what_was_offered_before() -> None:
+def test_found_tools_come_after_those_offered_before() -> None:
     tools, config = ToolRegistry(DESK), ToolConfig(search=0, always_offered=["translate"])
     assert [spec.name for spec in offered(tools, config)] == ["translate", FIND_TOOLS]
     before = offered(tools, config, ("sendMail",))
@@ -212,7 +207,7 @@ def test_a_provider_that_searches_itself_gets_all() -> None:
     assert FIND_TOOLS in [spec.name for spec in offered(ToolRegistry(DESK), config, searched=5)]  # too many for it
 
 
-def test_the_description_tells_how_many_and_of_what_kinds() -> None:
+def test_the_description_lists_the_number_and_kinds_of_tools() -> None:
     many = [made(f"github_{number}") for number in range(900)] + [made(f"mail-{number}") for number in range(100)]
     finder = offered(ToolRegistry(many), MANY)[0]
     assert "1,000 tools, of these kinds: github (900), mail (100)." in finder.description
@@ -220,7 +215,7 @@ def test_the_description_tells_how_many_and_of_what_kinds() -> None:
     assert "9 tools, of these kinds: money (9)." in offered(ToolRegistry(tagged), MANY)[0].description
 
 
-def test_a_registry_that_changes_is_searched_as_it_is() -> None:
+def test_a_changed_registry_is_searched_anew() -> None:
     registry = ToolRegistry(DESK)
     with ToolExecutor(registry, MANY) as executor:
         assert find(executor, "weather report").value == {"found": []}

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from dragoman.conversation import StopReason, Text, ToolCall, Usage
-from dragoman.simulator import Request
+from dragoman.conversation import ToolCall, Usage
+from dragoman.simulator import Reply, Request
 from dragoman.simulator.anthropic import ANTHROPIC
 from dragoman.simulator.dialect import Answer, Dialect, Frame, Refusal
 from dragoman.simulator.gemini import GEMINI
@@ -28,15 +28,9 @@ class Say(NamedTuple):
     @property
     def answer(self) -> Answer:
         call = [ToolCall(f"call_{self.word}", "note", json.dumps({"word": self.word}))] if self.word else []
-        return Answer(
-            blocks=(Text(self.text), *call),
-            usage=Usage(input=1, output=1),
-            stop_reason=StopReason.TOOL_CALLS if call else StopReason.END,
-            raw_stop_reason=None,
-            model="m",
-            delta=-(-len(self.text) // self.pieces),
-            request=Request(),
-        )
+        delta = -(-len(self.text) // self.pieces)
+        reply = Reply(self.text, *call, usage=Usage(input=1, output=1), delta=delta)
+        return Answer(reply, Request(model="m"))
 
 
 class Speaker(NamedTuple):
@@ -62,8 +56,7 @@ class Speaker(NamedTuple):
 
 
 def _event(frame: Frame) -> bytes:
-    data = frame.data if isinstance(frame.data, bytes) else msgspec.json.encode(frame.data)
-    return (b"event: %s\n" % frame.name.encode() if frame.name else b"") + b"data: %s\n\n" % data
+    return (b"event: %s\n" % frame.name.encode() if frame.name else b"") + b"data: %s\n\n" % frame.encoded
 
 
 DIALECTS = {

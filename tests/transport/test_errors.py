@@ -72,8 +72,8 @@ def test_certificates() -> None:
     for words, shown in {
         "certificate has expired": "it has expired",
         "certificate is not yet valid": "it is not valid yet",
-        "IP address mismatch, certificate is not valid for '127.0.0.1'.": "made out for another host name",
-        "self-signed certificate in certificate chain": "nobody that this machine trusts",
+        "IP address mismatch, certificate is not valid for '127.0.0.1'.": "is for another host name",
+        "self-signed certificate in certificate chain": "not signed by an authority",
         "something new": "The certificate of api.test is not trusted.",
     }.items():
         ours = translate(certificate_error(words), REQUEST, connecting=True)

@@ -31,7 +31,7 @@ def counted(body: bytes, length: int | None = None, headers: bytes = b"") -> byt
 
 
 class TestNoConnection:
-    def test_nobody_listens(self, client: Client) -> None:
+    def test_a_refused_connection_is_named(self, client: Client) -> None:
         with failing("refused") as caught:
             client.open(f"http://127.0.0.1:{closed_port()}/v1/secret?key={SECRET}", headers=HEADERS)
         assert "127.0.0.1" in str(caught.value)
@@ -45,7 +45,7 @@ class TestNoConnection:
                 assert f"connect {SOON:g} s" in str(caught.value)
 
     @pytest.mark.parametrize("url", ["http://", "ftp://host/", "nonsense", "http:///path", "http://a b/"])
-    def test_addresses_that_are_none(self, client: Client, url: str) -> None:
+    def test_invalid_urls(self, client: Client, url: str) -> None:
         with failing("bad_url"):
             client.open(f"{url}?key={SECRET}")
 
@@ -69,7 +69,7 @@ class TestNoConnection:
 class TestTime:
     """Limits that run out, however long that takes: the server would wait for ever."""
 
-    def test_no_head_and_a_stalled_body(self, client: Client) -> None:
+    def test_read_timeouts_of_head_and_body(self, client: Client) -> None:
         with Server({"/silent": silent, "*": half}) as server:
             with failing("read_timeout") as caught:
                 client.open(f"{server.url}/silent", timeout=Timeouts(read=SOON))
@@ -106,7 +106,7 @@ HEADS = [
 
 
 @pytest.mark.parametrize(("code", "data"), HEADS, ids=range(len(HEADS)))
-def test_a_head_that_is_none(client: Client, code: str, data: bytes) -> None:
+def test_an_invalid_head_is_refused(client: Client, code: str, data: bytes) -> None:
     with Server({"*": raw(data)}) as server:
         with pytest.raises(ProviderError) as caught:
             client.open(address(server))
@@ -125,7 +125,7 @@ BODIES = [
 
 
 @pytest.mark.parametrize(("code", "before", "data"), BODIES, ids=range(len(BODIES)))
-def test_a_body_that_does_not_end_well(client: Client, code: str, before: bytes, data: bytes) -> None:
+def test_a_truncated_or_corrupt_body_raises(client: Client, code: str, before: bytes, data: bytes) -> None:
     with Server({"*": raw(data)}) as server:
         got = b""
         with failing(code):

@@ -54,7 +54,7 @@ async def redirect(exchange: Exchange) -> None:
 @pytest.mark.parametrize(
     "script", [silent, raw(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhello"), redirect, raw(b"garbage\r\n\r\n")]
 )
-def test_replies_that_fail(kind: Kind, script: Any) -> None:
+def test_failed_responses(kind: Kind, script: Any) -> None:
     with Server({"*": script}) as server, kind.client() as client, pytest.raises(DragomanError) as caught:
         client.open(server.url, headers=HEADERS, timeout=QUICK).read()
     check(caught.value)
@@ -68,7 +68,7 @@ def test_headers_that_cannot_be_sent(kind: Kind) -> None:
             check(caught.value)
 
 
-def test_connections_that_fail(own: Kind) -> None:
+def test_failed_connections(own: Kind) -> None:
     with deaf_server() as deaf, own.client(environ={}) as client:
         for url in (f"http://127.0.0.1:{closed_port()}/?key={KEY}", f"https://127.0.0.1:{deaf}/", f"http://[{KEY}]/"):
             with pytest.raises(DragomanError) as caught:
@@ -79,7 +79,7 @@ def test_connections_that_fail(own: Kind) -> None:
         check(caught.value)
 
 
-def test_proxies_that_are_not_there_or_cannot_be_used(own: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_proxies_are_named(own: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     for scheme in ("http", "socks5"):
         with own.client(proxy=f"{scheme}://user:{KEY}@127.0.0.1:{closed_port()}") as client:
             for url in ("http://nowhere.test/", "https://nowhere.test/"):
@@ -94,7 +94,7 @@ def test_proxies_that_are_not_there_or_cannot_be_used(own: Kind, monkeypatch: py
         check(caught.value)
 
 
-def test_a_request_that_is_stopped_or_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_or_interrupted_request_frees_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server({"*": silent}) as server, SocketTransport() as transport:
         request = HttpRequest(url=server.url, headers=HEADERS)
         stop = Stop(deadline=time.monotonic() + 0.2)
@@ -119,7 +119,7 @@ async def _read(transport: Transport, request: HttpRequest) -> None:
         pass
 
 
-def test_a_tape_that_refuses(tmp_path: Path) -> None:
+def test_a_tape_refuses_keys(tmp_path: Path) -> None:
     async def leak(exchange: Exchange) -> None:
         await exchange.reply(f"Your key is {KEY}.".encode())
 
@@ -142,7 +142,7 @@ VALUES: list[Callable[[], object]] = [
 ]
 
 
-def test_texts_of_values() -> None:
+def test_reprs_hide_keys() -> None:
     for make in VALUES:
         value = make()
         assert KEY not in f"{value!r} {value} {pretty_repr(value)}"

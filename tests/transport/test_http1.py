@@ -115,14 +115,14 @@ def test_replies_to_head_have_no_body() -> None:
 
 
 @pytest.mark.parametrize("data", [GOOD[0][1], GOOD[3][1], GOOD[10][1]])
-def test_a_connection_with_surplus_bytes_is_not_used_again(data: bytes) -> None:
+def test_a_connection_with_surplus_bytes_is_not_reused(data: bytes) -> None:
     reader = ReplyReader("POST")
     reader.feed(data + OK + b"\r\n")
     assert reader.complete
     assert not reader.reusable
 
 
-def test_an_interrupt_while_a_reply_is_read_is_not_swallowed() -> None:
+def test_ctrl_c_while_reading_is_not_swallowed() -> None:
     class Interrupted(ReplyReader):
         def on_body(self, body: bytes) -> None:
             raise KeyboardInterrupt
@@ -137,7 +137,7 @@ def test_headers_of_one_name_are_joined() -> None:
         assert read(head, size)[0].headers == {"set-x": "a, b, ", "content-length": "0"}
 
 
-def test_framing_of_a_request_is_not_the_callers_business() -> None:
+def test_callers_cannot_set_framing_headers() -> None:
     def lines(**fields: object) -> list[str]:
         request = HttpRequest(url="http://h:1/x", **fields)  # type: ignore[arg-type]
         head = request_head(request, target="/x", usual={"host": "h:1", "x-usual": "1"}).decode()

@@ -54,7 +54,7 @@ class TestDrips:
         ],
         ids=["head", "1xx", "trailers", "chunk size"],
     )
-    def test_the_read_limit_does_not_begin_again_with_every_byte(self, own: Kind, before: bytes, drop: bytes) -> None:
+    def test_the_read_timeout_does_not_restart_with_every_byte(self, own: Kind, before: bytes, drop: bytes) -> None:
         with Server({"*": dripping(before, drop)}) as server, own.client() as client:
             began = time.monotonic()
             with failing("read_timeout"):
@@ -75,7 +75,7 @@ class TestDrips:
             assert client.open(server.url, timeout=Timeouts(connect=20.0, read=0.6)).read() == b"helloworld"
 
     @pytest.mark.parametrize("drop", [b"y", b"HTTP/1.1 100 Continue\r\n\r\n"], ids=["head", "1xx"])
-    def test_a_proxy_keeps_the_connect_limit(self, own: Kind, drop: bytes) -> None:
+    def test_a_proxy_counts_against_the_connect_timeout(self, own: Kind, drop: bytes) -> None:
         before = b"HTTP/1.1 200 OK\r\nx: " if drop == b"y" else b""
         with Server({"*": dripping(before, drop)}) as proxy, own.client(proxy=proxy.url) as client:
             began = time.monotonic()
@@ -118,7 +118,7 @@ def look_up(monkeypatch: pytest.MonkeyPatch) -> Callable[[Lookup], None]:
 
 
 class TestAddresses:
-    def test_a_lookup_keeps_the_connect_limit_and_may_find_nothing(
+    def test_a_name_lookup_counts_against_the_connect_timeout(
         self, own: Kind, look_up: Callable[[Lookup], None]
     ) -> None:
         def unknown() -> None:
@@ -140,9 +140,7 @@ class TestAddresses:
     def info(port: int, host: str = "127.0.0.1") -> Any:
         return socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port)
 
-    def test_an_address_that_refuses_or_drops_packets_does_not_keep_the_next_from_being_tried(
-        self, own: Kind, look_up: Callable[[Lookup], None]
-    ) -> None:
+    def test_a_dead_address_does_not_delay_the_next_one(self, own: Kind, look_up: Callable[[Lookup], None]) -> None:
         """As where IPv6 leads nowhere and IPv4 works."""
         closed = closed_port()
         with Server({"*": hello}) as server, full_server() as full, own.client(environ={}) as client:
@@ -156,7 +154,7 @@ class TestAddresses:
 
 
 class TestBodies:
-    def test_few_bytes_that_become_many_are_unpacked_piece_by_piece(self, client: Client) -> None:
+    def test_decompression_is_bounded_per_piece(self, client: Client) -> None:
         size = 20_000_000
         once = gzip.compress(b"\0" * size)
         packed = {"gzip": once, "gzip, gzip": gzip.compress(once)}
@@ -200,7 +198,7 @@ class TestBodies:
 
 
 @pytest.mark.parametrize("blank", [b"\x0b", b"\x0c", b"\x1c", b"\x85", b"\xa0"])
-def test_only_blanks_and_tabs_around_a_value_do_not_count(own: Kind, blank: bytes) -> None:
+def test_only_blanks_and_tabs_are_stripped_from_header_values(own: Kind, blank: bytes) -> None:
     """Who takes other characters for blanks sees chunks where the parser sees none."""
 
     async def odd(exchange: Exchange) -> None:

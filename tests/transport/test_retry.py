@@ -75,7 +75,7 @@ def failed(code: str) -> DragomanError:
         ({"status": 503, "headers": {"x-should-retry": "?"}}, "status 503", True),
     ],
 )
-def test_what_is_worth_another_attempt(attempt: dict[str, object], why: str, again: bool) -> None:
+def test_which_errors_are_retried(attempt: dict[str, object], why: str, again: bool) -> None:
     assert decided(**attempt) == (Retry(0.5, why) if again else GiveUp(f"{why}; another attempt would not help"))  # type: ignore[arg-type]
     delivered = decided(delivered=True, **attempt)  # type: ignore[arg-type]
     assert delivered == GiveUp(f"{why}; a part of the answer was already delivered")
@@ -88,7 +88,7 @@ class TestWaiting:
         assert [each.after for each in waits if isinstance(each, Retry)] == [0.5, 1, 2, 4, 8, 8, 8]
         assert decided(10_000, RetryPolicy(max_attempts=20_000), status=500) == Retry(8.0, "status 500")
 
-    def test_the_server_says_how_long(self) -> None:
+    def test_the_wait_that_the_server_asks_for(self) -> None:
         for headers in (
             {"retry-after": "7"},
             {"retry-after-ms": "7000", "retry-after": "20"},
@@ -115,7 +115,7 @@ class TestWaiting:
         assert decided(status=429, headers=headers | {"retry-after": "2"}) == Retry(2.0, "status 429")
 
 
-def test_the_budget() -> None:
+def test_the_attempt_budget() -> None:
     assert isinstance(decided(2, status=500), Retry)
     assert decided(3, status=500) == GiveUp("status 500; 3 of 3 attempts made")
     assert isinstance(decided(1, RetryPolicy(max_attempts=1), status=500), GiveUp)
@@ -125,12 +125,10 @@ def test_the_budget() -> None:
     assert isinstance(decided(1, policy, status=429, elapsed=1, headers={"retry-after": "10"}), GiveUp)
 
 
-def test_a_call_that_nobody_answers_in_time_is_tried_again_once() -> None:
+def test_a_timed_out_call_is_retried_once() -> None:
     policy, unanswered = RetryPolicy(max_attempts=9), RequestTimeoutError("…", code="read_timeout")
     assert isinstance(decided(1, policy, error=unanswered), Retry)
-    assert decided(2, policy, error=unanswered) == GiveUp(
-        "read_timeout; a call that nobody answers in time is tried again only once"
-    )
+    assert decided(2, policy, error=unanswered) == GiveUp("read_timeout; a call that times out is retried only once")
     assert isinstance(decided(2, error=RequestTimeoutError("…", code="connect_timeout")), Retry)
     assert Timeouts().read == 180.0
 
@@ -166,7 +164,7 @@ policies = st.builds(
     st.integers(1, 12),
     st.floats(0, 1, exclude_max=True),
 )
-def test_whatever_happens_the_budget_is_kept(
+def test_the_attempt_budget_is_never_exceeded(
     attempt: dict[str, Any], elapsed: float, policy: RetryPolicy, made: int, random: float
 ) -> None:
     decision = decided(made, policy, random, elapsed=elapsed, **attempt)
@@ -268,7 +266,7 @@ def test_limits(headers: dict[str, str], limits: RateLimits | None) -> None:
         ("Sun, 15 Foo 2025 15:06:41 GMT", None),
     ],
 )
-def test_forms_of_a_moment(text: str, seconds: float | None) -> None:
+def test_time_formats(text: str, seconds: float | None) -> None:
     assert seconds_of(text, NOW) == (None if seconds is None else pytest.approx(seconds))
 
 

@@ -109,7 +109,7 @@ def _serve_rudely(listener: socket.socket, ask_to_close: bool, seen: list[bytes]
 
 
 @pytest.mark.parametrize("ask_to_close", [True, False], ids=["it wants to close", "it has not read the request"])
-def test_a_connection_that_the_server_keeps_open_is_left_all_the_same(kind: Kind, ask_to_close: bool) -> None:
+def test_a_connection_that_the_server_keeps_open_is_closed(kind: Kind, ask_to_close: bool) -> None:
     """A server that said `close` may close in any moment; one that has not read a request takes its rest for the next.
 
     A plain program cannot get into the second case, since it reads only after it has sent everything.

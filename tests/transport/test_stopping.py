@@ -173,7 +173,7 @@ def test_a_stopped_reply_does_not_come_back_and_others_go_on() -> None:
         assert server.connections == 2
 
 
-def test_a_response_that_nobody_closed_is_freed_while_the_run_goes_on() -> None:
+def test_a_dropped_response_frees_its_connection() -> None:
     stop = Stop()
     with Server({"*": half}) as server, stopping(stop), SocketTransport(limits=PoolLimits(connections=1)) as transport:
         for _ in range(3):

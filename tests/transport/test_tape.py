@@ -64,7 +64,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 class TestRoundTrip:
-    def test_what_was_recorded_is_replayed_piece_by_piece(self, play: Play, path: Path) -> None:
+    def test_a_recording_is_replayed_piece_by_piece(self, play: Play, path: Path) -> None:
         headers = {"x-api-key": KEY, "Authorization": f"Bearer {KEY}", "cookie": "a=b", "user-agent": "me"}
         with Server({"*": answer}) as server:
             server.open_gate("on")
@@ -99,11 +99,11 @@ class TestRoundTrip:
         with play(Tape(path)) as client:
             for number in (b"1", b"2", b"3"):
                 assert client.open("http://h/v1/m?a=b", **given).read() == number
-            with pytest.raises(NotOnTapeError, match="test.jsonl. It is there 3 times, and was asked for once more"):
+            with pytest.raises(NotOnTapeError, match="test.jsonl. It was recorded 3 times and requested once more"):
                 client.open("http://h/v1/m?a=b", **given)
 
     @pytest.mark.parametrize("broken", [False, True])
-    def test_a_reply_that_was_closed_early_or_broke(self, play: Play, path: Path, broken: bool) -> None:
+    def test_an_incomplete_response_is_replayed_as_such(self, play: Play, path: Path, broken: bool) -> None:
         async def cut(exchange: Exchange) -> None:
             await exchange.send(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\ndata: 1\n\n")
             await exchange.wait_for("on")
@@ -134,7 +134,7 @@ class TestModes:
             assert len(server.requests) == 2
             assert len(lines(path)) == 1
 
-    def test_what_is_said_wrongly_and_other_files_are_refused(self, path: Path, tmp_path: Path) -> None:
+    def test_wrong_arguments_and_other_files_are_refused(self, path: Path, tmp_path: Path) -> None:
         for wrong in ({"mode": "recrod"}, {"secrets": KEY}, {"ignore": "id"}):
             with pytest.raises(ConfigurationError, match=next(iter(wrong))):
                 Tape(path, **wrong)  # type: ignore[arg-type]
@@ -156,7 +156,7 @@ class TestSameness:
             (b"\xff plain", b"\xfe plain", {}, False),
         ],
     )
-    def test_which_requests_are_the_same(
+    def test_which_requests_are_equal(
         self, play: Play, path: Path, recorded: bytes, asked: bytes, options: dict[str, Any], same: bool
     ) -> None:
         with Server({"*": count}) as server, play(Tape(path, **options)) as client:
@@ -169,7 +169,7 @@ class TestSameness:
                 with pytest.raises(NotOnTapeError):
                     client.open("http://h/v1/chat", body=asked)
 
-    def test_a_miss_shows_the_nearest(self, play: Play, path: Path) -> None:
+    def test_a_miss_shows_the_most_similar_request(self, play: Play, path: Path) -> None:
         body = {"model": "m", "messages": [{"role": "user", "content": "What is the weather in Paris?"}]}
         with Server({"*": count}) as server, play(Tape(path)) as client:
             client.open(f"{server.url}/v1/chat", body=json.dumps(body).encode()).read()
@@ -183,7 +183,7 @@ class TestSameness:
             assert '-   "content": "What is the weather in Paris?"' in text
             assert '+   "content": "What is the weather in Rome?"' in text
             assert "mode='record'" in text
-            with pytest.raises(NotOnTapeError, match="On it are: POST /v1/chat"):
+            with pytest.raises(NotOnTapeError, match="It has: POST /v1/chat"):
                 client.open("http://h/v1/models", method="GET")
 
 
@@ -207,7 +207,7 @@ class TestSecrets:
             assert server.requests == []
             assert not path.exists()
 
-    def test_a_reply_with_a_key_is_not_written(self, play: Play, path: Path) -> None:
+    def test_a_response_with_a_key_is_not_recorded(self, play: Play, path: Path) -> None:
         async def leak(exchange: Exchange) -> None:
             await exchange.start()
             await exchange.chunk(b"your key: " + KEY[:10].encode())  # in two parts
@@ -223,7 +223,7 @@ class TestSecrets:
                 reply.read()
             assert not path.exists()
 
-    def test_given_secrets_in_any_form(self, play: Play, path: Path) -> None:
+    def test_given_secrets_are_found_in_any_form(self, play: Play, path: Path) -> None:
         secret = 'hunter"2 é&/päss'
         forms = {
             "as it is": secret,

@@ -65,7 +65,7 @@ class TestCertificates:
         with encrypted as server, kind.client(ca_file=authority.file) as client, failing("cut_off"):
             client.open(server.url).read()
 
-    def test_a_file_of_authorities_that_is_not_there_or_none(self, own: Kind, tmp_path: Path) -> None:
+    def test_a_missing_or_invalid_ca_file_is_refused(self, own: Kind, tmp_path: Path) -> None:
         empty = tmp_path / "empty.pem"
         empty.touch()
         for file in (tmp_path / "missing.pem", empty):
@@ -118,7 +118,7 @@ class TestProxies:
             assert len(proxy.requests) == 1
 
     @pytest.mark.parametrize("scheme", ["http", "https"])
-    def test_a_proxy_that_is_not_there(self, own: Kind, scheme: str) -> None:
+    def test_an_unreachable_proxy_is_named(self, own: Kind, scheme: str) -> None:
         address = f"http://user:{SECRET}@127.0.0.1:{closed_port()}"
         with own.client(proxy=address) as client, failing("proxy") as caught:
             client.open(f"{scheme}://{HOST}/?key={SECRET}")
@@ -126,7 +126,7 @@ class TestProxies:
         assert "HTTPS_PROXY" in caught.value.hint
 
     @pytest.mark.parametrize("scheme", ["http", "https"])
-    def test_a_proxy_that_wants_a_password(self, own: Kind, scheme: str) -> None:
+    def test_a_proxy_that_asks_for_a_password_is_named(self, own: Kind, scheme: str) -> None:
         with Server({"*": echo}) as server, Proxy(server, login="user:other") as proxy:
             address = f"http://user:{SECRET}@127.0.0.1:{proxy.port}"
             with own.client(proxy=address) as client, failing("proxy_auth"):
@@ -134,7 +134,7 @@ class TestProxies:
             assert server.requests == []
 
     @pytest.mark.parametrize("status", [403, 502, 503])
-    def test_a_proxy_that_opens_no_tunnel(self, own: Kind, status: int) -> None:
+    def test_a_proxy_that_refuses_the_tunnel_is_named(self, own: Kind, status: int) -> None:
         async def refuse(exchange: Exchange) -> None:
             await exchange.reply(b"no", status)
             exchange.hang_up()
@@ -146,9 +146,9 @@ class TestProxies:
 
 
 @pytest.mark.parametrize("scheme", ["https", "socks5"])
-def test_proxies_that_a_transport_does_not_know(own: Kind, scheme: str) -> None:
+def test_unsupported_proxies_are_refused(own: Kind, scheme: str) -> None:
     with own.client(proxy=f"{scheme}://127.0.0.1:9") as client:
-        with pytest.raises(ConfigurationError, match=f"cannot speak to a proxy over {scheme}") as caught:
+        with pytest.raises(ConfigurationError, match=f"does not support {scheme} proxies") as caught:
             client.open(f"https://{HOST}/")
         assert "HttpxTransport" in caught.value.hint
 

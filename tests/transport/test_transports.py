@@ -57,7 +57,7 @@ class TestOneRequest:
 
 
 class TestPieces:
-    def test_each_piece_is_there_as_soon_as_it_was_sent(self, client: Client) -> None:
+    def test_each_piece_is_delivered_as_soon_as_it_arrives(self, client: Client) -> None:
         with Server({"*": drip}) as server, client.open(server.url) as reply:
             for number in range(3):
                 assert reply.piece() == f"piece {number}".encode()
@@ -94,7 +94,7 @@ class TestPieces:
 
 
 class TestConnections:
-    def test_what_was_said_before_does_not_mix_with_what_is_said_now(self, client: Client) -> None:
+    def test_earlier_reply_text_is_not_mixed_into_the_next(self, client: Client) -> None:
         seen: list[tuple[str, str, str | None]] = []
 
         async def note(exchange: Exchange) -> None:
@@ -145,7 +145,7 @@ class TestClientsOfOthers:
     """HttpxTransport on a client that somebody made."""
 
     @pytest.mark.parametrize("make", [httpx2.Client, httpx2.AsyncClient])
-    def test_it_is_used_and_closed(self, make: type[httpx2.Client | httpx2.AsyncClient]) -> None:
+    def test_a_given_transport_is_used_and_closed(self, make: type[httpx2.Client | httpx2.AsyncClient]) -> None:
         theirs = make(headers={"x-theirs": "1"})
         with Server({"*": echo}) as server, Client(HttpxTransport(theirs)) as client:
             assert client.plain is (make is httpx2.Client)

@@ -18,7 +18,7 @@ SEED = 0
 
 
 @pytest.mark.slow
-def test_nobody_gets_anybody_elses_answer(kind: Kind) -> None:
+def test_replies_never_cross_between_callers(kind: Kind) -> None:
     account = run(kind, SEED, turns=rounds(64 if kind.reuses else 16))
     assert not account.problems, "\n".join(
         [f"{len(account.problems)} problems with seed {SEED}", *account.problems[:5]]
@@ -37,7 +37,7 @@ def right(turn: Turn) -> Received:
     return Received(answer=text, history=[Message.user(turn.prompt), Message.assistant(text)])
 
 
-def test_the_judge_finds_fault_with_anything_else() -> None:
+def test_the_fault_checker_rejects_wrong_outcomes() -> None:
     turn, refused = a_turn(), a_turn(service="redirects")
     assert not problems(turn, right(turn), ByUser([turn]))
     assert problems(refused, right(refused), ByUser([refused]))

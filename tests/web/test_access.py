@@ -1,4 +1,4 @@
-"""Who gets in to the page, what a browser is told, and what is refused; without a browser."""
+"""Access to the page, response headers and refusals, without a browser."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def come_in(site: Site) -> dict[str, str]:
     return {"cookie": headers["set-cookie"].partition(";")[0], "origin": site.server.url}
 
 
-def test_the_token_is_taken_once_for_a_cookie() -> None:
+def test_token_is_exchanged_for_a_cookie() -> None:
     with serving() as site:
         assert ask(site, "GET", "/")[0] == ask(site, "GET", "/?token=guess")[0] == 401
         assert ask(site, "GET", "/api/conversations")[0] == 401
@@ -61,7 +61,7 @@ FOREIGN = [
 ]
 
 
-def test_another_page_cannot_reach_it() -> None:
+def test_requests_of_other_pages_are_refused() -> None:
     with serving() as site:
         known = come_in(site)
         assert ask(site, "POST", "/api/conversations", {"text": "hello"}, **known).status == 202
@@ -72,7 +72,7 @@ def test_another_page_cannot_reach_it() -> None:
                 assert ask(site, "GET", "/api/conversations", **headers).status == 403, foreign
 
 
-def test_a_link_from_elsewhere_leads_to_the_page_only() -> None:
+def test_link_from_another_site_reaches_only_the_page() -> None:
     link = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
     with serving() as site:
         cookie = come_in(site)["cookie"]
@@ -82,7 +82,7 @@ def test_a_link_from_elsewhere_leads_to_the_page_only() -> None:
         assert ask(site, "GET", "/", cookie=cookie, **{**link, "sec_fetch_dest": "iframe"})[0] == 403
 
 
-def test_beyond_loopback_only_with_a_password_or_a_proxy() -> None:
+def test_access_beyond_loopback_needs_password_or_proxy() -> None:
     with pytest.raises(ConfigurationError, match="nothing keeps people out"):
         Access(host="0.0.0.0")
     with pytest.raises(ConfigurationError, match="at least 8"):
@@ -107,7 +107,7 @@ def test_beyond_loopback_only_with_a_password_or_a_proxy() -> None:
         assert ask(site, "GET", "/api/about", host="evil.example", x_user="ada")[0] == 403
 
 
-def test_what_does_not_fit_is_refused_and_nothing_is_made_of_it() -> None:
+def test_bad_requests_are_refused_without_effect() -> None:
     with serving() as site:
         known = come_in(site)
         nobody = "018f3c5e-7a10-7cc3-98c4-dc0c0c07398f"
@@ -132,7 +132,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_made_of_it() -> None:
         assert not site.simulator.requests
 
 
-def test_the_page_is_what_its_sources_say_and_small() -> None:
+def test_page_is_built_from_its_sources_and_small() -> None:
     """Built anew with `npm ci && npm run build` in page/; nobody who uses it needs Node."""
     page = ROOT / "page"
     files = ["index.html", "package.json", "package-lock.json", "vite.config.js"]

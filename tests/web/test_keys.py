@@ -74,7 +74,7 @@ def hold_conversation(tab: Tab) -> Callable[[], None]:
     return release
 
 
-def test_the_field_has_the_focus_and_keys_are_heard_when_it_appears(tab: Tab) -> None:
+def test_field_has_focus_and_accepts_keys_at_once(tab: Tab) -> None:
     seen = """new MutationObserver((_, observer) => {
         if (!field()) return;
         observer.disconnect();
@@ -88,7 +88,7 @@ def test_the_field_has_the_focus_and_keys_are_heard_when_it_appears(tab: Tab) ->
     assert tab.evaluate("window.seen") == ["composer", "composer"]
 
 
-def test_what_is_said_before_the_server_told_about_itself(site: Site, tab: Tab) -> None:
+def test_message_before_the_server_info_has_arrived(site: Site, tab: Tab) -> None:
     release = hold(tab, "**/api/about")
     tab.reload()
     tab.keyboard.type("hello")
@@ -100,7 +100,7 @@ def test_what_is_said_before_the_server_told_about_itself(site: Site, tab: Tab) 
     expect(tab.locator(".sidebar footer")).to_contain_text("dragoman")
 
 
-def test_what_is_said_before_the_conversation_has_come(browser: Browser) -> None:
+def test_message_before_the_conversation_has_loaded(browser: Browser) -> None:
     model = Model()
     with serving(model.answer) as site, opened(browser, site) as tab:
         say(tab, "one")
@@ -118,7 +118,7 @@ def test_what_is_said_before_the_conversation_has_come(browser: Browser) -> None
         expect(tab.locator(".message.assistant").last).to_contain_text("You said slowly")
 
 
-def test_words_stay_if_the_conversation_that_comes_is_busy_or_missing(browser: Browser) -> None:
+def test_text_stays_if_the_conversation_is_busy_or_missing(browser: Browser) -> None:
     model = Model()
     with serving(model.answer) as site, opened(browser, site) as tab:
         say(tab, "slowly")
@@ -146,7 +146,7 @@ def test_words_stay_if_the_conversation_that_comes_is_busy_or_missing(browser: B
         expect(tab.locator("#composer")).to_have_value("are you there?")
 
 
-def test_escape_stops_a_turn_that_has_not_begun_yet(browser: Browser) -> None:
+def test_escape_stops_a_turn_before_it_starts(browser: Browser) -> None:
     with serving(Model().answer) as site, opened(browser, site) as tab:
         release = hold(tab, "**/api/conversations", "POST")
         say(tab, "slowly")
@@ -155,7 +155,7 @@ def test_escape_stops_a_turn_that_has_not_begun_yet(browser: Browser) -> None:
         wait_for_answer(tab)
 
 
-def test_escape_right_behind_enter(browser: Browser) -> None:
+def test_escape_right_after_enter(browser: Browser) -> None:
     pressed = 'press("Enter"); await drawn(); press("Escape"); await drawn();'
     with serving(Model().answer) as site, opened(browser, site) as tab:
         expect(tab.get_by_label("Model: anthropic")).to_be_visible()
@@ -186,7 +186,7 @@ def test_a_dialog_has_the_focus_at_once_and_gives_it_back(tab: Tab) -> None:
     expect(tab.get_by_label("Model: openai:gpt-4o")).to_be_focused()
 
 
-def test_a_message_that_is_late_leaves_the_conversation_alone_that_was_opened_since(tab: Tab) -> None:
+def test_late_message_does_not_change_the_open_conversation(tab: Tab) -> None:
     for text in ("one", "two"):
         tab.keyboard.press("Control+Shift+O")
         say(tab, text)
@@ -204,7 +204,7 @@ def test_a_message_that_is_late_leaves_the_conversation_alone_that_was_opened_si
     expect(tab.locator(".message.user")).to_have_text(["two", "late"])
 
 
-def test_what_could_not_be_sent_stands_before_what_was_written_since(tab: Tab) -> None:
+def test_unsent_text_is_put_before_newer_text(tab: Tab) -> None:
     release = hold(tab, "**/api/conversations", "POST", then=Route.abort)
     say(tab, "first")
     tab.keyboard.type("second")
@@ -212,7 +212,7 @@ def test_what_could_not_be_sent_stands_before_what_was_written_since(tab: Tab) -
     expect(tab.locator("#composer")).to_have_value("first\nsecond")
 
 
-def test_words_that_were_said_do_not_come_back_after_an_approval(browser: Browser) -> None:
+def test_sent_text_does_not_return_after_an_approval(browser: Browser) -> None:
     model = Model()
     with serving(model.answer) as site, opened(browser, site) as tab:
         say(tab, "pay 7")
@@ -224,7 +224,7 @@ def test_words_that_were_said_do_not_come_back_after_an_approval(browser: Browse
         expect(tab.locator("#composer")).to_have_value("")
 
 
-def test_what_is_sent_while_a_file_is_read_takes_it_along(site: Site, tab: Tab) -> None:
+def test_message_waits_for_a_file_that_is_being_read(site: Site, tab: Tab) -> None:
     hold_reading = """() => {
         const read = FileReader.prototype.readAsDataURL;
         window.held = [];

@@ -1,4 +1,4 @@
-"""The log of a turn: nothing is lost on slow readers within its bound, and past it they are cut off and told so."""
+"""The log of a turn: slow readers lose nothing within its bound, and are cut off beyond it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ def numbers(data: bytes) -> list[int]:
     st.integers(200, 2_000),
     st.data(),
 )
-def test_a_reader_gets_every_frame_in_order_or_is_told_that_some_are_gone(
-    frames: list[bytes], limit: int, data: st.DataObject
-) -> None:
+def test_reader_gets_every_frame_in_order_or_an_error(frames: list[bytes], limit: int, data: st.DataObject) -> None:
     log, seen, place = FrameLog(limit), list[int](), 0
     for frame in frames:
         log.append(frame)
@@ -48,7 +46,7 @@ def test_a_reader_gets_every_frame_in_order_or_is_told_that_some_are_gone(
     assert log.last == len(frames)
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_log_is_bounded() -> None:
     log = FrameLog(10_000)
     for _ in range(5_000):
         log.append(b"x" * 100)
@@ -57,7 +55,7 @@ def test_what_is_kept_is_bounded() -> None:
         log.read(0)
 
 
-def test_a_reader_gets_a_little_at_a_time_and_goes_on_only_in_the_same_log() -> None:
+def test_reads_are_small_and_continue_only_in_the_same_log() -> None:
     log, other = FrameLog(), FrameLog()
     for _ in range(2_000):
         log.append(b"x" * 100)
@@ -74,7 +72,7 @@ def test_a_reader_gets_a_little_at_a_time_and_goes_on_only_in_the_same_log() -> 
     assert (other.find(id), log.find("3"), log.find(id + "0000")) == (None, None, None)
 
 
-def test_a_slow_reader_loses_nothing_and_costs_no_buffer_of_its_own() -> None:
+def test_slow_reader_loses_nothing_and_needs_no_buffer() -> None:
     """A reader that sleeps holds nothing but the socket's buffers; what it reads in the end is everything."""
     log = FrameLog(64_000_000)
 
@@ -96,7 +94,7 @@ def test_a_slow_reader_loses_nothing_and_costs_no_buffer_of_its_own() -> None:
     assert read.endswith(b"data: end\n\n")
 
 
-def test_a_watcher_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stalled_watcher_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "IDLE_SECONDS", 0.05)
     monkeypatch.setattr(log_module, "STALLED_SECONDS", 0.1)
     log = FrameLog(64_000_000)
@@ -116,7 +114,7 @@ def test_a_watcher_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch
         assert not log._watchers
 
 
-def test_who_missed_frames_is_cut_off_in_the_middle() -> None:
+def test_watcher_that_missed_frames_is_cut_off() -> None:
     log = FrameLog(1_000)
     for _ in range(100):
         log.append(b"x" * 100)

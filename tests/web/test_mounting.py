@@ -59,7 +59,7 @@ urlpatterns: list[object] = []
 
 @pytest.mark.parametrize("make", [in_starlette, in_fastapi, in_litestar, in_django])
 @pytest.mark.filterwarnings("ignore")  # of the frameworks, about themselves
-def test_it_is_mounted_in_three_lines(make: Callable[[], Any]) -> None:
+def test_mounting_in_other_frameworks(make: Callable[[], Any]) -> None:
     message = {"role": "user", "parts": [{"type": "text", "text": "Hi"}]}
     with WebServer(make()) as server:
         answer = ask(server.port, "POST", "/api/chat", {"id": "a", "messages": [message]})

@@ -65,7 +65,7 @@ await stream._shown
     assert "One two three." in seen.outputs[-1].data["text/html"]
 
 
-def test_nobody_needs_ipython() -> None:
+def test_ipython_is_not_required() -> None:
     code = (
         "import sys; from dragoman import ChatClient, ScriptedEngine; "
         "assert 'Hi' in ChatClient(ScriptedEngine(['Hi'])).chat('x')._repr_html_(); "

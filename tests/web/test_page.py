@@ -40,7 +40,7 @@ def test_a_first_question(tab: Tab) -> None:
     assert tab.evaluate(nameless) == 0, "everything that can be used has a name"
 
 
-def test_a_stream_is_seen_as_it_comes_and_a_reload_brings_the_rest(site: Site, tab: Tab) -> None:
+def test_stream_is_shown_live_and_after_a_reload(site: Site, tab: Tab) -> None:
     say(tab, "slowly")
     expect(tab.locator(".message.assistant")).to_contain_text("w5")
     assert "w299" not in tab.locator(".message.assistant").inner_text()
@@ -183,7 +183,7 @@ def test_an_edit_is_a_fork(tab: Tab) -> None:
     expect(tab.locator(".message.user")).to_have_text(["one", "two"])
 
 
-def test_another_model_is_chosen_after_its_losses_were_shown(site: Site, tab: Tab) -> None:
+def test_model_switch_shows_losses_first(site: Site, tab: Tab) -> None:
     say(tab, "cities")
     wait_for_answer(tab)
     tab.get_by_label("Model: anthropic").click()
@@ -196,7 +196,7 @@ def test_another_model_is_chosen_after_its_losses_were_shown(site: Site, tab: Ta
     assert site.simulator.requests[-1].model == "gpt-4o"
 
 
-def test_the_timeline_is_there_for_turns_of_an_earlier_server(site: Site, tab: Tab) -> None:
+def test_timeline_of_turns_of_an_earlier_server(site: Site, tab: Tab) -> None:
     say(tab, "cities")
     wait_for_answer(tab)
     site.stop()
@@ -320,7 +320,7 @@ def test_narrow_screens_and_keys(browser: Browser) -> None:
         expect(tab.locator(".message.assistant").last).to_contain_text("Then: paid 7")
 
 
-def test_words_that_could_not_be_said_go_back(site: Site, tab: Tab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsent_text_returns_to_the_field(site: Site, tab: Tab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another program writes between the last look at the store and the turn, so that the turn fails."""
     say(tab, "hello")
     wait_for_answer(tab)
@@ -350,7 +350,7 @@ LINKS = {
 }
 
 
-def test_links_arguments_and_absurd_texts_are_shown_for_what_they_are(browser: Browser) -> None:
+def test_links_arguments_and_absurd_texts_are_shown_safely(browser: Browser) -> None:
     call = ToolCall("c", "pay", '{"amount": 9007199254740993, "to": "DE\u200b89", "amount": 1.0}')
     absurd = [">" * 3_000 + "x", "_" * 10_000, "\n".join("  " * deep + "- a" for deep in range(1_500))]
     talk = Conversation().plus(

@@ -47,7 +47,7 @@ def other_program(site: Site) -> ChatClient:
     return ChatClient(MODEL, [pay], store=site.store, key="any", base_url=site.simulator.base_url("anthropic"))
 
 
-def test_a_call_that_may_have_done_its_work_is_told_after_a_restart() -> None:
+def test_uncertain_call_is_reported_after_a_restart() -> None:
     with serving() as site:
         id = Visitor(site).begin("pay 5")
         site.stop()
@@ -65,7 +65,7 @@ def test_a_call_that_may_have_done_its_work_is_told_after_a_restart() -> None:
         assert paid == [5]
 
 
-def test_what_another_program_wrote_meanwhile_is_taken_up() -> None:
+def test_changes_of_other_programs_are_loaded() -> None:
     with serving() as site:
         visitor = Visitor(site)
         id = visitor.begin("hello")
@@ -87,7 +87,7 @@ def test_what_another_program_wrote_meanwhile_is_taken_up() -> None:
         assert shown["messages"][-2]["blocks"][0]["text"] == "again"
 
 
-def test_deny_once_for_all_asks_nobody_on_the_page() -> None:
+def test_permanent_denial_does_not_ask_on_the_page() -> None:
     """The page lets the executor ask the approver, so that its answer must not be a question."""
     terminal: Any = None
     approver = Approver("deny", terminal, PermissionChecker())
@@ -100,7 +100,7 @@ def test_deny_once_for_all_asks_nobody_on_the_page() -> None:
     assert list(map(type, decisions)) == [Deny, Deny, Allow]
 
 
-def test_an_answer_while_a_turn_runs_is_refused_and_not_kept() -> None:
+def test_answer_during_a_turn_is_refused() -> None:
     with serving() as site:
         visitor = Visitor(site)
         id = visitor.ask("POST", "", {"text": "endlessly"})[1]["id"]

@@ -55,7 +55,7 @@ def on_a_loop(simulator: Simulator, store: MemoryStore) -> Conversation:
 
 
 @pytest.mark.parametrize("colour", [plain, on_a_loop])
-def test_a_turn_can_be_drawn_from_what_the_store_has(colour: Any) -> None:
+def test_timeline_of_a_stored_turn(colour: Any) -> None:
     with Simulator(SCRIPT) as simulator, MemoryStore() as store:
         talk = colour(simulator, store)
     [turn] = timeline(conversation_from_json(conversation_to_json(talk)))
@@ -71,7 +71,7 @@ def test_a_turn_can_be_drawn_from_what_the_store_has(colour: Any) -> None:
     assert all((first.end or 0) <= (each.start or 0) + 0.05 <= (last.start or 0) + 0.1 for each in tools)
 
 
-def test_an_answer_that_was_stopped_has_its_place_too() -> None:
+def test_timeline_includes_a_stopped_answer() -> None:
     slow = Reply("word " * 500, faults=[Drip(200, 0.01)])
     with (
         Simulator([slow]) as simulator,
@@ -87,7 +87,7 @@ def test_an_answer_that_was_stopped_has_its_place_too() -> None:
     assert turn.seconds > 0
 
 
-def test_nothing_is_kept_without_a_store_and_what_has_no_times_is_listed_without() -> None:
+def test_timeline_without_times() -> None:
     with Simulator(["Hello."]) as simulator, ChatClient("openai:gpt-4o", **options(simulator)) as client:
         client.chat("Hi")
         assert client.history[-1].account is None
@@ -97,7 +97,7 @@ def test_nothing_is_kept_without_a_store_and_what_has_no_times_is_listed_without
     assert [(span.start, span.end) for span in turn.spans] == [(None, None)]
 
 
-def test_a_time_that_does_not_say_where_is_one_of_utc() -> None:
+def test_time_without_zone_is_utc() -> None:
     calls = [ToolCall(name, "look", "{}") for name in ("a", "b")]
     began = datetime(2024, 5, 1, 12, tzinfo=UTC)
     results = [

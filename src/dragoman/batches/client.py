@@ -1,7 +1,7 @@
-"""Batches of conversations: hand them in, wait, fetch the replies; in this process or in a later one.
+"""Batches of conversations: submit them, wait, fetch the replies, in this process or in a later one.
 
-Owns: Batches and AsyncBatches, over one core; the order of results, and what becomes of those that have none.
-Must not know: how a provider takes batches (services.py), how a request is sent and tried again (the engine).
+Owns: Batches and AsyncBatches, over one core; the order of results, and the errors of missing ones.
+Must not know: the providers' APIs (services.py), how requests are sent and retried (the engine).
 """
 
 from __future__ import annotations
@@ -37,37 +37,35 @@ from .handle import Batch, BatchDirectory, BatchResult, BatchStatus
 from .services import Line, Service, key_of, position_of, service_for, unanswered
 
 BatchProgress: TypeAlias = Callable[[BatchStatus], object]
-"""Called with how far a batch is, each time that the provider was asked."""
+"""Called with each status while waiting."""
 
 _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 120.0
-_PART_OF_THE_PRICE: Final = 0.5
-"""What the providers take of the price of an ordinary call."""
+_PRICE_FACTOR: Final = 0.5
+"""Of the price of an ordinary call."""
 
 
 class _Core:
-    """What both colours do, over an engine that blocks or awaits."""
+    """The work of both colours, over an engine that blocks or awaits."""
 
     def __init__(self, engine: AnyHttpEngine, directory: str | Path | None) -> None:
         self.engine: AnyHttpEngine = engine
         self.directory: BatchDirectory | None = None if directory is None else BatchDirectory(directory)
-        """Where batches are kept, if anywhere."""
+        """Where batches are saved, if anywhere."""
         self._service: Service = service_for(engine.connection.provider)
         self._blocking: bool = isinstance(engine, HttpEngine)
 
     def _understanding(self) -> AbstractContextManager[None]:
-        return understanding(self.engine, "What is said of batches")
+        return understanding(self.engine, "The reply about a batch")
 
-    def _own(self, batch: Batch) -> None:
-        """A batch is asked after where it was handed in: elsewhere nobody knows it."""
+    def _check_origin(self, batch: Batch) -> None:
+        """Raise ConfigurationError for a batch of another model or server."""
         connection = self.engine.connection
         if (batch.model, batch.base_url) != (self.engine.name, connection.base_url):
             message = (
-                f"The batch {batch.id} was handed in to {batch.model} at {batch.base_url}, not to {self.engine.name}."
+                f"The batch {batch.id} was submitted to {batch.model} at {batch.base_url}, not to {self.engine.name}."
             )
             raise ConfigurationError(message, hint=f"Use Batches({batch.model!r}) with the same base URL.")
-
-    # --- what can be done ---
 
     async def submit(
         self,
@@ -76,15 +74,17 @@ class _Core:
         tools: Sequence[ToolSpec] = (),
         options: ModelOptions | None = None,
     ) -> Batch:
-        """Hand conversations in; a text stands for one with this question. Nothing is sent if one is not valid."""
-        asked = tuple(read_files(_conversation_of(each)) for each in conversations)
+        """Submit conversations; a string is one with this question. If one is invalid, nothing is sent."""
+        submitted = tuple(read_files(_conversation_of(each)) for each in conversations)
         options = self.engine.options if options is None else options
-        requests = [self.engine.prepare(each, tools, options).encoded.request for each in asked]
+        requests = [self.engine.prepare(each, tools, options).encoded.request for each in submitted]
         size = sum(len(each.body) for each in requests)
         if not requests or len(requests) > self._service.most or size > self._service.most_bytes:
             most = f"{self._service.most:,} conversations and {self._service.most_bytes >> 20} MiB"
-            message = f"A batch of {self.engine.name} has from 1 to {most}; these are {len(asked):,}, {size >> 20} MiB."
-            raise ConfigurationError(message, hint="Hand them in as several batches." if requests else "Give some.")
+            message = (
+                f"A batch of {self.engine.name} has from 1 to {most}; these are {len(submitted):,}, {size >> 20} MiB."
+            )
+            raise ConfigurationError(message, hint="Submit several batches." if requests else "Give some.")
         if self.directory is not None:
             self.directory.check()
         keyed = [(key_of(position), each) for position, each in enumerate(requests)]
@@ -94,28 +94,18 @@ class _Core:
             id=id,
             model=self.engine.name,
             base_url=self.engine.connection.base_url,
-            conversations=asked,
+            conversations=submitted,
             tools=tuple(tools),
             options=options,
             created=datetime.fromtimestamp(self.engine.connection.wall_clock(), UTC),
         )
         if self.directory is not None:
-            self._keep(batch, self.directory)
+            _save(batch, self.directory)
         return batch
 
-    @staticmethod
-    def _keep(batch: Batch, directory: BatchDirectory) -> None:
-        try:
-            directory.save(batch)
-        except OSError as error:
-            message = f"The batch {batch.id} was handed in, but cannot be kept: {error.strerror or error}."
-            made = f"Batch(id={batch.id!r}, model={batch.model!r}, base_url={batch.base_url!r}, conversations=…)"
-            hint = f"Do not hand it in again: {made}, with the same conversations, is as good as what submit gives."
-            raise BatchError(message, batch=batch.id, state="running", hint=hint) from error
-
     async def status(self, batch: Batch) -> BatchStatus:
-        """How far it is."""
-        self._own(batch)
+        """The state of the batch."""
+        self._check_origin(batch)
         try:
             with self._understanding():
                 found = await self._service.status(self.engine, batch.id)
@@ -123,7 +113,7 @@ class _Core:
             if error.status != 404:
                 raise
             message = f"{self.engine.name} knows no batch {batch.id}."
-            hint = "Providers keep batches for about a month, and show them to the account that handed them in."
+            hint = "Providers keep batches for about a month, for the account that submitted them."
             raise BatchError(message, batch=batch.id, state="unknown", hint=hint) from None
         return replace(found, total=found.total or len(batch))
 
@@ -135,7 +125,7 @@ class _Core:
         timeout: float | None = None,  # noqa: ASYNC109 -- the same in both colours
         first_wait: float = _FIRST_WAIT,
     ) -> BatchStatus:
-        """Ask again and again, less and less often, until it is over or the time is up."""
+        """Poll, less and less often, until the batch is over or the time is up."""
         end = None if timeout is None else time.monotonic() + timeout
         seconds = first_wait
         while True:
@@ -145,13 +135,13 @@ class _Core:
             left = None if end is None else end - time.monotonic()
             if status.over or (left is not None and left <= 0):
                 return status
-            # Less by chance, so that many who wait do not ask all at once.
-            pausing = seconds * (1 - 0.1 * chance())
-            await pause(pausing if left is None else min(pausing, left), blocking=self._blocking)
+            # With jitter, so that many clients do not poll at once.
+            wait = seconds * (1 - 0.1 * chance())
+            await pause(wait if left is None else min(wait, left), blocking=self._blocking)
             seconds = min(_LONGEST_WAIT, seconds * 1.5)
 
     async def results(self, batch: Batch) -> list[BatchResult]:
-        """What became of each conversation, in their order. Raises BatchError for a batch that is not over."""
+        """The result of each conversation, in order. Raises BatchError if the batch is not over."""
         status = await self.status(batch)
         if not status.over:
             message = f"The batch {batch.id} is not over: {status.finished:,} of {status.total:,} are answered."
@@ -159,7 +149,7 @@ class _Core:
         if status.state == "failed":
             why = f": {status.message.rstrip('.')}" if status.message else ""
             message = f"The batch {batch.id} was refused as a whole{why}."
-            raise BatchError(message, batch=batch.id, state=status.state, hint="Correct that, and hand it in again.")
+            raise BatchError(message, batch=batch.id, state=status.state, hint="Correct that, and submit it again.")
         with self._understanding():
             lines = {position_of(line.key): line for line in await self._service.lines(self.engine, batch.id, status)}
         return [
@@ -168,8 +158,8 @@ class _Core:
         ]
 
     def _read(self, batch: Batch, position: int, line: Line) -> BatchResult:
-        asked = batch.conversations[position]
-        prepared = self.engine.prepare(asked, batch.tools, batch.options)
+        conversation = batch.conversations[position]
+        prepared = self.engine.prepare(conversation, batch.tools, batch.options)
         fold, events = Fold(), list[ReplyEvent]()
         try:
             line.raise_failure(prepared.call)
@@ -177,44 +167,55 @@ class _Core:
             decoder.feed(line.body, events)
             decoder.finish(events)
         except ProviderError as error:
-            return BatchResult(position=position, conversation=asked, error=error)
+            return BatchResult(position=position, conversation=conversation, error=error)
         fold.extend(events)
-        return BatchResult(position=position, conversation=asked.plus(_charged(fold.message(), self.engine.prices)))
+        reply = _with_cost(fold.message(), self.engine.prices)
+        return BatchResult(position=position, conversation=conversation.plus(reply))
 
     async def cancel(self, batch: Batch) -> BatchStatus:
-        """End it. What is answered by then stays; wait until it is over before you fetch that."""
-        self._own(batch)
+        """Cancel the batch. Answers so far stay; wait until it is over before you fetch them."""
+        self._check_origin(batch)
         await self._service.cancel(self.engine, batch.id)
         return await self.status(batch)
 
 
-def _charged(message: Message, prices: Prices | None) -> Message:
-    """The reply with what it cost: by the prices that were given, else half of what the table says."""
+def _save(batch: Batch, directory: BatchDirectory) -> None:
+    try:
+        directory.save(batch)
+    except OSError as error:
+        message = f"The batch {batch.id} was submitted, but cannot be saved: {error.strerror or error}."
+        made = f"Batch(id={batch.id!r}, model={batch.model!r}, base_url={batch.base_url!r}, conversations=…)"
+        hint = f"Do not submit it again: {made}, with the same conversations, is as good as what submit returns."
+        raise BatchError(message, batch=batch.id, state="running", hint=hint) from error
+
+
+def _with_cost(message: Message, prices: Prices | None) -> Message:
+    """The reply with its cost: by the given prices, else half of the usual ones."""
     usage = message.usage
     if usage is None or usage.charged is not None or message.interrupted:
         return message
     factor = 1.0
     if prices is None and message.provider is not None and message.model is not None:
-        factor = _PART_OF_THE_PRICE
+        factor = _PRICE_FACTOR
         prices = prices_of(message.provider, message.model, time=message.time, tokens=usage.input or 0)
     cost = None if prices is None else prices.cost(usage)
     return message if cost is None else replace(message, usage=replace(usage, charged=cost * factor))
 
 
-def _conversation_of(asked: object) -> Conversation:
-    if isinstance(asked, str) and asked:
-        return Conversation().plus(Message.user(asked))
-    if not isinstance(asked, Conversation):
-        message = f"A batch is made of conversations and texts, not of {type(asked).__name__ if asked else 'nothing'}."
+def _conversation_of(given: object) -> Conversation:
+    if isinstance(given, str) and given:
+        return Conversation().plus(Message.user(given))
+    if not isinstance(given, Conversation):
+        message = f"A batch is made of conversations and texts, not of {type(given).__name__ if given else 'nothing'}."
         raise ConfigurationError(message, hint='Give Conversation(…).plus(Message.user("…")), or the question itself.')
-    return asked
+    return given
 
 
 class Batches:
-    """Batches of conversations, for a plain program: `with Batches("anthropic:claude-haiku-4-5") as batches: …`.
+    """Batches of conversations: `with Batches("anthropic:claude-haiku-4-5") as batches: …`.
 
-    model       a name, with what an engine takes beside it (`key`, `base_url`, `options` …), or an HttpEngine
-    directory   where batches are kept as files, so that a later process finds them
+    model       a name, with the options of an engine (`key`, `base_url`, `options` …), or an HttpEngine
+    directory   where batches are saved as files, for a later process
     """
 
     def __init__(
@@ -231,7 +232,7 @@ class Batches:
 
     @property
     def directory(self) -> BatchDirectory | None:
-        """Where batches are kept, if anywhere."""
+        """Where batches are saved, if anywhere."""
         return self._core.directory
 
     def submit(
@@ -241,11 +242,11 @@ class Batches:
         tools: Sequence[ToolSpec] = (),
         options: ModelOptions | None = None,
     ) -> Batch:
-        """Hand conversations in; a text stands for one with this question. Nothing is sent if one is not valid."""
+        """Submit conversations; a string is one with this question. If one is invalid, nothing is sent."""
         return step(self._core.submit(conversations, tools=tools, options=options))
 
     def status(self, batch: Batch) -> BatchStatus:
-        """How far it is."""
+        """The state of the batch."""
         return step(self._core.status(batch))
 
     def wait(
@@ -256,19 +257,19 @@ class Batches:
         timeout: float | None = None,
         first_wait: float = _FIRST_WAIT,
     ) -> BatchStatus:
-        """Ask again and again, less and less often, until it is over or the time is up."""
+        """Poll, less and less often, until the batch is over or the time is up."""
         return step(self._core.wait(batch, progress=progress, timeout=timeout, first_wait=first_wait))
 
     def results(self, batch: Batch) -> list[BatchResult]:
-        """What became of each conversation, in their order. Raises BatchError for a batch that is not over."""
+        """The result of each conversation, in order. Raises BatchError if the batch is not over."""
         return step(self._core.results(batch))
 
     def cancel(self, batch: Batch) -> BatchStatus:
-        """End it. What is answered by then stays; wait until it is over before you fetch that."""
+        """Cancel the batch. Answers so far stay; wait until it is over before you fetch them."""
         return step(self._core.cancel(batch))
 
     def close(self) -> None:
-        """Close the connections. Batches go on at the provider."""
+        """Close the connections. Batches continue at the provider."""
         if self._close is not None:
             self._close()
 
@@ -280,7 +281,7 @@ class Batches:
 
 
 class AsyncBatches(_Core):
-    """`Batches` for a program on an event loop."""
+    """The async version of `Batches`."""
 
     def __init__(
         self,
@@ -295,7 +296,7 @@ class AsyncBatches(_Core):
         super().__init__(as_service(made, AsyncHttpEngine, "batches"), directory)
 
     async def aclose(self) -> None:
-        """Close the connections. Batches go on at the provider."""
+        """Close the connections. Batches continue at the provider."""
         if self._close is not None:
             await self._close()
 

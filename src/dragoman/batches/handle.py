@@ -1,6 +1,6 @@
-"""A batch as a value: what was asked and under which id, so that another process can fetch the answers.
+"""A batch as a value: its conversations and its id, so that another process can fetch the answers.
 
-Owns: Batch and its JSON form; BatchStatus, BatchResult; BatchDirectory, where batches are kept as files.
+Owns: Batch and its JSON form; BatchStatus, BatchResult; BatchDirectory, batches as files.
 Must not know: providers, requests.
 """
 
@@ -31,21 +31,21 @@ from dragoman.providers import ModelOptions, without_secrets
 _VERSION: Final = 1
 
 BatchState: TypeAlias = Literal["running", "cancelling", "done", "failed", "cancelled", "expired"]
-"""`failed`: the batch as a whole was refused. Of one that was cancelled or expired, some answers may be there."""
+"""`failed`: the whole batch was refused. A cancelled or expired one may have some answers."""
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """Conversations that were handed in together. Without the key: whoever fetches the answers has one."""
+    """Conversations that were submitted together. The key is not part of it."""
 
     id: str
-    """The provider's."""
+    """The provider's id."""
     model: str
     """As in `provider:model`."""
     base_url: str
     conversations: tuple[Conversation, ...]
     tools: tuple[ToolSpec, ...] = ()
     options: ModelOptions = ModelOptions()
-    """What was asked of the model; without headers, which may hold keys."""
+    """Saved without headers, which may contain keys."""
     created: datetime = datetime(1970, 1, 1, tzinfo=UTC)
 
     def __len__(self) -> int:
@@ -56,20 +56,20 @@ class Batch(Struct, frozen=True, kw_only=True):
 
 
 class BatchStatus(Struct, frozen=True, kw_only=True):
-    """How far a batch is. Counts are what the provider says, which may lag behind."""
+    """The state of a batch. The provider's counts may lag behind."""
 
     state: BatchState
     total: int = 0
     succeeded: int = 0
     failed: int = 0
     message: str = ""
-    """Why the batch as a whole was refused."""
+    """Why the whole batch was refused."""
     outputs: tuple[str, ...] = ()
-    """Where the provider keeps the results, if it says so."""
+    """The files with the results, if there are any."""
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the batch has ended, in whatever way."""
         return self.state not in ("running", "cancelling")
 
     @property
@@ -78,12 +78,12 @@ class BatchStatus(Struct, frozen=True, kw_only=True):
 
 
 class BatchResult(Struct, frozen=True, kw_only=True):
-    """What became of one conversation."""
+    """The result of one conversation."""
 
     position: int
-    """Among the conversations as they were handed in."""
+    """Its index in the batch."""
     conversation: Conversation
-    """With the reply at its end; as it was handed in if there is none."""
+    """With the reply at its end, if there is one."""
     error: ProviderError | None = None
     """Why there is no reply."""
 
@@ -128,7 +128,7 @@ def batch_to_json(batch: Batch) -> bytes:
 
 
 def batch_from_json(data: bytes | str) -> Batch:
-    """The batch that was written. Raises MalformedDataError, or UnsupportedVersionError for that of a newer version."""
+    """The batch from its JSON. Raises MalformedDataError, or UnsupportedVersionError for one of a newer version."""
     try:
         form = msgspec.json.decode(data, type=_Form)
         options = msgspec.json.decode(form.options, type=ModelOptions)
@@ -154,7 +154,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class BatchDirectory:
-    """Keeps batches as files that only their owner can read, each written at one stroke."""
+    """Batches as files that only their owner can read, written atomically."""
 
     def __init__(self, path: str | Path) -> None:
         self.path: Path = Path(path)
@@ -166,11 +166,11 @@ class BatchDirectory:
             with TemporaryFile(dir=self.path) as probe:
                 probe.write(b"?")
         except OSError as error:
-            message = f"Batches cannot be kept in {str(self.path)!r}: {error.strerror or error}."
+            message = f"Batches cannot be saved in {str(self.path)!r}: {error.strerror or error}."
             raise ConfigurationError(message, hint="Give a directory that this program can write to.") from None
 
     def save(self, batch: Batch) -> Path:
-        """Write the batch down, and wait until it is on the disk."""
+        """Save the batch, and sync it to disk."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self._file(batch.id)
         fresh = file.with_suffix(f".{token_hex(8)}")
@@ -195,7 +195,7 @@ class BatchDirectory:
         return sorted(found, key=lambda batch: batch.created)
 
     def delete(self, id: str) -> bool:
-        """Forget a batch; False if it was not here. What the provider has of it stays there."""
+        """Delete a batch here, not at the provider. Returns whether it existed."""
         file = self._file(id)
         known = file.exists()
         file.unlink(missing_ok=True)

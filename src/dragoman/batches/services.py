@@ -1,8 +1,8 @@
-"""How each provider takes a batch, tells how far it is, gives the results, and cancels.
+"""The batch APIs of the providers: submit, status, results, cancel.
 
-Owns: a Service for each; from its words to ours. Written from the providers' documentation, and tried against the
-simulator: there is no recorded traffic of these APIs.
-Must not know: conversations, colours. The engine blocks or awaits.
+Owns: a Service for each, written from the providers' documentation and tested against the simulator: there is no
+recorded traffic of these APIs.
+Must not know: conversations, sync or async. The engine blocks or awaits.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -25,24 +26,24 @@ from .handle import BatchState, BatchStatus
 _UNANSWERED: Final = "batch_"
 _MEGABYTE: Final = 1 << 20
 _MOST_RESULTS: Final = 8192 * _MEGABYTE
-"""Of one file with results: far more than the largest batch gives."""
+"""The maximum size of a file with results: far more than the largest batch gives."""
 
 
 class Line(Struct, frozen=True):
-    """What the provider gave for one request: the body of a reply, or why there is none."""
+    """The result of one request: the body of a reply, or why there is none."""
 
     key: str
     body: bytes = b""
     status: int = 200
     code: str = ""
     message: str = ""
-    """Why there is no reply, where that is not told in the body."""
+    """Why there is no reply, if the body does not say it."""
 
     def raise_failure(self, call: Call) -> None:
         """Raise ProviderError if this is no reply."""
         if self.code.startswith(_UNANSWERED):
             message = f"{call.profile.provider}:{call.model} has not answered: {self.message}."
-            hint = "Hand it in again, or ask for it alone."
+            hint = "Submit it again, or send it alone."
             raise ProviderError(message, provider=call.profile.provider, model=call.model, code=self.code, hint=hint)
         if self.code or self.message:
             raise failure(call, None, self.code or None, self.message, {})
@@ -51,67 +52,73 @@ class Line(Struct, frozen=True):
 
 
 def unanswered(key: str, how: str) -> Line:
-    """What there is of a request that its batch left behind."""
+    """The result of a request that its batch has not answered."""
     words = {"cancelled": "was cancelled before", "expired": "expired before"}
     return Line(key, code=f"{_UNANSWERED}{how}", message=f"the batch {words.get(how, 'ended without a result for it')}")
 
 
 def _refused(key: str, code: object, message: object) -> Line:
-    """What there is of a request that the provider has refused."""
+    """The result of a request that the provider has refused."""
     return Line(key, code=str(code or ""), message=str(message or "no reason was given"))
 
 
 class Service(ABC):
-    """A provider's batches. What it says in another form than it should raises errors of msgspec, KeyError and such."""
+    """The batches of a provider. Malformed replies raise errors of msgspec, KeyError and such."""
 
     most: ClassVar[int]
-    """The most requests of a batch."""
+    """The maximum number of requests of a batch."""
     most_bytes: ClassVar[int]
+    path: ClassVar[str]
+    cancel_suffix: ClassVar[str] = "/cancel"
+    headers: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    has_inline_results: ClassVar[bool] = False
 
     @abstractmethod
     async def submit(self, engine: AnyHttpEngine, requests: Sequence[tuple[str, WireRequest]]) -> str:
-        """Hand requests in, each under its key; gives the batch's id."""
+        """Submit requests, each with its key. Returns the id of the batch."""
+
+    async def status(self, engine: AnyHttpEngine, id: str) -> BatchStatus:
+        """The state of a batch."""
+        return self.read_status(_read(await self.get(engine, f"{self.path}/{id}", results=self.has_inline_results)))
 
     @abstractmethod
-    async def status(self, engine: AnyHttpEngine, id: str) -> BatchStatus:
-        """How far it is."""
+    def read_status(self, batch: dict[str, Any]) -> BatchStatus:
+        """The state of a batch, from the provider's object."""
 
     @abstractmethod
     async def lines(self, engine: AnyHttpEngine, id: str, status: BatchStatus) -> Iterator[Line]:
         """The results of a batch that is over, in any order."""
 
-    @abstractmethod
     async def cancel(self, engine: AnyHttpEngine, id: str) -> None:
-        """Ask for its end; it may take a while, and what was answered by then stays."""
+        """Ask to cancel a batch. That may take a while; results so far stay."""
+        wire = WireRequest(path=f"{self.path}/{id}{self.cancel_suffix}", headers=self.headers)
+        await engine.exchange(wire).body()
 
+    async def get(self, engine: AnyHttpEngine, path: str, *, results: bool = True) -> bytes:
+        exchange = engine.exchange(WireRequest(path=path, headers=self.headers), method="GET")
+        if results:
+            exchange.most_bytes = _MOST_RESULTS
+        return await exchange.body()
 
-async def _get(engine: AnyHttpEngine, path: str, *, results: bool = False) -> bytes:
-    headers = _CLAUDE if engine.connection.provider.dialect == "anthropic" else {}
-    exchange = engine.exchange(WireRequest(path=path, headers=headers), method="GET")
-    if results:
-        exchange.most_bytes = _MOST_RESULTS
-    return await exchange.body()
-
-
-async def _hand_in(engine: AnyHttpEngine, path: str, body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Create a batch: not twice, since that would cost money, where nobody knows whether the first try arrived."""
-    wire = WireRequest(path=path, body=body, headers=headers)
-    return _read(await engine.exchange(wire, repeatable=False).body())
+    async def create(self, engine: AnyHttpEngine, path: str, body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
+        """Create a batch. Not retried if the first attempt may have arrived: that would cost money."""
+        wire = WireRequest(path=path, body=body, headers=headers)
+        return _read(await engine.exchange(wire, repeatable=False).body())
 
 
 _read: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def _object(said: dict[str, Any], name: str) -> dict[str, Any]:
-    """A member that is an object, and may be missing."""
-    return said.get(name) or {}
+def _object(value: dict[str, Any], name: str) -> dict[str, Any]:
+    """A field that is an object, and may be missing."""
+    return value.get(name) or {}
 
 
 def _json_lines(body: bytes) -> list[bytes]:
     return [line for line in body.splitlines() if line.strip()]
 
 
-# --- OpenAI: a file of requests goes in, files of results come out ----------------------------------------------------
+# --- OpenAI: requests and results are files --------------------------------------------------------------------------
 
 _OPENAI_STATES: Final[dict[str, BatchState]] = {
     "cancelling": "cancelling",
@@ -138,6 +145,7 @@ class OpenAIBatches(Service):
 
     most = 50_000
     most_bytes = 200 * _MEGABYTE
+    path = "/batches"
 
     async def submit(self, engine: AnyHttpEngine, requests: Sequence[tuple[str, WireRequest]]) -> str:
         endpoint = f"/v1{requests[0][1].path}"
@@ -151,23 +159,22 @@ class OpenAIBatches(Service):
         upload = WireRequest(path="/files", body=form, headers={**headers, "content-type": kind})
         file = _read(await engine.exchange(upload).body())["id"]
         wanted = {"input_file_id": file, "endpoint": endpoint, "completion_window": "24h"}
-        return (await _hand_in(engine, "/batches", msgspec.json.encode(wanted), headers))["id"]
+        return (await self.create(engine, self.path, msgspec.json.encode(wanted), headers))["id"]
 
-    async def status(self, engine: AnyHttpEngine, id: str) -> BatchStatus:
-        found = _read(await _get(engine, f"/batches/{id}"))
-        counts = _object(found, "request_counts")
-        complaints: list[dict[str, Any]] = _object(found, "errors").get("data") or []
+    def read_status(self, batch: dict[str, Any]) -> BatchStatus:
+        counts = _object(batch, "request_counts")
+        errors: list[dict[str, Any]] = _object(batch, "errors").get("data") or []
         return BatchStatus(
-            state=_OPENAI_STATES.get(found["status"], "running"),
+            state=_OPENAI_STATES.get(batch["status"], "running"),
             total=int(counts.get("total", 0)),
             succeeded=int(counts.get("completed", 0)),
             failed=int(counts.get("failed", 0)),
-            message="; ".join(each.get("message") or each.get("code") or "" for each in complaints),
-            outputs=tuple(filter(None, (found.get("output_file_id"), found.get("error_file_id")))),
+            message="; ".join(each.get("message") or each.get("code") or "" for each in errors),
+            outputs=tuple(filter(None, (batch.get("output_file_id"), batch.get("error_file_id")))),
         )
 
     async def lines(self, engine: AnyHttpEngine, id: str, status: BatchStatus) -> Iterator[Line]:
-        bodies = [await _get(engine, f"/files/{file}/content", results=True) for file in status.outputs]
+        bodies = [await self.get(engine, f"/files/{file}/content") for file in status.outputs]
         return (self._line(line) for body in bodies for line in _json_lines(body))
 
     @staticmethod
@@ -178,13 +185,8 @@ class OpenAIBatches(Service):
         error = read.error or {}
         return _refused(read.custom_id, error.get("code"), error.get("message"))
 
-    async def cancel(self, engine: AnyHttpEngine, id: str) -> None:
-        await engine.exchange(WireRequest(path=f"/batches/{id}/cancel")).body()
-
 
 # --- Anthropic --------------------------------------------------------------------------------------------------------
-
-_CLAUDE: Final = {"anthropic-version": "2023-06-01"}
 
 
 class _ClaudeResult(Struct):
@@ -199,10 +201,12 @@ class _ClaudeLine(Struct):
 
 
 class AnthropicBatches(Service):
-    """`/v1/messages/batches`."""
+    """Message batches of Anthropic."""
 
     most = 100_000
     most_bytes = 256 * _MEGABYTE
+    path = "/v1/messages/batches"
+    headers = MappingProxyType({"anthropic-version": "2023-06-01"})
 
     async def submit(self, engine: AnyHttpEngine, requests: Sequence[tuple[str, WireRequest]]) -> str:
         head, middle = b'{"custom_id":', b',"params":'
@@ -211,21 +215,20 @@ class AnthropicBatches(Service):
         betas = sorted({name.strip() for names in asked for name in names} - {""})
         headers = {**requests[0][1].headers, **({"anthropic-beta": ",".join(betas)} if betas else {})}
         body = b'{"requests":[' + b",".join(written) + b"]}"
-        return (await _hand_in(engine, "/v1/messages/batches", body, headers))["id"]
+        return (await self.create(engine, self.path, body, headers))["id"]
 
-    async def status(self, engine: AnyHttpEngine, id: str) -> BatchStatus:
-        found = _read(await _get(engine, f"/v1/messages/batches/{id}"))
-        counts = {name: int(count) for name, count in _object(found, "request_counts").items()}
+    def read_status(self, batch: dict[str, Any]) -> BatchStatus:
+        counts = {name: int(count) for name, count in _object(batch, "request_counts").items()}
         failed = sum(counts.get(name, 0) for name in ("errored", "canceled", "expired"))
         state: BatchState = "cancelled" if counts.get("canceled") else "expired" if counts.get("expired") else "done"
-        if found["processing_status"] != "ended":
-            state = "cancelling" if found["processing_status"] == "canceling" else "running"
+        if batch["processing_status"] != "ended":
+            state = "cancelling" if batch["processing_status"] == "canceling" else "running"
         succeeded = counts.get("succeeded", 0)
         total = counts.get("processing", 0) + succeeded + failed
         return BatchStatus(state=state, total=total, succeeded=succeeded, failed=failed)
 
     async def lines(self, engine: AnyHttpEngine, id: str, status: BatchStatus) -> Iterator[Line]:
-        body = await _get(engine, f"/v1/messages/batches/{id}/results", results=True)
+        body = await self.get(engine, f"{self.path}/{id}/results")
         return map(self._line, _json_lines(body))
 
     @staticmethod
@@ -241,11 +244,8 @@ class AnthropicBatches(Service):
             case other:
                 return unanswered(key, "cancelled" if other == "canceled" else other)
 
-    async def cancel(self, engine: AnyHttpEngine, id: str) -> None:
-        await engine.exchange(WireRequest(path=f"/v1/messages/batches/{id}/cancel", headers=_CLAUDE)).body()
 
-
-# --- Gemini: requests and results stand in the batch itself -----------------------------------------------------------
+# --- Gemini: requests and results are part of the batch ---------------------------------------------------------------
 
 _GEMINI_STATES: Final[dict[str, BatchState]] = {
     "SUCCEEDED": "done",
@@ -284,6 +284,9 @@ class GeminiBatches(Service):
 
     most = 50_000
     most_bytes = 20 * _MEGABYTE
+    path = "/v1beta/batches"
+    cancel_suffix = ":cancel"
+    has_inline_results = True
 
     async def submit(self, engine: AnyHttpEngine, requests: Sequence[tuple[str, WireRequest]]) -> str:
         written = [
@@ -294,15 +297,14 @@ class GeminiBatches(Service):
         inner = b'{"requests":{"requests":[' + b",".join(written) + b"]}}"
         body = b'{"batch":{"displayName":' + name + b',"inputConfig":' + inner + b"}}"
         path = f"/v1beta/models/{engine.connection.model.removeprefix('models/')}:batchGenerateContent"
-        return (await _hand_in(engine, path, body, requests[0][1].headers))["name"].removeprefix("batches/")
+        return (await self.create(engine, path, body, requests[0][1].headers))["name"].removeprefix("batches/")
 
-    async def status(self, engine: AnyHttpEngine, id: str) -> BatchStatus:
-        found = _read(await _get(engine, f"/v1beta/batches/{id}", results=True))
-        metadata = _object(found, "metadata")
-        stats, error = _object(metadata, "batchStats"), found.get("error")
+    def read_status(self, batch: dict[str, Any]) -> BatchStatus:
+        metadata = _object(batch, "metadata")
+        stats, error = _object(metadata, "batchStats"), batch.get("error")
         state = _GEMINI_STATES.get(metadata.get("state", "").rpartition("STATE_")[2])
         if state is None:
-            state = "running" if not found.get("done") else "done" if error is None else "failed"
+            state = "running" if not batch.get("done") else "done" if error is None else "failed"
         return BatchStatus(
             state=state,
             total=int(stats.get("requestCount", 0)),  # 64-bit numbers are texts in Google's JSON
@@ -312,7 +314,7 @@ class GeminiBatches(Service):
         )
 
     async def lines(self, engine: AnyHttpEngine, id: str, status: BatchStatus) -> Iterator[Line]:
-        found = msgspec.json.decode(await _get(engine, f"/v1beta/batches/{id}", results=True), type=_GeminiResults)
+        found = msgspec.json.decode(await self.get(engine, f"{self.path}/{id}"), type=_GeminiResults)
         output = found.response or (found.metadata or _GeminiMetadata()).output or _GeminiOutput()
         answers = output.inlined_responses or _GeminiAnswers()
         # In the order of the requests; the keys do not always come back.
@@ -326,17 +328,14 @@ class GeminiBatches(Service):
         error = answer.error or {}
         return _refused(key, error.get("status") or error.get("code"), error.get("message"))
 
-    async def cancel(self, engine: AnyHttpEngine, id: str) -> None:
-        await engine.exchange(WireRequest(path=f"/v1beta/batches/{id}:cancel")).body()
-
 
 def key_of(position: int) -> str:
-    """The key under which a request is handed in; every provider takes one of this form."""
+    """The key of a request, in a form that every provider accepts."""
     return f"request-{position}"
 
 
 def position_of(key: str) -> int | None:
-    """The position that a key names; None for one that is not ours."""
+    """The position of the request with this key; None if the key is not ours."""
     number = key.removeprefix("request-")
     return int(number) if number.isdecimal() and key_of(int(number)) == key else None
 
@@ -348,7 +347,7 @@ _SERVICES: Final[dict[str, Service]] = {
     "anthropic": AnthropicBatches(),
     "gemini": GeminiBatches(),
 }
-"""By provider. A compatible server is taken at its word."""
+"""By provider. Compatible servers are assumed to have batches."""
 
 
 def service_for(provider: Provider) -> Service:

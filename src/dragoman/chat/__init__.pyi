@@ -1,8 +1,10 @@
 from .agents import agent_tool as agent_tool
 from .answers import (
     AnswerType as AnswerType,
+    AsyncTypedStream as AsyncTypedStream,
     Check as Check,
     TypedResult as TypedResult,
+    TypedStream as TypedStream,
     answer_type as answer_type,
     generate_schema as generate_schema,
 )
@@ -31,7 +33,6 @@ from .credentials import (
     store_key as store_key,
 )
 from .factory import new as new, new_async as new_async
-from .growing import AsyncTypedStream as AsyncTypedStream, TypedStream as TypedStream
 from .handoffs import handoff as handoff
 from .options import (
     ChatOptions as ChatOptions,

@@ -1,10 +1,9 @@
-"""Agents: clients behind tools. `agent_tool` lets a model ask another one; for those that take over see handoffs.py.
+"""Agents: clients as tools. `agent_tool` lets a model ask another one; handoffs.py has those that take over.
 
-Owns: what an agent is, its turn on behalf of a call, and where that is kept meanwhile.
-Must not know: how a turn is carried out. That is a client's business, and an agent's turn is one.
+Must not know: how a turn works. An agent's turn is an ordinary turn of a client.
 
-With a store, an agent's conversation is kept there until the call has its result, under an id that follows from the
-caller's conversation and the call. So a call that had begun when a program died is simply made again.
+With a store, an agent's conversation is kept there until the call has its result, under an id derived from the caller's
+conversation and the call. So a call that was running when a program died can simply be made again.
 """
 
 # pyright: reportPrivateUsage=false
@@ -58,13 +57,7 @@ from dragoman.transport import Transport
 
 from .client import AsyncChatClient, ChatClient
 from .core import ChatCore
-from .options import (
-    ELSEWHERE,
-    ChatOptions,
-    drop_engine_options,
-    find_engine,
-    list_engine_options,
-)
+from .options import ELSEWHERE, ChatOptions, drop_engine_options, find_engine, list_engine_options
 from .turns import TurnCore
 
 if TYPE_CHECKING:
@@ -74,13 +67,13 @@ if TYPE_CHECKING:
 Core: TypeAlias = ChatCore[Any]
 
 DEEPEST: Final = 8
-"""How many agents may wait for each other: one that calls itself comes to an end."""
+"""How many agents may wait for each other, so that one that calls itself ends."""
 
 _MAKING: Final = threading.Lock()
-_NOBODY: Final = "nobody can be asked here: a client that keeps no conversation cannot go on with the turn of its agent"
+_NOBODY: Final = "nobody can be asked here: a client that keeps no conversation cannot continue the turn of its agent"
 _PROMPT: Final = {
     "type": "object",
-    "properties": {"prompt": {"type": "string", "description": "What to do, with all that must be known for it."}},
+    "properties": {"prompt": {"type": "string", "description": "What to do, with everything needed to do it."}},
     "required": ["prompt"],
     "additionalProperties": False,
 }
@@ -92,7 +85,7 @@ _OF_RUNS: Final = ("limits", "on_limit", "hooks", "conversation", "deps")
 
 
 class Agent:
-    """A model, its tools, and the options of a chat client, under a name. No model: that of whoever calls it."""
+    """A model, its tools, and the options of a chat client, under a name. Without a model, the caller's is used."""
 
     def __init__(
         self,
@@ -107,24 +100,24 @@ class Agent:
         check_names(options, ChatOptions.__annotations__, "An agent", ELSEWHERE)
         for each in (*_OF_CONVERSATIONS, *(_OF_RUNS if takes_over else ())):
             if each in options:
-                message = f"{each!r} is said of a conversation, not of an agent."
-                raise ConfigurationError(message, hint="Leave it out, or say it to the client that has the agent.")
+                message = f"{each!r} belongs to a conversation, not to an agent."
+                raise ConfigurationError(message, hint="Leave it out, or pass it to the client that has the agent.")
         foreign = [*list_engine_options(options), *(["transport"] if transport else [])] if model is None else []
         if foreign:
-            message = f"{foreign[0]!r} is said of a model, and this agent uses that of its caller."
+            message = f"{foreign[0]!r} belongs to a model, but this agent uses its caller's."
             raise ConfigurationError(message, hint=f"Leave {foreign[0]} out, or name the agent's model.")
         self.name: Final = name
         self.model: Final = model
         self.tools: Final[ToolSet] = as_tool_set(tools)
         self.transport: Final = transport
-        # What can be gone through only once is gone through here.
-        once = {name: tuple(cast("Any", said)) for name, said in options.items() if name in ("hooks", "context")}
-        self.options: Final = cast("ChatOptions", {**options, **once})
-        settings_of(self.options, ModelOptions(), ToolConfig())  # which says what is wrong with them
+        # Iterators can be read only once.
+        lists = {name: tuple(cast("Any", value)) for name, value in options.items() if name in ("hooks", "context")}
+        self.options: Final = cast("ChatOptions", {**options, **lists})
+        settings_of(self.options, ModelOptions(), ToolConfig())  # raises if they are wrong
         self.takes_over: Final = takes_over
-        """Whether a call of the tool puts it in charge."""
+        """Whether calling the tool puts the agent in charge."""
         self.checked: Final = set[type[Engine] | type[AsyncEngine]]()
-        """The colours in which its engine can be made."""
+        """The colours in which its engine is known to work."""
 
 
 def agent_tool(
@@ -136,16 +129,15 @@ def agent_tool(
     transport: Transport | None = None,
     **options: Unpack[ChatOptions],
 ) -> Tool[..., object]:
-    """A tool that asks another model, with tools, instructions and limits of its own; its answer is the result.
+    """Create a tool that asks another model, with its own tools, instructions and limits, and returns its answer.
 
-    The options are those of a chat client. Without a model it is the caller's; without a `permission` the caller's
-    check holds, and without `deps` the tools get the caller's.
+    The options are those of a chat client. `model`, `permission` and `deps` default to the caller's.
     """
     return _make_tool(Agent(name, model, tools, transport, options), description)
 
 
 def make_tool_of(core: Core, name: str, description: str) -> Tool[..., object]:
-    """A client as a tool: what it was made with, under its system prompt as that is now."""
+    """A client as a tool: its model, tools and options, and its current system prompt."""
     own = core._own_charge()
     options = drop_engine_options(own.options)
     for each in (*_OF_CONVERSATIONS, "conversation"):
@@ -160,7 +152,7 @@ def _make_tool(agent: Agent, description: str) -> Tool[..., object]:
         run = run_of(context)
         staff = Staff(None) if run is None or run.owner is None else staff_of(cast("Core", run.owner))
         working = staff.work(agent, context, prompt)
-        # A program on an event loop awaits what it is given, and elsewhere this is a thread of the turn's own.
+        # An event loop awaits the coroutine; elsewhere this is a thread of the turn's own.
         return step(working) if staff.is_plain(agent) else working
 
     made = Tool.from_schema(ask, _PROMPT, name=agent.name, description=description, retries=0)
@@ -168,13 +160,13 @@ def _make_tool(agent: Agent, description: str) -> Tool[..., object]:
 
 
 def run_of(context: ToolContext[object]) -> LoopRun | None:
-    """The run of a loop that a call belongs to, if it does."""
+    """The loop's run that a call belongs to, if there is one."""
     run = None if context.run is None else context.run.caller
     return run if isinstance(run, LoopRun) else None
 
 
 def list_agents(tools: ToolSet, *, handoffs: bool = False) -> Iterator[Agent]:
-    """All agents behind these tools, and behind their tools, each once; or those alone that handoffs lead to."""
+    """All agents behind these tools and behind their tools, each once; or only those that handoffs lead to."""
     seen, waiting = set[int](), [tools]
     while waiting:
         for tool in waiting.pop(0):
@@ -187,19 +179,19 @@ def list_agents(tools: ToolSet, *, handoffs: bool = False) -> Iterator[Agent]:
 
 
 def check_agents(tools: ToolSet, kind: type[Engine] | type[AsyncEngine]) -> None:
-    """Refuse agents whose model there is not, has no key, or is of the other colour, before any model is asked."""
+    """Refuse agents whose model does not exist, has no key, or is of the other colour, before any model is asked."""
     for agent in list_agents(tools):
         if agent.model is not None and kind not in agent.checked:
             try:
                 find_engine(agent.model, agent.transport, agent.options, kind)  # it has no connections yet
             except ConfigurationError as error:
-                error.add_note(f"It is about the model of the agent {agent.name!r}.")
+                error.add_note(f"This is about the model of the agent {agent.name!r}.")
                 raise
             agent.checked.add(kind)
 
 
 def agent_of(tools: ToolSet, name: str, *, takes_over: bool) -> Agent | None:
-    """The agent behind the tool of that name, if that is a handoff, or if it is none."""
+    """The agent behind the tool of that name, if it is (or is not) one that takes over."""
     found = tools.find(name)
     agent = None if found is None else cast("Agent | None", found.agent)
     return agent if agent is not None and agent.takes_over is takes_over else None
@@ -209,7 +201,7 @@ def agent_of(tools: ToolSet, name: str, *, takes_over: bool) -> Agent | None:
 
 
 def staff_of(core: TurnCore[Any]) -> Staff:
-    """What a client has for its agents; made when one is first called."""
+    """The Staff of a client, created when an agent is first called."""
     with core._state:
         if core._staff is None:
             core._staff = Staff(core)
@@ -217,35 +209,33 @@ def staff_of(core: TurnCore[Any]) -> Staff:
 
 
 class Staff:
-    """The engines of a client's agents, and those of their turns that wait for a person."""
+    """The engines of a client's agents, and those of the agents' turns that wait for approval."""
 
     def __init__(self, owner: TurnCore[Any] | None) -> None:
-        caller = (
-            None if owner is None or owner._caller is None else cast("TurnCore[Any] | None", owner._caller[0].owner)
-        )
+        caller: Any = None if owner is None or owner._caller is None else owner._caller[0].owner
         above = None if caller is None else staff_of(caller)
         self._owner: TurnCore[Any] | None = owner
         self._above: Staff | None = above
-        """That of the caller, if the owner is an agent's client: both share the engines."""
+        """The caller's, if the owner is an agent's client: both share the engines."""
         self._engines: dict[Agent, Any] = {} if above is None else above._engines
         keeps = owner is not None and not owner._stateless
         self._can_pause: bool = keeps if above is None else above._can_pause
         self._paused: dict[str, Core] = {}
-        """The clients of turns that wait for a person, by the call; where there is no store."""
+        """The clients of turns that wait for approval, by call id, if there is no store."""
         self._kept: dict[str, str] = {}
-        """The conversations in the store, by the call."""
+        """The ids of conversations in the store, by call id."""
         if owner is not None and owner._kept_in is not None:
             owner._ledger.then = self.forget
 
     def is_plain(self, agent: Agent) -> bool:
-        """Whether the turns of this agent are carried out without an event loop."""
+        """Whether the turns of this agent run without an event loop."""
         return not isinstance(agent.model if self._owner is None else self._owner, AsyncEngine | AsyncChatClient)
 
     def engine_of(self, agent: Agent) -> Any:
-        """The agent's engine, made for the first of its turns."""
+        """The agent's engine, created for its first turn."""
         if agent.model is None:
             if self._owner is None:
-                message = f"The agent {agent.name!r} has no model, and no chat client calls it that has one."
+                message = f"The agent {agent.name!r} has no model, and is not called by a chat client that has one."
                 raise ConfigurationError(message, hint="Name its model: agent_tool(name, description, 'openai:…').")
             return self._owner._own_charge().engine.engine if agent.takes_over else self._owner.engine
         with _MAKING:
@@ -256,13 +246,13 @@ class Staff:
             return made
 
     async def leave_behind(self) -> None:
-        """Let go of the turns that wait, for another conversation is taken up: calls there may have the same ids."""
+        """Drop the turns that wait, because the client switches to a conversation whose calls may have the same ids."""
         self._kept.clear()
         while self._paused:
             await self._paused.popitem()[1]._close()
 
     async def close(self) -> None:
-        """Close the engines, and the clients that wait."""
+        """Close the engines and the waiting clients."""
         await self.leave_behind()
         if self._above is None:
             for agent, engine in self._engines.items():
@@ -273,13 +263,13 @@ class Staff:
     # --- a turn on behalf of a call ---
 
     async def work(self, agent: Agent, context: ToolContext[object], prompt: str) -> str:
-        """Carry a turn of the agent out, or go on with it: the text of its answer."""
+        """Run a turn of the agent, or continue it, and return the text of its answer."""
         run = run_of(context)
         if run is not None and run.tally.depth >= DEEPEST:
-            message = f"Agents may call each other {DEEPEST} deep, and {agent.name!r} would be one more."
+            message = f"Agents can call each other only {DEEPEST} deep; {agent.name!r} would be one more."
             raise ToolBudgetError(message, tool_name=context.tool_name, call_id=context.call_id)
         client, waits = self._paused.pop(context.call_id, None), False
-        goes_on = client is not None
+        continues = client is not None
         if client is None:
             desk = context.desk
             call = ToolCall(context.call_id, context.tool_name) if desk is None else desk.call
@@ -287,13 +277,13 @@ class Staff:
             client = self._make_client(agent, call, context.conversation, context.deps, permission)
         if run is not None:
             client._caller = (run, context)
-        if client._kept_in is not None:  # what is given up will have a result that says so: nobody comes back for it
+        if client._kept_in is not None:  # a call that is stopped has its result, and will not be continued
             context.stop.wakers[client] = client._ledger.give_up
         try:
-            goes_on = goes_on or await _take_up_again(client)
-            if goes_on and context.desk is not None:  # what it used before is part of the result, too
+            continues = continues or await _continue_stored(client)
+            if continues and context.desk is not None:  # the result includes what it used before
                 context.desk.take_usage(structs.replace(client.usage, charged=client.cost))
-            result = await self._carry_out(client, context, None if goes_on else prompt)
+            result = await self._carry_out(client, context, None if continues else prompt)
             waits = isinstance(result.ending, AwaitApproval) and client._kept_in is None
             if waits:
                 self._paused[context.call_id] = client
@@ -303,7 +293,7 @@ class Staff:
                 await client._close()
             if client._kept_in is not None:
                 context.stop.wakers.pop(client, None)
-                if context.stop.cancelled:  # what was being written may have come behind the deletion
+                if context.stop.cancelled:  # a write may have finished after the deletion
                     with suppress(StoreError):
                         await delete_inner(client._kept_in, client.id or "")
             if self._owner is None:
@@ -317,7 +307,7 @@ class Staff:
         deps: object,
         permission: PermissionCheck | None = None,
     ) -> Core:
-        """A client for the turn behind this call, with the caller's deps and check where the agent has none."""
+        """A client for the turn of this call, with the caller's deps and permission check as defaults."""
         options: Any = {"deps": deps, "permission": permission, **drop_engine_options(agent.options)}
         options["on_limit"] = "return"
         store = None if self._owner is None else self._owner._store
@@ -331,7 +321,7 @@ class Staff:
 
     async def _carry_out(self, client: Core, context: ToolContext[object], prompt: str | None) -> RunResult:
         spent = NOTHING_SPENT
-        answers = [said for each in client.pending if (said := context.answer_about(each.call)) is not None]
+        answers = [answer for each in client.pending if (answer := context.answer_about(each.call)) is not None]
         while True:
             begun: list[LoopRun] = []
             begin = partial(client._begin_turn, prompt, {"approvals": answers}, None, spent)
@@ -345,13 +335,13 @@ class Staff:
             spent = result.spent
 
     async def forget(self, call_id: str) -> None:
-        """The caller's journal has the result: what was kept for the call is not needed any more."""
+        """Delete what was kept for a call, whose result is now in the caller's journal."""
         id = self._kept.pop(call_id, None)
         if id is not None and self._owner is not None and self._owner._kept_in is not None:
             await delete_inner(self._owner._kept_in, id)
 
     async def forget_answered(self, conversation: Conversation) -> None:
-        """The same for calls that have their result in another way: they were refused, cancelled, or given up."""
+        """The same for calls that got a result in another way: they were refused or cancelled."""
         waiting = {call.id for call in conversation.pending_tool_calls}
         for call_id in [each for each in self._paused if each not in waiting]:
             await self._paused.pop(call_id)._close()
@@ -359,10 +349,7 @@ class Staff:
             await self.forget(call_id)
 
     async def list_waiting(self, conversation: Conversation, tools: ToolSet) -> tuple[PendingApproval, ...]:
-        """The calls that wait inside those of a conversation, as the store has them.
-
-        What was kept for calls with a result is put away.
-        """
+        """The calls that wait in agents' conversations in the store; deletes those of calls that have a result."""
         assert self._owner is not None
         asked = next((each for each in reversed(conversation.messages) if each.role != "tool"), None)
         for call in () if asked is None else asked.tool_calls:
@@ -375,15 +362,15 @@ class Staff:
                 continue
             client = self._make_client(agent, call, conversation, self._owner._settings.deps)
             try:
-                if await _take_up_again(client):
+                if await _continue_stored(client):
                     found += [each.inside(call) for each in client.pending]
             finally:
                 await client._close()
         return tuple(found)
 
 
-async def _take_up_again(client: Core) -> bool:
-    """Go on with what the store has of a turn, if it has anything."""
+async def _continue_stored(client: Core) -> bool:
+    """Continue a turn from the store; False if it has none."""
     if client._kept_in is None:
         return False
     try:
@@ -399,26 +386,26 @@ def _answer_of(agent: Agent, context: ToolContext[object], result: RunResult) ->
         case AwaitApproval():
             raise Paused(result.pending)
         case LimitReached():
-            said = f" It had said: {result.text}" if result.text else ""
-            raise ToolBudgetError(f"The agent {agent.name!r} did not come to an end. {result.ending}{said}", **about)
+            text = f" Its last words were: {result.text}" if result.text else ""
+            raise ToolBudgetError(f"The agent {agent.name!r} did not finish. {result.ending}{text}", **about)
         case Cancelled():
             raise ToolCancelledError(f"The agent {agent.name!r} was stopped.", **about)
         case _:
             return result.text
 
 
-# --- what the store has of agents' turns ------------------------------------------------------------------------------
+# --- agents' conversations in the store -------------------------------------------------------------------------------
 
 
 def inner_id_of(parent: str, conversation: Conversation, call: ToolCall) -> str:
-    """The id under which the turn of an agent is kept that works for this call."""
+    """The id in the store of the agent's conversation for this call."""
     messages = conversation.messages
     place = max([index for index, each in enumerate(messages) if each.role == "assistant"], default=0)
     return inner_id(parent, f"{place} {fingerprint(call)}")
 
 
 async def delete_inner(store: AsyncConversationStore, id: str) -> None:
-    """Delete what is kept of an agent's turn, and of those that its own agents have not ended."""
+    """Delete an agent's conversation, and those of unfinished calls in it."""
     try:
         conversation = (await aresume(store, id)).conversation
     except SnapshotNotFoundError:

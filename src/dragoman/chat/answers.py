@@ -1,30 +1,36 @@
-"""Answers of a given type: the JSON Schema that is asked for, reading what comes back, and asking until it fits.
+"""Typed answers: the JSON Schema that the model gets, decoding and checking the reply, and the streams of such turns.
 
-Owns: generate_schema; AnswerType, which is both halves for one type or one JSON Schema; AnswerJudge.
-Must not know: how a provider is asked (dragoman.providers.structured). An answer that is no object is put into one
-there, where a provider wants it, and taken out again before it gets here.
+Must not know: how a provider is asked (dragoman.providers.structured). Some providers need an object around every
+answer; that is added and removed there.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from copy import copy
 from itertools import islice
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast, overload
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 import dragoman.tools
-from dragoman.conversation import Conversation, Message, StopReason
-from dragoman.errors import (
-    ConfigurationError,
-    InvalidAnswerError,
-    ToolDefinitionError,
+from dragoman.conversation import (
+    AnswerGrown,
+    Conversation,
+    Event,
+    Message,
+    StopReason,
+    TextDelta,
+    TextEnded,
+    TextStarted,
 )
-from dragoman.loop import LoopIO, LoopSettings, RunContext, RunResult
-from dragoman.providers import Profile, ResponseFormat, answer_text, restored
+from dragoman.errors import ConfigurationError, InvalidAnswerError, ToolDefinitionError
+from dragoman.loop import AsyncRunStream, LoopIO, LoopSettings, RunContext, RunResult, RunStream
+from dragoman.providers import Profile, ResponseFormat, answer_text
 from dragoman.tools import (
     DEEPEST,
     TOO_DEEP,
@@ -35,6 +41,7 @@ from dragoman.tools import (
     ToolExecutor,
     decoder_of_type,
     deeper_than,
+    forgive,
     parse_text,
     schema_of_type,
 )
@@ -43,14 +50,16 @@ T = TypeVar("T")
 
 _NAME: Final = "answer"
 _LONGEST_NAME: Final = 64
-"""OpenAI takes no longer one."""
+"""OpenAI's limit."""
 _SHOWN: Final = 5
 _TRIED: Final = 8
-_READER: Final = json.JSONDecoder()
 
 
 def generate_schema(target: object) -> dict[str, object]:
-    """The JSON Schema of a type: dataclass, TypedDict, Struct, pydantic model, list[…], Literal, int, …; or itself."""
+    """The JSON Schema of a type: dataclass, TypedDict, Struct, pydantic model, list[…], Literal, int, …
+
+    A schema is returned as it is.
+    """
     if isinstance(target, Mapping):
         return dict(cast("Mapping[str, object]", target))
     try:
@@ -60,7 +69,7 @@ def generate_schema(target: object) -> dict[str, object]:
 
 
 class AnswerType(Generic[T]):
-    """What an answer must be, and how it is read. Make one with `answer_type`."""
+    """The type of an answer: its schema, its decoder and its checks. Create one with `answer_type`."""
 
     def __init__(
         self,
@@ -69,31 +78,27 @@ class AnswerType(Generic[T]):
         checks: tuple[Callable[[RunContext[Any], T], object], ...] = (),
     ) -> None:
         self.response_format: ResponseFormat | None = response_format
-        """What the model is asked for (ModelOptions.response_format); None for plain text."""
+        """Sent to the model as ModelOptions.response_format; None for plain text."""
         self.checks: tuple[Callable[[RunContext[Any], T], object], ...] = checks
-        """What a value that fits is put before, one after the other."""
+        """Called with each decoded value, in order."""
         self._decode: Callable[[str], T] = decode
-
-    def checked_by(self, *checks: Check[T]) -> AnswerType[T]:
-        """The same, put before these checks too."""
-        return AnswerType(self.response_format, self._decode, (*self.checks, *map(_with_context, checks)))
 
     @property
     def name(self) -> str:
-        """What the provider is told that the schema is called."""
+        """The schema's name, as the provider gets it."""
         return self.response_format.name if self.response_format is not None else "text"
 
     @property
     def schema(self) -> dict[str, object]:
-        """The JSON Schema that is asked for; a fresh dict each time."""
+        """The JSON Schema; a new dict each time."""
         if self.response_format is None:
             return {"type": "string"}
         return cast("dict[str, object]", msgspec.json.decode(self.response_format.schema))
 
     def decode(self, text: str) -> T:
-        """The value of an answer, which is JSON unless plain text was asked for.
+        """Decode an answer: JSON, unless the type is plain text.
 
-        Raises InvalidAnswerError, whose problems are in words that a model can act on.
+        Raises InvalidAnswerError, with problems in words that a model can act on.
         """
         try:
             return self._decode(text)
@@ -105,9 +110,9 @@ class AnswerType(Generic[T]):
         raise InvalidAnswerError(message, text=text, problems=problems)
 
     def read(self, message: Message, *, prompted: bool = False) -> T:
-        """The value of a reply: its last text, or what stands in the code fence of it.
+        """Decode a reply: its last text, or the code block in it.
 
-        `prompted`: the model was only asked nicely (profile.structured is "prompt"), so there may be words around it.
+        `prompted`: nothing but the prompt asks for JSON (profile.structured is "prompt"), so words may surround it.
         """
         text = message.text if self.response_format is None else answer_text(message)
         try:
@@ -124,10 +129,10 @@ class AnswerType(Generic[T]):
 Check: TypeAlias = (
     Callable[[T], T | Awaitable[T | None] | None] | Callable[[RunContext[Any], T], T | Awaitable[T | None] | None]
 )
-"""Looks at an answer that fits, with the RunContext before it or without, plain or async.
+"""Checks a decoded answer; a sync or async function of the value, or of the RunContext and the value.
 
-It gives the value back, or another one in its place (nothing: the same), or raises ValueError with a reason that the
-model reads. Any other error ends the run.
+It returns the value, another one to use instead, or None to keep it; or it raises ValueError with a reason for the
+model. Any other error ends the run.
 """
 
 Checks: TypeAlias = Check[T] | Sequence[Check[T]]
@@ -144,13 +149,16 @@ def answer_type(
 def answer_type(
     target: object, *, name: str | None = None, description: str = "", check: Checks[Any] = ()
 ) -> AnswerType[Any]:
-    """What an answer of a Python type, or of a raw JSON Schema, is asked for with and read by; `str` is plain text.
+    """The answer type for a Python type or a JSON Schema; `str` is plain text.
 
-    `check` is a function, or several, that an answer which fits must pass; see `Check`.
+    `check` is a function, or several, that the decoded answer must pass; see `Check`.
     """
     made = _make_type(target, name, description)
-    checks = tuple(cast("Sequence[Check[Any]]", check)) if isinstance(check, Sequence) else (check,)
-    return made.checked_by(*checks) if checks else made
+    checks = tuple(map(_with_context, cast("Sequence[Any]", check) if isinstance(check, Sequence) else (check,)))
+    if checks:
+        made = copy(made)
+        made.checks = (*made.checks, *checks)
+    return made
 
 
 def _make_type(target: object, name: str | None, description: str) -> AnswerType[Any]:
@@ -158,13 +166,18 @@ def _make_type(target: object, name: str | None, description: str) -> AnswerType
         return cast("AnswerType[Any]", target)
     if target is str:
         return AnswerType(None, str)
-    schema = generate_schema(target)
+    try:
+        encoded = msgspec.json.encode(generate_schema(target))
+        schema = cast("dict[str, object]", msgspec.json.decode(encoded))
+    except (TypeError, ValueError, RecursionError):
+        message = "The JSON Schema of the answer contains something that is not JSON."
+        raise ConfigurationError(message, hint="Use texts, numbers, lists and dicts only.") from None
     is_schema = isinstance(target, Mapping)
-    decode = _make_schema_decoder(schema) if is_schema else _make_type_decoder(target, schema)
+    decode = _make_schema_decoder(schema) if is_schema else decoder_of_type(target)
     described = schema.get("description")
     wanted = ResponseFormat(
-        schema=Raw(msgspec.json.encode(schema)),
-        # Every provider takes such a name.
+        schema=Raw(encoded),
+        # Every provider accepts such a name.
         name=re.sub(r"[^A-Za-z0-9_-]+", "_", name or _find_name(target)).strip("_")[:_LONGEST_NAME] or _NAME,
         description=description or (described if isinstance(described, str) else ""),
     )
@@ -174,52 +187,32 @@ def _make_type(target: object, name: str | None, description: str) -> AnswerType
 # --- decoding ---------------------------------------------------------------------------------------------------------
 
 
-def _make_type_decoder(target: object, schema: dict[str, object]) -> Callable[[str], object]:
-    decode = decoder_of_type(target)
-
-    def decoded(text: str) -> object:
-        try:
-            return decode(text)
-        except InvalidArguments as error:
-            # Some dialects change schemas in ways that change values (null for absent, texts for listed numbers).
-            again = msgspec.json.encode(restored(parse_text(text), schema)).decode()
-            try:
-                return decode(again)
-            except InvalidArguments:
-                raise error from None
-
-    return decoded
-
-
-def _make_schema_decoder(schema: Mapping[str, object]) -> Callable[[str], object]:
+def _make_schema_decoder(schema: dict[str, object]) -> Callable[[str], object]:
     try:
-        plain = cast("dict[str, object]", msgspec.json.decode(msgspec.json.encode(schema)))
-        checker = dragoman.tools.compile_schema(plain)  # it loads the schema library
+        checker = dragoman.tools.compile_schema(schema)  # it loads the schema library
     except ToolDefinitionError as error:
         raise _refuse_type(error) from None
-    except (TypeError, ValueError, RecursionError):
-        message = "The JSON Schema of the answer holds something that is not JSON."
-        raise ConfigurationError(message, hint="Use texts, numbers, lists and dicts only.") from None
 
-    def decoded(text: str) -> object:
+    def decode(text: str) -> object:
         value = parse_text(text)
         if deeper_than(DEEPEST, value):  # the schema library uses the stack
             raise InvalidArguments([Problem((), TOO_DEEP)])
         problems = checker.problems(value)
-        if problems and checker.fits(again := restored(value, plain)):
+        # In a strict schema every property is required, and null stands for an optional one that is absent.
+        if problems and checker.fits(again := forgive(value, checker.unwanted_nulls(value))):
             return again
         if problems:
             raise InvalidArguments(problems)
         return value
 
-    return decoded
+    return decode
 
 
 def _find_json(text: str) -> str | None:
-    """The first object or list in a text that is JSON as a whole; only a few beginnings are tried."""
+    """The first complete JSON object or list in a text; only a few starting points are tried."""
     for start in islice(re.finditer(r"[{\[]", text), _TRIED):
         try:
-            _, end = _READER.raw_decode(text, start.start())
+            _, end = json.JSONDecoder().raw_decode(text, start.start())
         except (ValueError, RecursionError):
             continue
         return text[start.start() : end]
@@ -227,14 +220,14 @@ def _find_json(text: str) -> str | None:
 
 
 def _with_context(check: Callable[..., object]) -> Callable[[RunContext[Any], Any], object]:
-    """A check that takes the RunContext, whether this one does or not."""
+    """The check as a function of RunContext and value."""
     from inspect import Parameter, signature  # slow to load, and needed only for checks
 
     if not callable(check):
-        raise ConfigurationError(f"{check!r} is no check of an answer.", hint="Give a function of the value.")
+        raise ConfigurationError(f"{check!r} cannot check an answer.", hint="Pass a function of the value.")
     try:
         found = signature(check)
-    except (TypeError, ValueError):  # some built-in functions do not tell their parameters
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return lambda _context, value: check(value)
     by_place = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     needed = [each for each in found.parameters.values() if each.default is Parameter.empty and each.kind in by_place]
@@ -247,15 +240,12 @@ def _with_context(check: Callable[..., object]) -> Callable[[RunContext[Any], An
     return check if len(needed) > 1 else lambda _context, value: check(value)
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
-
-
 def _find_name(target: object) -> str:
     if isinstance(target, Mapping):
         title = cast("Mapping[str, object]", target).get("title")
         return title if isinstance(title, str) else ""
     name: object = getattr(target, "__name__", "")
-    # What is built in (list[int] is a `list`) has a name that says nothing.
+    # The name of a built-in type says nothing: that of list[int] is `list`.
     own = getattr(target, "__module__", "builtins") not in ("builtins", "typing")
     return name if own and isinstance(name, str) else ""
 
@@ -268,7 +258,7 @@ def _refuse_type(error: ToolDefinitionError) -> ConfigurationError:
 
 _AGAIN: Final = (
     "That answer cannot be used:\n{problems}\n"
-    "Give the whole answer again, corrected, in the form that was asked for and with nothing else."
+    "Give the whole answer again, corrected, in the requested form and with nothing else."
 )
 _WHY_NOT: Final = {
     StopReason.MAX_TOKENS: "The answer was cut at the limit of tokens. Raise max_tokens, or ask for less.",
@@ -276,48 +266,48 @@ _WHY_NOT: Final = {
     StopReason.REFUSAL: "The model declined to answer. See error.text, and rephrase the question.",
     StopReason.CONTENT_FILTER: "The provider withheld the answer. Rephrase the question.",
 }
-"""Endings after which asking the same again would bring the same, and what to do instead."""
+"""Endings after which asking again is pointless, and what to do instead."""
 
 
 class TypedResult(RunResult, Generic[T], frozen=True):
-    """What came of a run that was asked for an answer of a type."""
+    """The result of a run with a typed answer."""
 
-    given: T | msgspec.UnsetType = msgspec.UNSET
+    given: T | UnsetType = UNSET
 
     @property
     def answer(self) -> T:
-        """The answer. ConfigurationError if the run has not come to one: it waits for a person, or was stopped."""
-        if self.given is msgspec.UNSET:
+        """The answer. Raises ConfigurationError if there is none, because the run waits for approval or was stopped."""
+        if self.given is UNSET:
             message = "There is no answer: the turn ended before the model gave one."
-            hint = "See result.ending; go on with chat(approvals=…, answer=…)."
+            hint = "See result.ending; continue with chat(approvals=…, answer=…)."
             raise ConfigurationError(message, hint=hint)
         return cast("T", self.given)
 
 
 class AnswerJudge(Generic[T]):
-    """The judge of one turn: reads the answer, has it checked, and says what is wrong with it, as often as allowed."""
+    """Decodes and checks the answer of one turn, and tells the model what is wrong with it, as often as allowed."""
 
     def __init__(self, wanted: AnswerType[T], retries: int) -> None:
         self.wanted: AnswerType[T] = wanted
-        self._left: int = retries
-        self._value: T | msgspec.UnsetType = msgspec.UNSET
+        self._retries_left: int = retries
+        self._value: T | UnsetType = UNSET
 
     def settings(self, settings: LoopSettings) -> LoopSettings:
-        """The settings of a turn with this judge; its schema belongs to this turn alone."""
+        """The settings of a turn with this judge and its schema."""
         options = msgspec.structs.replace(settings.options, response_format=self.wanted.response_format)
         return msgspec.structs.replace(settings, options=options, judge=self)
 
     async def __call__(self, message: Message, context: RunContext[Any], io: LoopIO) -> Message | None:
         try:
-            value = self.wanted.read(message, prompted=_is_only_asked(io.engine.profile))
+            value = self.wanted.read(message, prompted=_may_have_words_around(io.engine.profile))
             self._value = await self._check(value, message, context, io)
         except InvalidAnswerError as error:
             error.text = error.text or message.text
             hopeless = _WHY_NOT.get(message.stop_reason or StopReason.END)
             error.hint = hopeless or error.hint
-            if self._left <= 0 or hopeless is not None:
+            if self._retries_left <= 0 or hopeless is not None:
                 raise
-            self._left -= 1
+            self._retries_left -= 1
             problems = "\n".join([f"- {problem}" for problem in error.problems or (error.message,)])
             return Message.user(_AGAIN.format(problems=problems))
         return None
@@ -325,35 +315,91 @@ class AnswerJudge(Generic[T]):
     async def _check(self, value: T, message: Message, context: RunContext[Any], io: LoopIO) -> T:
         for check in self.wanted.checks:
             try:
-                said = check(context, value)
-                if isinstance(said, Awaitable):
-                    said = await io.wait_for(cast("Awaitable[Any]", said))
+                returned = check(context, value)
+                if isinstance(returned, Awaitable):
+                    returned = await io.wait_for(cast("Awaitable[Any]", returned))
             except ValueError as error:
                 reason = str(error) or type(error).__name__
                 text = answer_text(message)
                 raise InvalidAnswerError(f"The answer was refused: {reason}", text=text, problems=(reason,)) from error
-            if isinstance(said, bool) and not isinstance(value, bool):
-                problem = f"A check of the answer gave back {said}, which would be the answer then."
+            if isinstance(returned, bool) and not isinstance(value, bool):
+                problem = f"A check of the answer returned {returned}, which would replace the answer."
                 raise ConfigurationError(problem, hint="Return the value, or raise ValueError with a reason.")
-            value = value if said is None else cast("T", said)
+            value = value if returned is None else cast("T", returned)
         return value
 
     def result(self, result: RunResult) -> TypedResult[T]:
-        """The result with the answer."""
+        """The run's result with the answer."""
         return TypedResult(**msgspec.structs.asdict(result), given=self._value)
 
 
-def _is_only_asked(profile: Profile) -> bool:
-    """Whether a model may answer with words around the JSON, since it is not held to a schema in every request."""
+def _may_have_words_around(profile: Profile) -> bool:
+    """Whether the reply may have words around the JSON, since not every request enforces the schema."""
     return profile.structured != "native" or not profile.native_beside_tools
 
 
 def without_tools(profile: Profile, conversation: Conversation, tools: ToolExecutor) -> ToolExecutor:
-    """What stands in for the tools of a question. A provider that wants those of the history is told of them."""
-    told = profile.needs_tools_of_history and any(each.role == "tool" for each in conversation.messages)
+    """An executor without tools, or, for a provider that requires those of the history, one that runs none of them."""
+    has_tools = profile.needs_tools_of_history and any(each.role == "tool" for each in conversation.messages)
     config = ToolConfig(search=tools.config.search, always_offered=tools.config.always_offered)
-    return dragoman.tools.ToolExecutor(tools.tools if told else (), config, permission=_no_tools)
+    return dragoman.tools.ToolExecutor(tools.tools if has_tools else (), config, permission=_no_tools)
 
 
 def _no_tools(*_: object) -> Deny:
     return Deny("no tools are used for this answer")
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+_SHARE: Final = 16
+"""A text is parsed again when it has grown by this fraction of its length, so that the total cost is linear."""
+
+
+async def grow(events: AsyncGenerator[Event, None], wanted: AnswerType[Any]) -> AsyncGenerator[Event, None]:
+    """The events of a turn, and an AnswerGrown whenever there is more of the answer."""
+    reader = None if wanted.response_format is None else dragoman.tools.PartialReader(wanted.schema)
+    text, unread, length, value = "", list[str](), 0, object()
+    async with aclosing(events):
+        async for event in events:
+            yield event
+            if isinstance(event, TextStarted):
+                text, unread, length, value = "", [], 0, UNSET
+            elif isinstance(event, TextDelta):
+                unread.append(event.text)
+                length += len(event.text)
+            elif not isinstance(event, TextEnded):
+                continue
+            ended = isinstance(event, TextEnded)
+            if reader is None or not (ended or length - len(text) > len(text) // _SHARE):
+                continue
+            text, unread = text + "".join(unread), []
+            now = reader.read(text, ended=ended)
+            if now is not UNSET and now != value:
+                value = now
+                yield AnswerGrown(now)
+
+
+class TypedStream(RunStream, Generic[T]):
+    """The stream of a turn with a typed answer."""
+
+    @property
+    def result(self) -> TypedResult[T]:
+        """The result, once the turn has ended."""
+        return cast("TypedResult[T]", super().result)
+
+    def answers(self) -> Iterator[Any]:
+        """The answer so far, as JSON values, whenever there is more of it."""
+        return (event.value for event in self if isinstance(event, AnswerGrown))
+
+
+class AsyncTypedStream(AsyncRunStream, Generic[T]):
+    """The stream of a turn with a typed answer."""
+
+    @property
+    def result(self) -> TypedResult[T]:
+        """The result, once the turn has ended."""
+        return cast("TypedResult[T]", super().result)
+
+    def answers(self) -> AsyncIterator[Any]:
+        """The answer so far, as JSON values, whenever there is more of it."""
+        return (event.value async for event in self if isinstance(event, AnswerGrown))

@@ -1,4 +1,4 @@
-"""The chat clients: signatures over the one core, which plain programs step and programs on an event loop await."""
+"""The chat clients: signatures over one core, which ChatClient steps and AsyncChatClient awaits."""
 
 from __future__ import annotations
 
@@ -24,22 +24,21 @@ if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, ConversationStore, Snapshot
     from dragoman.tools import AnyTools
 
-    from .answers import AnswerType, TypedResult
-    from .growing import AsyncTypedStream, TypedStream
+    from .answers import AnswerType, AsyncTypedStream, TypedResult, TypedStream
 
 T = TypeVar("T")
 
 ChatStream: TypeAlias = RunStream
 AsyncChatStream: TypeAlias = AsyncRunStream
 OnEvent = Callable[[Event], object]
-"""Is told of each event. Returning False stops the turn quietly; raising stops it with the error."""
+"""Called with each event. Returning False stops the turn; an exception stops it with that error."""
 
 
 class ChatClient(ChatCore[Engine]):
     """A conversation with a model that may call tools.
 
-    One client holds one conversation and serves one caller at a time; a second call meanwhile is a ConcurrentUseError.
-    With `stateless=True` it keeps no history and may be shared by any number of threads.
+    A client holds one conversation and serves one caller at a time; a second call meanwhile raises ConcurrentUseError.
+    With `stateless=True` it keeps no history, and any number of threads may share it.
     """
 
     _make_io = PlainIO
@@ -61,7 +60,7 @@ class ChatClient(ChatCore[Engine]):
         super().__init__(found, tools, options, kept, owned=made_here(found, model))
         self._store = store
 
-    # --- talking ---
+    # --- turns ---
 
     @overload
     def chat(
@@ -74,16 +73,16 @@ class ChatClient(ChatCore[Engine]):
         self, prompt: Prompt | None = None, *, answer: object, **given: Unpack[TurnOptions]
     ) -> TypedResult[Any]: ...
     def chat(self, prompt: Prompt | None = None, *, answer: object = None, **given: Unpack[TurnOptions]) -> RunResult:
-        """Say something, let the model use its tools, and get its answer; `str()` of the result is the text.
+        """Send a message, let the model use its tools, and return its answer; `str()` of the result is the text.
 
-        Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
-        What is given here holds for this turn alone. With `answer`, a type as in `ask`, the turn ends with a value of
+        Without a prompt the conversation continues where it stopped: after an approval, a limit, an error or a crash.
+        Options given here apply to this turn only. With `answer`, a type as in `ask`, the turn ends with a value of
         that type: `result.answer`.
         """
         return step(self._chat(prompt, given, answer))
 
     def resume(self, *approvals: Approval) -> RunResult:
-        """Go on from where the conversation stands, with these answers about pending calls."""
+        """Continue the conversation with these answers to pending calls."""
         return self.chat(approvals=approvals)
 
     @overload
@@ -123,9 +122,9 @@ class ChatClient(ChatCore[Engine]):
         answer: object = None,
         **given: Unpack[TurnOptions],
     ) -> ChatStream | RunResult:
-        """`chat`, with everything that happens as it happens: iterate the stream in a `with` block.
+        """`chat` as a stream of events: iterate it in a `with` block.
 
-        With a callback, that is told of each event and may stop the turn, and the result is returned.
+        A callback is called with each event instead and may stop the turn; the result is returned.
         """
         begun: list[LoopRun] = []
         judge = None if answer is None else self._make_judge(answer, given)
@@ -149,38 +148,37 @@ class ChatClient(ChatCore[Engine]):
     def ask(self, question: Prompt, answer: object = None, **given: Unpack[CallOptions]) -> object:
         """Ask for an answer of a type: a dataclass, TypedDict, Struct, pydantic model, list, number … or a JSON Schema.
 
-        No tools are used, and the schema holds for this question alone. The answer joins the history. One that does not
-        fit is shown its problems and asked for again, once or `retries` times; then InvalidAnswerError has the text.
+        The model gets no tools, and the schema applies to this question only. The answer joins the history. An
+        invalid answer is sent back with its problems, once or `retries` times; then InvalidAnswerError has the text.
         """
         return step(self._ask(question, answer, given))
 
-    # --- keeping ---
+    # --- saving ---
 
     def save(self) -> Snapshot:
-        """The conversation as it stands, as a snapshot; in the store too, if the client has one."""
+        """A snapshot of the conversation; it is saved to the store, if the client has one."""
         return step(self._save())
 
     def restore(self, saved: Snapshot | str) -> tuple[Loss, ...]:
-        """Go on with a saved conversation; what this client's model will not get of it is returned.
+        """Continue a saved conversation. Returns what this client's model will not get of it.
 
-        By an id, the store is asked for the newest state of that conversation, up to the last step before a crash; see
-        `pending` and `uncertain`. A Snapshot is that very point: going on from one that is not the newest in the store
-        begins a conversation of its own.
+        An id loads the newest state from the store, up to the last step before a crash; see `pending` and `uncertain`.
+        A Snapshot restores exactly that point: one that is not the newest in the store starts a new conversation.
         """
         return step(self._restore(saved))
 
-    # --- changing ---
+    # --- other models, forks, the end ---
 
     def switch(
         self, model: Engine | Models[Engine], *, transport: Transport | None = None, **options: Unpack[EngineOptions]
     ) -> tuple[Loss, ...]:
-        """Go on with another model; what it will not get of the history is returned, or with strict=True refused."""
+        """Continue with another model. Returns what it will not get of the history; `strict=True` raises instead."""
         with self._claimed():
             found = find_engine(model, transport, options, Engine, but=("strict",))
             return step(self._switch(found, options, owned=made_here(found, model)))
 
     def fork(self) -> ChatClient:
-        """A client with a conversation of its own that begins like this one; both go their own ways."""
+        """A new client that starts with a copy of this conversation."""
         with self._claimed():
             own = self._own_charge()
             store = cast("ConversationStore | None", self._store)
@@ -189,10 +187,7 @@ class ChatClient(ChatCore[Engine]):
             return twin
 
     def close(self) -> None:
-        """End the threads of the tools and close the connections, unless a fork still needs them.
-
-        A turn under way is stopped.
-        """
+        """Stop the current turn, end the tools' threads, and close the connections unless a fork still needs them."""
         step(self._close())
 
     def __enter__(self) -> Self:
@@ -222,7 +217,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         super().__init__(found, tools, options, store, owned=made_here(found, model))
         self._store = store
 
-    # --- talking ---
+    # --- turns ---
 
     @overload
     async def chat(
@@ -239,16 +234,16 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     async def chat(
         self, prompt: Prompt | None = None, *, answer: object = None, **given: Unpack[TurnOptions]
     ) -> RunResult:
-        """Say something, let the model use its tools, and get its answer; `str()` of the result is the text.
+        """Send a message, let the model use its tools, and return its answer; `str()` of the result is the text.
 
-        Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
-        What is given here holds for this turn alone. With `answer`, a type as in `ask`, the turn ends with a value of
+        Without a prompt the conversation continues where it stopped: after an approval, a limit, an error or a crash.
+        Options given here apply to this turn only. With `answer`, a type as in `ask`, the turn ends with a value of
         that type: `result.answer`.
         """
         return await self._chat(prompt, given, answer)
 
     async def resume(self, *approvals: Approval) -> RunResult:
-        """Go on from where the conversation stands, with these answers about pending calls."""
+        """Continue the conversation with these answers to pending calls."""
         return await self.chat(approvals=approvals)
 
     @overload
@@ -288,9 +283,9 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         answer: object = None,
         **given: Unpack[TurnOptions],
     ) -> AsyncChatStream | Awaitable[RunResult]:
-        """`chat`, with everything that happens as it happens: iterate the stream in an `async with` block.
+        """`chat` as a stream of events: iterate it in an `async with` block.
 
-        With a callback, plain or async, that is told of each event and may stop the turn; await the result.
+        A callback, sync or async, is called with each event instead and may stop the turn; await the result.
         """
         begun: list[LoopRun] = []
         judge = None if answer is None else self._make_judge(answer, given)
@@ -308,27 +303,26 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     async def ask(self, question: Prompt, answer: object = None, **given: Unpack[CallOptions]) -> object:
         """Ask for an answer of a type: a dataclass, TypedDict, Struct, pydantic model, list, number … or a JSON Schema.
 
-        No tools are used, and the schema holds for this question alone. The answer joins the history. One that does not
-        fit is shown its problems and asked for again, once or `retries` times; then InvalidAnswerError has the text.
+        The model gets no tools, and the schema applies to this question only. The answer joins the history. An
+        invalid answer is sent back with its problems, once or `retries` times; then InvalidAnswerError has the text.
         """
         return await self._ask(question, answer, given)
 
-    # --- keeping ---
+    # --- saving ---
 
     async def save(self) -> Snapshot:
-        """The conversation as it stands, as a snapshot; in the store too, if the client has one."""
+        """A snapshot of the conversation; it is saved to the store, if the client has one."""
         return await self._save()
 
     async def restore(self, saved: Snapshot | str) -> tuple[Loss, ...]:
-        """Go on with a saved conversation; what this client's model will not get of it is returned.
+        """Continue a saved conversation. Returns what this client's model will not get of it.
 
-        By an id, the store is asked for the newest state of that conversation, up to the last step before a crash; see
-        `pending` and `uncertain`. A Snapshot is that very point: going on from one that is not the newest in the store
-        begins a conversation of its own.
+        An id loads the newest state from the store, up to the last step before a crash; see `pending` and `uncertain`.
+        A Snapshot restores exactly that point: one that is not the newest in the store starts a new conversation.
         """
         return await self._restore(saved)
 
-    # --- changing ---
+    # --- other models, forks, the end ---
 
     async def switch(
         self,
@@ -337,13 +331,13 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         transport: Transport | None = None,
         **options: Unpack[EngineOptions],
     ) -> tuple[Loss, ...]:
-        """Go on with another model; what it will not get of the history is returned, or with strict=True refused."""
+        """Continue with another model. Returns what it will not get of the history; `strict=True` raises instead."""
         with self._claimed():
             found = find_engine(model, transport, options, AsyncEngine, but=("strict",))
             return await self._switch(found, options, owned=made_here(found, model))
 
     async def fork(self) -> AsyncChatClient:
-        """A client with a conversation of its own that begins like this one; both go their own ways."""
+        """A new client that starts with a copy of this conversation."""
         with self._claimed():
             own = self._own_charge()
             given = drop_engine_options(own.options)
@@ -353,10 +347,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
             return twin
 
     async def aclose(self) -> None:
-        """End the threads of the tools and close the connections, unless a fork still needs them.
-
-        A turn under way is stopped.
-        """
+        """Stop the current turn, end the tools' threads, and close the connections unless a fork still needs them."""
         await self._close()
 
     async def __aenter__(self) -> Self:
@@ -369,7 +360,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
 async def _called_back(stream: AsyncChatStream, callback: OnEvent) -> RunResult:
     async with stream:
         async for event in stream:
-            said = callback(event)
-            if (await said if isinstance(said, Awaitable) else said) is False:
+            answer = callback(event)
+            if (await answer if isinstance(answer, Awaitable) else answer) is False:
                 break
     return stream.result

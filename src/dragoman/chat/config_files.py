@@ -1,4 +1,4 @@
-"""Configuration files: TOML that a person wrote, the line of each key, who else can change it, and which files count.
+"""Configuration files: which ones count, TOML with the line of each key, and who else can read or change it.
 
 Must not know: what the keys mean.
 """
@@ -12,14 +12,17 @@ import tomllib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, TypeAlias, TypeGuard, cast
+from typing import Any, Final, TypeAlias, TypeGuard, TypeVar, cast
 
+import msgspec
 from msgspec import structs
 
+from dragoman._checks import reason_of
 from dragoman.directories import config_directory, home_directory
 from dragoman.engines import Confidential
 from dragoman.errors import ConfigFileError, ConfigurationError
 
+T = TypeVar("T")
 KeyPath: TypeAlias = tuple[str, ...]
 Table: TypeAlias = Mapping[str, object]
 
@@ -29,6 +32,7 @@ _MAX_BYTES: Final = 1024 * 1024
 _PLACE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)")
 _HEADER: Final = re.compile(r"\s*\[\[?([^\[\]]+)\]")
 _ASSIGNMENT: Final = re.compile(r"\s*([\w.\"' -]+?)\s*=")
+_WRONG_KEY: Final = re.compile(r"(?:unknown field | - at \$\.)([\w.]+)")
 _FENCE: Final = re.compile(r'"""|\'\'\'')
 
 
@@ -37,37 +41,44 @@ class ConfigWarning(UserWarning):
 
 
 class TomlFile(Confidential, frozen=True, kw_only=True):
-    """A file that was read."""
+    """The content of a file."""
 
     path: Path
-    data: Mapping[str, object]
+    data: Table
     lines: Mapping[KeyPath, int]
-    others_can_read: bool = False
-    others_can_write: bool = False
-    """Whether it is open to all, or to a group of others."""
-    is_foreign: bool = False
-    """Whether it belongs neither to this user nor to root."""
+    others_can_read: bool
+    others_can_write: bool
+    """Whether everybody, another group or another user than root can change it."""
     is_trusted: bool = True
     """False: it belongs to a project that the user has not declared trusted, and may not set everything."""
 
     def line_of(self, key: KeyPath) -> int | None:
-        """The line of a key, or of the table or value that holds it."""
+        """The line of a key, or of the table or value that contains it."""
         found = (self.lines.get(key[:size]) for size in range(len(key), 0, -1))
         return next((line for line in found if line is not None), None)
 
     def where(self, key: KeyPath = ()) -> str:
-        """The place of a key, as messages name it: `dragoman.toml, line 3`."""
+        """The place of a key for messages: `dragoman.toml, line 3`."""
         line = self.line_of(key)
         return shorten_path(self.path) if line is None else f"{shorten_path(self.path)}, line {line}"
 
     def table(self, value: object, key: KeyPath) -> Table:
-        """The value, which must be a table; it is not shown, since it may be a key."""
+        """The value, which must be a table; the error does not show it, since it may be a key."""
         if not isinstance(value, dict):
             raise self.error(f"{key[-1]} must be a table.", key, hint=f"Write [{'.'.join(key)}] above its keys.")
         return cast("Table", value)
 
+    def convert(self, value: object, key: KeyPath, kind: type[T], dec_hook: Any = None) -> T:
+        """The table at this key as a value of this type."""
+        try:
+            return msgspec.convert(self.table(value, key), kind, dec_hook=dec_hook)
+        except msgspec.ValidationError as error:
+            reason = reason_of(error)
+            at = (*key, *found[1].split(".")) if (found := _WRONG_KEY.search(reason)) else key
+            raise self.error(f"[{'.'.join(key)}] does not fit: {reason}.", at) from None
+
     def error(self, problem: str, key: KeyPath, *, hint: str | None = None) -> ConfigFileError:
-        """The error for something wrong at a key, ready to raise."""
+        """The error for a problem at a key, ready to raise."""
         message = f"{self.where(key)}: {problem}"
         return ConfigFileError(message, path=str(self.path), line=self.line_of(key), hint=hint)
 
@@ -82,12 +93,20 @@ def warn(text: str) -> None:
     warnings.warn(text, ConfigWarning, stacklevel=2)
 
 
-def read_toml(path: Path) -> TomlFile:
-    """Read a file; pipes and devices are refused."""
+class ForeignFileError(ConfigurationError):
+    """The file belongs to another user."""
+
+
+def read_toml(path: Path, *, allow_foreign: bool = True) -> TomlFile:
+    """Read a file. Pipes and devices are refused, and so are, unless allowed, files of other users."""
     shown = shorten_path(path)
     try:
+        if not allow_foreign:  # which may be a directory, or may not be opened at all
+            _refuse_foreign(path.stat(), shown)
         with open(path, "rb", opener=_open_at_once) as file:
             status = os.fstat(file.fileno())
+            if not allow_foreign:
+                _refuse_foreign(status, shown)
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(0, "it is not a regular file")
             content = file.read(_MAX_BYTES + 1)
@@ -98,8 +117,7 @@ def read_toml(path: Path) -> TomlFile:
         message = f"{shown} is longer than {_MAX_BYTES} bytes."
         raise ConfigFileError(message, path=str(path), hint="Check that it is a configuration file.")
     try:
-        # Editors on Windows put a mark before the first character.
-        text = content.decode("utf-8-sig").replace("\r\n", "\n")
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")  # Windows editors write a byte order mark
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         message = f"{shown}, line {line}: the file is not UTF-8."
@@ -111,7 +129,7 @@ def read_toml(path: Path) -> TomlFile:
         line = int(found[1]) if found and found[1] else text.count("\n") + 1
         what = "it is nested too deeply" if isinstance(error, RecursionError) else _PLACE.sub("", str(error))
         message = f"{shown}, line {line}: this is not valid TOML: {what}."
-        hint = "Texts stand in quotes, a table in [brackets]."
+        hint = "Write texts in quotes, and tables in [brackets]."
         raise ConfigFileError(message, path=str(path), line=line, hint=hint) from None
     mode = status.st_mode if os.name == "posix" else 0
     group_writes = bool(mode & stat.S_IWGRP) and status.st_gid != os.getegid()
@@ -120,22 +138,27 @@ def read_toml(path: Path) -> TomlFile:
         data=data,
         lines=_find_lines(text),
         others_can_read=bool(mode & 0o077),
-        others_can_write=bool(mode & stat.S_IWOTH) or group_writes,
-        is_foreign=_is_foreign(status),
+        others_can_write=bool(mode & stat.S_IWOTH) or group_writes or _is_foreign(status),
     )
 
 
 def _is_foreign(status: os.stat_result) -> bool:
+    """Whether it belongs neither to this user nor to root."""
     return os.name == "posix" and status.st_uid not in (0, os.geteuid())
 
 
+def _refuse_foreign(status: os.stat_result, shown: str) -> None:
+    if _is_foreign(status):
+        raise ForeignFileError(f"{shown} belongs to another user.")
+
+
 def _open_at_once(path: str, flags: int) -> int:
-    """The mere opening of a pipe would wait for somebody to write to it."""
+    """Without waiting, as merely opening a pipe would."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _find_lines(text: str) -> dict[KeyPath, int]:
-    """The line of each header and key that begins a line, which tomllib does not tell; for messages only."""
+    """The line of each header and key that begins a line, which tomllib does not report; for messages only."""
     lines: dict[KeyPath, int] = {}
     table: KeyPath = ()
     inside_text = False
@@ -165,7 +188,7 @@ def user_file(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def find_files(named: str | Path, environ: Mapping[str, str], directory: Path | None) -> list[TomlFile]:
-    """The files that count, those that win first: the named one alone, or the project's and the user's own."""
+    """The files that count, by priority: only the named one, or the project's and the user's own."""
     if named:
         return [read_toml(Path(named).expanduser())]
     found: list[TomlFile] = []
@@ -181,22 +204,21 @@ def find_files(named: str | Path, environ: Mapping[str, str], directory: Path | 
             raise own.error("trusted_projects must be a list of texts.", ("trusted_projects",))
     for path in _list_projects(directory, home):
         trusts = is_trusted(path, trusted, home)
-        if trusts or not _is_foreign(path.stat()):  # of a stranger's file not even the mistakes are looked at …
-            file = read_toml(path)
-            if trusts or not file.is_foreign:  # … and it may be exchanged at any moment
-                if "trusted_projects" in file.data:
-                    raise file.error("only your own file can say trusted_projects.", ("trusted_projects",))
-                return [structs.replace(file, is_trusted=trusts), *found]
-        shown = shorten_path(path)
-        warn(f"{shown} belongs to another user and does not count. If it should, take it over: chown $USER {shown}")
+        try:
+            file = read_toml(path, allow_foreign=trusts)
+        except ForeignFileError as error:
+            warn(f"{error.message[:-1]} and is ignored. To use it, make it yours: chown $USER {shorten_path(path)}")
+            continue
+        if "trusted_projects" in file.data:
+            raise file.error("trusted_projects can only be set in your own file.", ("trusted_projects",))
+        return [structs.replace(file, is_trusted=trusts), *found]
     return found
 
 
 def _list_projects(directory: Path | None, home: Path | None) -> Iterator[Path]:
-    """The files called dragoman.toml, of which the nearest counts.
+    """The files called dragoman.toml, the nearest first.
 
-    Looked for in the directory and those above it, up to the home directory or the root, but not in the home directory
-    itself: what lies there is no project.
+    The search goes from the directory up to the root, or to the home directory, which is not a project itself.
     """
     if directory is not None:
         start = directory.resolve()
@@ -215,7 +237,7 @@ def _exists(path: Path) -> bool:
 
 
 def is_trusted(path: Path, directories: Iterable[str], home: Path | None) -> bool:
-    """Whether the file lies in one of the directories, wherever links lead."""
+    """Whether the file is in one of the directories, with links resolved."""
     place = path.resolve()
     for name in directories:
         is_home = name == "~" or name.startswith("~/")

@@ -1,6 +1,6 @@
-"""What a chat client offers beside its turns, without its colour: what there is, other models, other conversations.
+"""What a chat client can do besides taking turns: its state, switching models, saving, restoring and forking.
 
-Must not know: event loops. ChatClient steps what is here, AsyncChatClient awaits it.
+Must not know: event loops. ChatClient steps this code, AsyncChatClient awaits it.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 class ChatCore(TurnCore[E]):
     """A conversation with a model and tools."""
 
-    # --- what there is ---
+    # --- state ---
 
     @property
     def agent(self) -> str | None:
-        """The agent that was put in charge by a `handoff`; None: the client itself is."""
+        """The agent that took over by a `handoff`; None if the client itself is in charge."""
         return None if self._agent is None else self._agent.name
 
     @property
     def system(self) -> str | tuple[str | Instruction, ...] | None:
-        """The system prompt: its text, or, with functions of the moment, the text and those behind it.
+        """The system prompt: its text, or the text and its functions.
 
-        Assigning to it changes it from the next turn on.
+        Assigning to it takes effect with the next turn.
         """
         text, functions = self._conversation.system, self._settings.instructions
         return (*([] if text is None else [text]), *functions) if functions else text
@@ -62,7 +62,7 @@ class ChatCore(TurnCore[E]):
 
     @property
     def conversation(self) -> Conversation:
-        """The conversation as it stands; while a turn is under way, as far as that has got."""
+        """The conversation so far, including a turn in progress."""
         with self._state:
             self._catch_up()
             return self._conversation if self._run is None else self._run.conversation
@@ -74,17 +74,17 @@ class ChatCore(TurnCore[E]):
 
     @property
     def usage(self) -> Usage:
-        """The tokens of all replies in the conversation, those of agents included, added up."""
+        """The tokens of all replies in the conversation, including those of agents."""
         return self.conversation.usage
 
     @property
     def cost(self) -> float | None:
-        """What all replies in the conversation cost, in US dollars; None if a part of it is not known."""
+        """The cost of all replies in the conversation in US dollars; None if any part of it is unknown."""
         return dragoman.providers.conversation_cost(self.conversation.messages)
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
-        """The calls that have no result yet, and why: answer with `approve(call)` or `deny(call)` and `resume`."""
+        """The calls without a result, and why: answer them with `resume(approve(call), deny(other))`."""
         found = list[PendingApproval]()
         for call in self._conversation.pending_tool_calls:
             known = {each.call.id: each for each in (*self._pending, *self._uncertain) if each.held.id == call.id}
@@ -93,26 +93,26 @@ class ChatCore(TurnCore[E]):
 
     @property
     def uncertain(self) -> tuple[PendingApproval, ...]:
-        """Of these, the calls that had begun when an earlier process died; they may or may not have done their work.
+        """The pending calls that were running when an earlier process died; they may or may not have done their work.
 
-        `approve(call)` runs such a call again; `deny(call, reason="…")` does not, and tells the model the reason.
+        `approve(call)` runs such a call again; `deny(call, reason="…")` does not, and gives the model the reason.
         """
         return self._uncertain
 
     @property
     def kept_as(self) -> tuple[Snapshot, int] | None:
-        """What this client knows to be in its store: the newest snapshot, and the journal's position behind it.
+        """What this client last saved: the newest snapshot, and the position in the journal after it.
 
-        A journal that says something else was written by another program; `restore` takes that up.
+        If the store has another position, another program has written to it; `restore` loads that.
         """
         return None if self._kept is None else self._kept.kept_as
 
-    # --- what changes it at once ---
+    # --- changes that need no I/O ---
 
     def add(self, prompt: Prompt) -> None:
-        """Put a message into the conversation without asking the model.
+        """Append a message without calling the model.
 
-        While a turn is under way, from another thread or task, the model reads it before it speaks next.
+        During a turn (from another thread or task), the model reads it before its next reply.
         """
         message = make_message(prompt)
         with self._state:
@@ -125,7 +125,7 @@ class ChatCore(TurnCore[E]):
                 self._conversation = self._conversation.plus(message)
 
     def set_tools(self, tools: AnyTools) -> None:
-        """Give the model these tools in place of those it had."""
+        """Replace the tools."""
         with self._claimed():
             made = make_executor(tools, self._options)
             with self._state:
@@ -134,16 +134,16 @@ class ChatCore(TurnCore[E]):
             before.close()
 
     def as_tool(self, name: str, description: str) -> Tool[..., object]:
-        """This client as an agent of another one: its model, tools and options behind a tool; see `agent_tool`.
+        """This client as a tool for another one: an agent with its model, tools and options; see `agent_tool`.
 
-        Each call is a conversation of its own; the one that this client holds has no part in it.
+        Each call is a separate conversation; the one that this client holds is not involved.
         """
         return later.make_tool_of(self, name, description)
 
     def cancel(self) -> None:
-        """Stop what is under way at once, from any thread, task or signal handler; what was done stays.
+        """Stop the current turn at once, from any thread, task or signal handler; what was done is kept.
 
-        Without a turn nothing happens. A stateless client stops all of its turns.
+        A stateless client stops all of its turns.
         """
         for run in list(self._runs):
             run.cancel()
@@ -169,7 +169,7 @@ class ChatCore(TurnCore[E]):
             return losses
 
     async def _switch(self, engine: E, options: EngineOptions, *, owned: bool) -> tuple[Loss, ...]:
-        """Speak to this model from now on: what it will not get of the history."""
+        """Use this model from now on. Returns what it will not get of the history."""
         before: Shared[E] | None = None
         try:
             losses = engine.losses(self._conversation)
@@ -215,11 +215,11 @@ class ChatCore(TurnCore[E]):
             await self._staff.leave_behind()
 
     def _fork_into(self, other: ChatCore[E]) -> None:
-        """Make the other client a branch of this conversation, on the same engine."""
+        """Make the other client a fork of this conversation, on the same engine."""
         with self._state:
             other._engine = self._own_charge().engine.join()
             other._conversation, other._queue = self._conversation, self._queue
-            # What agents have begun stays behind: theirs is another conversation, and the fork begins it anew.
+            # Unfinished turns of agents stay with this client: they are conversations of their own.
             other._pending = tuple([each for each in self._pending if each.within is None])
             other._uncertain = tuple([each for each in self._uncertain if each.within is None])
         if self._kept is not None and self._kept.snapshot is not None:
@@ -231,12 +231,12 @@ class ChatCore(TurnCore[E]):
     # --- the end ---
 
     async def _close(self) -> None:
-        """Let nobody in any more, stop what is under way, and close what is ours."""
+        """Refuse further calls, stop the current turn, and close what the client owns."""
         with self._state:
             if self._closed:
                 return
             self._catch_up()
-            self._closed = True  # from here on nobody puts anything else in the place of these two
+            self._closed = True  # from here on nothing replaces the executor or the engine
         self.cancel()
         self._executor.close()
         for charge in self._charges.values():

@@ -1,7 +1,7 @@
-"""Keys of providers: where they are found, in which order, and where they are stored.
+"""Keys of providers: where they are looked for, in which order, and where they are stored.
 
-Stored keys are listed in keys.toml in the configuration directory, because keychains cannot be listed: for each
-provider it says where the key is, or holds it. Which key may go to which host is decided in dragoman.engines.keys.
+keys.toml in the configuration directory lists the stored keys, because a keychain cannot be listed: for each provider
+it has the key, or the name of its keychain entry. dragoman.engines.keys decides which key may go to which host.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman._checks import suggest
 from dragoman.directories import config_directory
@@ -23,7 +23,7 @@ from dragoman.engines import Credential, KeySource, Secret, given_key, hosts_of,
 from dragoman.errors import ConfigurationError, KeychainError
 from dragoman.providers import ALIASES, PROVIDERS, Provider, provider_of
 
-from .config_files import KeyPath, TomlFile, is_texts, read_toml, shorten_path, warn
+from .config_files import KeyPath, TomlFile, read_toml, shorten_path, warn
 
 KeyStore: TypeAlias = Literal["keychain", "file"]
 
@@ -33,7 +33,7 @@ _open_private: Final = partial(os.open, mode=0o600)
 
 
 class KeyReference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the key of one provider is. Several may be given; they are tried in this order."""
+    """Where the key of one provider is. Several places may be named; they are tried in this order."""
 
     env: str | None = None
     """The name of the environment variable that holds the key."""
@@ -42,9 +42,9 @@ class KeyReference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     key: Secret | None = None
     """The key itself."""
     hosts: tuple[str, ...] = ()
-    """Hosts that the key may be sent to beside the provider's own: `name` or `name:port`."""
+    """Hosts that the key may be sent to in addition to the provider's own: `name` or `name:port`."""
     origin: str = ""
-    """Where this is written, for messages: `config.toml, line 3`."""
+    """Where this was written, for messages: `config.toml, line 3`."""
 
 
 class Found(Struct, frozen=True):
@@ -55,14 +55,14 @@ class Found(Struct, frozen=True):
 
 
 class StoredKey(Struct, frozen=True, kw_only=True):
-    """A stored key, as it may be shown."""
+    """A stored key in a form that may be shown."""
 
     provider: str
     store: KeyStore
     place: str
     """The entry of the keychain, or the path of the file."""
     masked: str
-    """The end of the key, where showing it needs no keychain."""
+    """The end of the key, if showing it needs no keychain."""
 
 
 # --- finding ----------------------------------------------------------------------------------------------------------
@@ -75,9 +75,9 @@ def find_key(
     keys: Mapping[str, KeyReference] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Found | None:
-    """The key for a provider, bound to the hosts that it may be sent to; None where none is needed.
+    """Find the key for a provider, bound to the hosts that it may be sent to; None if none is needed.
 
-    A `token` goes wherever the caller says. Raises MissingKeyError, which names every place that was looked at.
+    A `token` may be sent anywhere. Raises MissingKeyError, which lists every place that was looked at.
     """
     name = ALIASES.get(provider.lower(), provider.lower())
     if (secret := given_key(token)) is not None:
@@ -102,7 +102,7 @@ def find_key(
 def _list_places(
     provider: Provider, given: KeyReference | None, stored: KeyReference | None, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, Callable[[], str | None]]]:
-    """Where a key may be, in order, as it is called and how it is looked up."""
+    """The places where a key may be, in order, each with the function that looks there."""
     if given is None:
         yield f"[keys.{provider.name}] of the configuration", lambda: None
     elif given.env:
@@ -135,22 +135,20 @@ def reference_for(provider: str, keys: Mapping[str, KeyReference]) -> KeyReferen
 
 
 def read_reference(file: TomlFile, value: object, at: KeyPath) -> KeyReference:
-    """The table of one key in a file; values are not shown, since they may be keys."""
-    table = file.table(value, at)
-    for name, member in table.items():
+    """Read the table of one key."""
+    for name, member in file.table(value, at).items():
         if name not in _MEMBERS:
             raise file.error(f"a key has no {name!r}.", (*at, name), hint=suggest(name, _MEMBERS))
-        if not (is_texts(member) if name == "hosts" else isinstance(member, str) and member.strip()):
-            words = "a list of host names" if name == "hosts" else "a text"
-            raise file.error(f"{name} of {at[-1]} must be {words}.", (*at, name))
-    said = cast("dict[str, str]", table)
-    return KeyReference(
-        env=said.get("env"),
-        keychain=said.get("keychain"),
-        key=Secret(said["key"]) if "key" in said else None,
-        hosts=tuple(said.get("hosts", ())),
-        origin=file.where((*at, "key") if "key" in said else at),
-    )
+        if isinstance(member, str) and not member.strip():
+            raise file.error(f"{name} is empty.", (*at, name))
+    found = file.convert(value, at, KeyReference, dec_hook=_decode_secret)
+    return structs.replace(found, origin=file.where((*at, "key") if found.key else at))
+
+
+def _decode_secret(_kind: type, value: object) -> Secret:
+    if not isinstance(value, str):
+        raise TypeError("expected str")
+    return Secret(value)
 
 
 # --- storing ----------------------------------------------------------------------------------------------------------
@@ -168,39 +166,40 @@ def _find_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def list_keys(*, environ: Mapping[str, str] | None = None) -> tuple[StoredKey, ...]:
-    """The stored keys, without the keys. The keychain is not asked."""
+    """List the stored keys, masked, without opening the keychain."""
     path = keys_file(environ)
-    found: list[StoredKey] = []
-    for provider, reference in sorted(_read_references(path).items()):
-        if reference.keychain is not None:
-            found.append(StoredKey(provider=provider, store="keychain", place=reference.keychain, masked="…"))
-        elif reference.key is not None:
-            found.append(StoredKey(provider=provider, store="file", place=str(path), masked=reference.key.masked))
-    return tuple(found)
+    return tuple(
+        [
+            StoredKey(provider=provider, store="keychain", place=each.keychain, masked="…")
+            if each.keychain is not None
+            else StoredKey(provider=provider, store="file", place=str(path), masked=(each.key or Secret("")).masked)
+            for provider, each in sorted(_read_references(path).items())
+            if each.keychain or each.key
+        ]
+    )
 
 
 def store_key(
     provider: str, key: str | Secret, *, store: KeyStore = "keychain", environ: Mapping[str, str] | None = None
 ) -> StoredKey:
-    """Store a key for a provider, in the place of one stored before."""
+    """Store a key for a provider, replacing one stored before."""
     name = resolve_provider(provider)
     secret = key if isinstance(key, Secret) else Secret(key)
-    text = secret.reveal()
-    if not text or not text.isascii() or not text.isprintable() or text != text.strip():
+    if not secret or not secret.is_sendable:
         message = f"This is not a key for {name}: it is empty, or contains characters that no key has."
         raise ConfigurationError(message, hint="Copy it again, without quotes, spaces or line ends.")
     path = keys_file(environ)
     place, reference = str(path), KeyReference(key=secret)
     if store == "keychain":
         place = f"{_SERVICE}/{name}"
-        _write_entry(place, text)
+        _write_entry(place, secret.reveal())
         reference = KeyReference(keychain=place)
     _change(path, lambda known: {**known, name: reference})
     return StoredKey(provider=name, store=store, place=place, masked=secret.masked)
 
 
 def delete_key(provider: str, *, environ: Mapping[str, str] | None = None) -> bool:
-    """Forget a stored key; False if there was none. Environment variables and other files are left as they are."""
+    """Delete a stored key; False if there was none. Variables and other files are not touched."""
     name, path = resolve_provider(provider), keys_file(environ)
     reference = _read_references(path).get(name)
     if reference is None:
@@ -212,7 +211,7 @@ def delete_key(provider: str, *, environ: Mapping[str, str] | None = None) -> bo
 
 
 def resolve_provider(name: str) -> str:
-    """The provider's own name; raises ConfigurationError where there is none."""
+    """The provider's own name; raises ConfigurationError if there is no such provider."""
     return name if is_registered(name) else provider_of(name)
 
 
@@ -224,18 +223,13 @@ def _read_references(path: Path) -> dict[str, KeyReference]:
         return {}
     file = read_toml(path)
     found = {provider: read_reference(file, table, (provider,)) for provider, table in file.data.items()}
-    if (
-        file.others_can_write
-        or file.is_foreign
-        or (file.others_can_read and any(reference.key for reference in found.values()))
-    ):
-        shown = file.where()
-        warn(f"{shown} holds keys, and others can read or change it. Run: chmod 600 {shown}")
+    if file.others_can_write or (file.others_can_read and any(reference.key for reference in found.values())):
+        warn(f"{file.where()} contains keys, and others can read or change it. Run: chmod 600 {file.where()}")
     return found
 
 
 def _change(path: Path, change: Callable[[dict[str, KeyReference]], dict[str, KeyReference]]) -> None:
-    """Rewrite the file at one stroke: a reader, or a crash, sees the old one or the new one."""
+    """Replace the file atomically: a reader, or a crash, sees the old one or the new one."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -257,16 +251,16 @@ def _change(path: Path, change: Callable[[dict[str, KeyReference]], dict[str, Ke
 def _encode(references: Mapping[str, KeyReference]) -> str:
     tables = [_HEAD]
     for provider, each in sorted(references.items()):
-        said = {"env": each.env, "keychain": each.keychain, "key": each.key and each.key.reveal(), "hosts": each.hosts}
-        # What is stored is printable ASCII, where the texts and lists of JSON and TOML are the same.
-        lines = [f"{name} = {json.dumps(value)}\n" for name, value in said.items() if value]
+        parts = {"env": each.env, "keychain": each.keychain, "key": each.key and each.key.reveal(), "hosts": each.hosts}
+        # For printable ASCII, texts and lists are written the same in JSON and TOML.
+        lines = [f"{name} = {json.dumps(value)}\n" for name, value in parts.items() if value]
         tables.append(f"[{json.dumps(provider)}]\n{''.join(lines)}")
     return "\n".join(tables)
 
 
 @contextmanager
 def _lock(path: Path) -> Generator[None]:
-    """One writer at a time, where the platform has locks for it."""
+    """One writer at a time, on platforms with fcntl."""
     try:
         import fcntl
     except ImportError:
@@ -293,7 +287,7 @@ def _read_entry(entry: str) -> str | None:
 
 
 def _write_entry(entry: str, secret: str | None) -> None:
-    """Put a secret into the keychain, in the place of what was there; None takes it out."""
+    """Write a secret to the keychain; None deletes the entry."""
     with _open_keyring(entry) as (keyring, place):
         if secret is not None:
             keyring.set_password(*place, secret)
@@ -312,7 +306,7 @@ def _split_entry(text: str) -> tuple[str, str]:
 
 @contextmanager
 def _open_keyring(entry: str) -> Generator[tuple[Any, tuple[str, str]]]:
-    """The library and the entry's place in it; failures become ours, without their text, which may hold the secret."""
+    """The library, and service and user of the entry. Its errors become ours, without text that may hold the secret."""
     place = _split_entry(entry)
     try:
         import keyring
@@ -326,10 +320,10 @@ def _open_keyring(entry: str) -> Generator[tuple[Any, tuple[str, str]]]:
     except errors.KeyringLocked:
         reason, message, hint = "locked", f"The keychain is locked; the entry {entry!r} cannot be used.", "Unlock it"
     except (errors.NoKeyringError, errors.InitError):
-        reason, message, hint = "no_backend", "This machine has no keychain that could be used.", _START
+        reason, message, hint = "no_backend", "This machine has no usable keychain.", _START
     except Exception as error:  # noqa: BLE001 -- backends raise whatever their system's library raises
-        reason, hint = "failed", "Check that it works at all, and its permissions"
-        message = f"The keychain failed at the entry {entry!r} ({type(error).__name__})."
+        reason, hint = "failed", "Check that it works, and its permissions"
+        message = f"The keychain failed for the entry {entry!r} ({type(error).__name__})."
     else:
         return
     raise KeychainError(message, reason=reason, hint=f"{hint}, {_INSTEAD}.")

@@ -1,28 +1,22 @@
-"""Chat clients from a configuration.
-
-Owns: from a Config to a client, in both colours.
-Must not know: where a configuration comes from.
-"""
+"""`new` and `new_async`: chat clients from a Config."""
 
 from __future__ import annotations
 
-from typing import Any, Final, Unpack
+from typing import Any, Final, Unpack, cast
 
 from dragoman._checks import overlay
-from dragoman.engines import EngineOptions
 from dragoman.loop import Limits
 from dragoman.stores import AsyncConversationStore, ConversationStore
 from dragoman.tools import AnyTools
 
 from .answers import answer_type
 from .client import AsyncChatClient, ChatClient
-from .config import Config
+from .config import ENGINE_OPTIONS, Config
 from .config_sources import change_config, load_config
 from .options import ChatOptions
 
-_NAMES: Final = {"key": "token", "profile": "model_profile"}
-_MERGED: Final = frozenset(EngineOptions.__annotations__) | {"tool_config"}
-"""Options that a Config has, too, most of them under the same name."""
+_FIELDS: Final = {"tool_config": "tool_config", **{option: field for field, option in ENGINE_OPTIONS.items()}}
+"""The options that are also fields of Config, and the names of these fields."""
 
 
 def new(
@@ -32,10 +26,10 @@ def new(
     store: ConversationStore | None = None,
     **options: Unpack[ChatOptions],
 ) -> ChatClient:
-    """A client as the configuration says: the given one, or the one that files and environment say (`load_config`).
+    """Create a client from a configuration: the given one, or that of files and environment (`load_config`).
 
-    What is said here as an argument wins field by field: `options=ModelOptions(seed=1)` leaves the configuration's
-    temperature as it is. Whatever differs from its default counts as said.
+    Further arguments override it field by field: `options=ModelOptions(seed=1)` keeps the configured temperature. A
+    field counts as set if it differs from its default.
     """
     config, merged = _merge(config, options)
     return ChatClient(config.model_names, tools, store=store, transport=config.transport, **merged)
@@ -54,7 +48,7 @@ def new_async(
 
 
 def _merge(config: Config | None, options: ChatOptions) -> tuple[Config, ChatOptions]:
-    arguments: dict[str, Any] = {_NAMES.get(name, name): value for name, value in options.items() if name in _MERGED}
+    arguments: dict[str, Any] = {_FIELDS[name]: value for name, value in options.items() if name in _FIELDS}
     config = load_config(**arguments).config if config is None else change_config(config, arguments)
     merged: ChatOptions = {**config.for_engine(), "tool_config": config.for_tools()}
     if config.system_prompt:
@@ -63,9 +57,7 @@ def _merge(config: Config | None, options: ChatOptions) -> tuple[Config, ChatOpt
         merged["answer"] = answer_type(
             config.response_schema, name=config.schema_name or None, description=config.schema_description
         )
-    for name, value in options.items():
-        if name not in _MERGED:
-            merged[name] = value
+    merged |= cast("ChatOptions", {name: value for name, value in options.items() if name not in _FIELDS})
     if (limits := options.get("limits")) is not None:
         merged["limits"] = overlay(limits, Limits(steps=config.max_steps))
     return config, merged

@@ -1,7 +1,7 @@
-"""Who is in charge of a conversation: `handoff`, what one changes, and how that is found out again.
+"""Handoffs: tools that put another agent in charge of a conversation.
 
-Owns: which agent a conversation names, what that works with, and how a run goes on with it.
-Must not know: stores. The conversation says it all: its metadata, or the result of a handoff at its end.
+Must not know: stores. The conversation itself says who is in charge: in its metadata, or by a handoff's result at its
+end.
 """
 
 # pyright: reportPrivateUsage=false
@@ -32,9 +32,9 @@ def handoff(
     transport: Transport | None = None,
     **options: Unpack[ChatOptions],
 ) -> Tool[..., object]:
-    """A tool that puts another agent in charge of the conversation: its model, tools, instructions and options.
+    """Create a tool that puts another agent in charge of the conversation: its model, tools, instructions and options.
 
-    The run goes on with its limits, and so do the next turns, until that agent hands over to another one.
+    The run continues within its limits, and the agent stays in charge until it hands over to another one.
     """
     agent = Agent(name, model, tools, transport, options, takes_over=True)
 
@@ -46,44 +46,44 @@ def handoff(
 
 
 def _admit(agent: Agent, context: ToolContext[object]) -> str:
-    """Whether this agent may be put in charge: what the model reads, or a ToolError."""
+    """Check that this agent may take over: the text for the model, or a ToolError."""
     run, about = run_of(context), {"tool_name": context.tool_name, "call_id": context.call_id}
     if run is None or run.owner is None:
-        message = f"A handoff needs a chat client: nobody can put {agent.name!r} in charge here."
+        message = f"A handoff needs a chat client; {agent.name!r} cannot take over here."
         raise ToolDeniedError(message, **about)
     tools = run.executor.tools
     if agent_of(tools, context.tool_name, takes_over=True) is None:
-        message = f"{agent.name!r} cannot be put in charge: a function of the moment gave this handoff."
-        raise ToolDeniedError(message, hint="Give handoffs to the client itself.", **about)
+        message = f"{agent.name!r} cannot take over: this handoff comes from a function of the moment."
+        raise ToolDeniedError(message, hint="Pass handoffs to the client itself.", **about)
     asked = context.conversation.pending_tool_calls
     first = next((each for each in asked if agent_of(tools, each.name, takes_over=True)), None)
     if first is not None and first.id != context.call_id:
-        message = f"Only the first handoff of a reply counts, and that was {first.name!r}."
+        message = f"Only the first handoff of a reply counts, which was {first.name!r}."
         raise ToolDeniedError(message, **about)
     losses = staff_of(cast("Core", run.owner)).engine_of(agent).losses(context.conversation)
     if losses and agent.options.get("strict", False):
         raise ToolDeniedError(f"{agent.name!r} cannot take over: {lossy(agent.name, losses).message}", **about)
-    return f"From here on {agent.name} is in charge."
+    return f"{agent.name} is in charge from now on."
 
 
 # --- who is in charge -------------------------------------------------------------------------------------------------
 
 
 def in_charge(core: TurnCore[Any], conversation: Conversation) -> Agent | None:
-    """The agent that a conversation names, or whose handoff has just got its result; None: the client itself."""
+    """The agent that a conversation names, or that its last results put in charge; None: the client itself."""
     name = conversation.metadata.get(IN_CHARGE)
     led_to = () if name is None else list_agents(core._own_charge().executor.tools, handoffs=True)
     known = [each for each in (core._agent, *core._charges, *led_to) if each is not None and each.name == name]
     if name is not None and not known:
-        message = f"The agent {name!r} is in charge of this conversation, and no handoff of this client leads to it."
-        hint = "Give the client the tools that it had: handoff(…) of that name among them."
+        message = f"The agent {name!r} is in charge of this conversation, but this client has no handoff to it."
+        hint = "Give the client its tools again, with the handoff(…) of that name."
         raise ConfigurationError(message, hint=hint)
     now = known[0] if known else None
     return put_in_charge(charge_of(core, now).executor.tools, conversation) or now
 
 
 def put_in_charge(tools: ToolSet, conversation: Conversation) -> Agent | None:
-    """The agent whose handoff is among the results at the end, if all calls have theirs."""
+    """The agent whose handoff is among the last results, once all calls have theirs."""
     if conversation.last is None or conversation.last.role != "tool" or conversation.pending_tool_calls:
         return None
     done = [result for result in conversation.last.tool_results if not result.is_error]
@@ -91,7 +91,7 @@ def put_in_charge(tools: ToolSet, conversation: Conversation) -> Agent | None:
 
 
 def charge_of(core: TurnCore[Any], agent: Agent | None) -> Charge:
-    """What an agent in charge works with, made when it first is; None: what the client was made with."""
+    """The engine, executor and options of an agent in charge, created when first needed; None: the client's own."""
     with core._state:
         if agent is core._agent:
             return Charge(core._engine, core._executor, core._options)
@@ -114,7 +114,7 @@ def name_agent(agent: Agent | None, conversation: Conversation) -> Conversation:
 
 
 def hand_over(core: TurnCore[Any], run: LoopRun) -> LoopIO | None:
-    """Let a run go on with whoever takes over behind the results that it has just taken in, if anybody does."""
+    """Continue a run with the agent that its last results put in charge, if there is one."""
     agent = put_in_charge(run.executor.tools, run.conversation)
     if agent is None:
         return None

@@ -1,6 +1,12 @@
 from dragoman.chat.agents import check_agents as check_agents, make_tool_of as make_tool_of, staff_of as staff_of
-from dragoman.chat.answers import AnswerJudge as AnswerJudge, answer_type as answer_type, without_tools as without_tools
-from dragoman.chat.growing import AsyncTypedStream as AsyncTypedStream, TypedStream as TypedStream, grow as grow
+from dragoman.chat.answers import (
+    AnswerJudge as AnswerJudge,
+    AsyncTypedStream as AsyncTypedStream,
+    TypedStream as TypedStream,
+    answer_type as answer_type,
+    grow as grow,
+    without_tools as without_tools,
+)
 from dragoman.chat.handoffs import (
     charge_of as charge_of,
     hand_over as hand_over,

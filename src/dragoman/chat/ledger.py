@@ -1,8 +1,7 @@
-"""Keeping a conversation in its store: what is to be written next, and writing each step before its effect is visible.
+"""Ledger: writes a conversation to its store, as a hook of the loop, each step before its effect is visible.
 
-The ledger knows which snapshot is the newest, which steps the journal holds behind it, whether a new state can be
-journaled or needs a snapshot, and what is in doubt: a write that was interrupted, or whose connection broke, may have
-been carried out all the same. It writes as a hook of the loop.
+It knows the newest snapshot, the position of the journal behind it, whether a new state can be journaled or needs a
+snapshot, and which write is in doubt: one that was interrupted, or whose connection broke, may have succeeded.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ from dragoman.tools import AnyTool, PendingApproval, ToolSet
 T = TypeVar("T")
 
 Circumstances: TypeAlias = tuple[str, str, tuple[ToolSpec, ...]]
-"""What a snapshot keeps beside the conversation: the provider, the model and the tools."""
+"""What a snapshot contains besides the conversation: the provider, the model and the tools."""
 
 
 class Save(Struct, frozen=True):
-    """Keep this snapshot, which covers the journal up to `after`."""
+    """Save this snapshot, which covers the journal up to `after`."""
 
     snapshot: Snapshot
     after: int
 
 
 class Record(Struct, frozen=True):
-    """Append these entries to the journal behind `after`."""
+    """Append these entries to the journal after position `after`."""
 
     id: str
     entries: tuple[JournalEntry, ...]
@@ -58,26 +57,26 @@ Writing: TypeAlias = Save | Record
 
 
 def put_together(recovered: Recovered, tools: ToolSet) -> tuple[Conversation, tuple[PendingApproval, ...]]:
-    """The conversation as far as it came, and the calls of which nobody knows whether they did their work."""
+    """The recovered conversation, and the calls that may or may not have done their work."""
     found = recovered.conversation
     if found.last is not None and found.last.interrupted:
-        found = found.repaired().conversation  # the program ended before it could be put right
+        found = found.repaired().conversation  # the program ended before it could do this
     waiting = {call.id for call in found.pending_tool_calls}
     done = [result for result in recovered.done_results if result.call_id in waiting]
     conversation = append_tool_results(found, done)
     begun = [call for call in recovered.uncertain_calls if call in conversation.pending_tool_calls]
     return conversation, tuple(
-        [PendingApproval(call=call, reason=UNCERTAIN) for call in begun if not _can_go_on(tools.find(call.name))]
+        [PendingApproval(call=call, reason=UNCERTAIN) for call in begun if not _can_repeat(tools.find(call.name))]
     )
 
 
-def _can_go_on(tool: AnyTool | None) -> bool:
-    """Whether a call that had begun can be made again: no harm is done, or it is an agent's, whose steps are kept."""
+def _can_repeat(tool: AnyTool | None) -> bool:
+    """Whether a call that had begun can be made again: it is idempotent, or an agent's, whose steps are stored."""
     return tool is not None and (tool.options.idempotent or tool.agent is not None)
 
 
 class Ledger(LoopHooks):
-    """What of a conversation is kept, and where it goes next. Without a store, the caller keeps the snapshots."""
+    """What is stored of a conversation, and what to write next. Without a store, the caller keeps the snapshots."""
 
     def __init__(
         self,
@@ -90,34 +89,34 @@ class Ledger(LoopHooks):
         if id is not None:
             validate_snapshot_id(id)
         self._chosen: str | None = id
-        """The id that the conversation is to have, where somebody chose one; for its first snapshot."""
+        """The id for the first snapshot, if the caller chose one."""
         self._store: AsyncConversationStore | None = store
         self._circumstances: Callable[[], Circumstances] = circumstances
         self._uncertain: Callable[[], Sequence[ToolCall]] = uncertain
-        """The calls of which nobody knows whether they did their work. The store must go on knowing of them."""
+        """The calls that may or may not have done their work. The store must not forget them."""
         self.snapshot: Snapshot | None = None
         """The newest one."""
         self.doubt: Writing | None = None
-        """What was begun to be written and nobody knows to be there. Nothing else is written before that is clear."""
+        """A write that may or may not have succeeded. Nothing else is written before that is known."""
         self._known: Conversation = Conversation()
-        """The conversation as it can be put together from the store."""
+        """The conversation as it is in the store."""
         self._position: int = 0
         self.then: Callable[[str], Awaitable[None]] | None = None
-        """Is called with the id of each call whose result is safe."""
+        """Called with the id of each call whose result is stored."""
         self._given_up: bool = False
         self._fork: bool = False
-        """Whether what comes next begins a conversation of its own."""
+        """Whether the next write starts a conversation of its own."""
 
     @property
     def id(self) -> str | None:
-        """The id of the conversation; None before its first snapshot, unless somebody chose one."""
+        """The id of the conversation; None before its first snapshot, unless the caller chose one."""
         if self.snapshot is None:
             return self._chosen
         return None if self._fork else self.snapshot.root
 
     @property
     def kept_as(self) -> tuple[Snapshot, int] | None:
-        """The newest snapshot, and how many entries follow it in the journal; None before the first."""
+        """The newest snapshot and the number of journal entries after it; None before the first."""
         return None if self.snapshot is None or self._fork else (self.snapshot, self._position)
 
     @property
@@ -125,23 +124,23 @@ class Ledger(LoopHooks):
         assert self._store is not None
         return self._store
 
-    # --- what is to be written ---
+    # --- what to write ---
 
     def step(self, conversation: Conversation) -> Writing | None:
-        """What makes this state safe: entries for what is new, or a snapshot where it is not just longer."""
+        """The write for this state: entries for new messages, or a snapshot if more than that has changed."""
         if self.snapshot is None or self._fork:
             return self.checkpoint(conversation)
         if self._extends(conversation):
             new = conversation.messages[len(self._known.messages) :]
             return self.note(*map(MessageAdded, new)) if new else None
         if self._in_doubt(conversation) and self._in_doubt(self._known):
-            # New are only results beside those calls, and the journal has each of them. A snapshot would put away that
+            # Only results of other calls are new, and they are in the journal. A snapshot would lose the fact that
             # the calls had begun.
             return None
         return self.checkpoint(conversation)
 
     def end(self, conversation: Conversation) -> Writing | None:
-        """What makes the end of a turn safe: a snapshot, unless there are calls that had begun in another program."""
+        """The write at the end of a turn: a snapshot, unless there are calls that had begun in another process."""
         return self.step(conversation) if self._in_doubt(conversation) else self.checkpoint(conversation)
 
     def _in_doubt(self, conversation: Conversation) -> tuple[ToolCallBegun, ...]:
@@ -152,14 +151,13 @@ class Ledger(LoopHooks):
         return tuple([ToolCallBegun(call) for call in uncertain if call in waiting])
 
     def note(self, *entries: JournalEntry) -> Record:
-        """The way to write down what happens between two states."""
+        """The write for something that happens between two states."""
         if self.snapshot is None:
-            message = "Nothing can be journaled before the first snapshot."
-            raise StoreConflictError(message)
+            raise StoreConflictError("Nothing can be journaled before the first snapshot.")
         return Record(self.snapshot.id, entries, self._position)
 
     def checkpoint(self, conversation: Conversation) -> Save | None:
-        """The snapshot of this state; None if the newest one says the same."""
+        """The write of a snapshot of this state; None if the newest one is the same."""
         snapshot = self.snapshot_of(conversation)
         return None if snapshot is self.snapshot else Save(snapshot, self._position)
 
@@ -181,16 +179,16 @@ class Ledger(LoopHooks):
             return
         added = [entry.message for entry in writing.entries if isinstance(entry, MessageAdded)]
         known = self._known.plus(*added) if added else self._known
-        # In one breath, for Ctrl-C may come whenever a function is called.
+        # In one statement, since Ctrl-C may come at any function call.
         self._known, self._position, self.doubt = known, writing.after + len(writing.entries), None
 
     def take_up(self, snapshot: Snapshot, *, fork: bool = False) -> None:
-        """Go on from this snapshot, which somebody keeps; with `fork`, in a conversation of its own."""
+        """Continue from this snapshot, which is stored; with `fork`, in a conversation of its own."""
         self.snapshot, self._fork, self.doubt = snapshot, fork, None
         self._known, self._position = snapshot.conversation, 0
 
     def take_up_recovered(self, recovered: Recovered) -> None:
-        """Go on from what a store has kept of a conversation."""
+        """Continue from what a store has of a conversation."""
         self.take_up(recovered.snapshot)
         self._known, self._position = recovered.conversation, recovered.position
 
@@ -205,7 +203,7 @@ class Ledger(LoopHooks):
     # --- writing ---
 
     async def save(self, conversation: Conversation) -> Snapshot:
-        """The snapshot of this state, which is in the store now, or is the caller's to keep."""
+        """A snapshot of this state, saved to the store if there is one."""
         if self._store is None:
             self.take_up(self.snapshot_of(conversation))
         else:
@@ -214,15 +212,15 @@ class Ledger(LoopHooks):
         return self.snapshot
 
     def give_up(self) -> None:
-        """Write nothing more: nobody will come back for this conversation."""
+        """Write nothing more: this conversation will not be continued."""
         self._given_up = True
 
     async def write(self, plan: Callable[[T], Writing | None], about: T) -> None:
-        """Write down what the plan, one of the methods above, makes of this; when it returns, it is safe."""
+        """Write what the plan (one of the methods above) returns; it is stored when this returns."""
         if self._given_up:
             return
         if (doubt := self.doubt) is not None:
-            if await self._is_there(doubt):
+            if await self._was_written(doubt):
                 self.done(doubt)
             else:
                 self.doubt = None
@@ -235,25 +233,25 @@ class Ledger(LoopHooks):
                 else:
                     await self.store.record(writing.id, writing.entries, after=writing.after)
             except StoreConflictError:
-                self.doubt = None  # it was not written, even if somebody else has written the very same
+                self.doubt = None  # it was not written, even if another process wrote the very same
                 raise
             self.done(writing)
-            # A snapshot does not say that calls had begun.
+            # A snapshot does not record that calls had begun.
             begun = self._in_doubt(writing.snapshot.conversation) if isinstance(writing, Save) else ()
             writing = self.note(*begun) if begun else None
 
     async def _save(self, writing: Save) -> None:
-        snapshot, told = writing.snapshot, dragoman._observer.current
-        with nullcontext() if told is None else observing(told.save(snapshot.root)):
+        snapshot, observer = writing.snapshot, dragoman._observer.current
+        with nullcontext() if observer is None else observing(observer.save(snapshot.root)):
             await self.store.save(snapshot, after=writing.after)
 
-    async def _is_there(self, writing: Writing) -> bool:
-        """Whether what the store has is what was to be written, and not what somebody else wrote in its place."""
+    async def _was_written(self, writing: Writing) -> bool:
+        """Whether the store has this write, and not one of another process in its place."""
         found = await self._journal(writing.snapshot.root if isinstance(writing, Save) else writing.id)
         if found is None:
             return False
         if isinstance(writing, Save):
-            # Somebody else may have chosen the same id.
+            # Another process may have chosen the same id.
             return found.snapshot == writing.snapshot.id and await self.store.load(found.snapshot) == writing.snapshot
         same_place = found.snapshot == writing.id and found.position == writing.after + len(writing.entries)
         written = found.entries[writing.after :]
@@ -266,14 +264,14 @@ class Ledger(LoopHooks):
             return None
 
     async def has_as_newest(self, snapshot: Snapshot) -> bool:
-        """Whether the conversation stands in the store as in this snapshot, with no step behind it."""
+        """Whether this snapshot is the newest of its conversation, with an empty journal."""
         return await self._journal(snapshot.id) == Journal(snapshot=snapshot.id)
 
     async def recover(self, id: str) -> Recovered:
-        """What the store has of the conversation that contains this snapshot."""
+        """Load the conversation that contains this snapshot."""
         return await aresume(self.store, id)
 
-    # --- as a hook ---
+    # --- hooks of the loop ---
 
     async def _write_step(self, run: LoopRun, *_: object, **__: object) -> None:
         await self.write(self.step, run.conversation)

@@ -1,7 +1,4 @@
-"""What a chat client can be given: which options are the engine's, the executor's and the loop's.
-
-Must not know: what a client does with them.
-"""
+"""The options of chat clients and turns, and which of them are for the engine, the executor and the loop."""
 
 from __future__ import annotations
 
@@ -30,52 +27,52 @@ E = TypeVar("E", bound=Engine | AsyncEngine)
 
 
 class ToolHandling(TypedDict, total=False):
-    """How a client's tools are run: what goes to the executor beside the tools themselves."""
+    """How a client's tools are run."""
 
     tool_config: ToolConfig
-    """Caps, time limits, retries and budgets of the tools."""
+    """Limits, timeouts, retries and budgets of the tools."""
     permission: PermissionCheck
-    """Decides about each call before it runs; see `dragoman.toolkit` for one made of rules."""
+    """Decides about each call before it runs; `dragoman.toolkit` has one that follows rules."""
     middleware: Sequence[Middleware]
-    """What is wrapped around each call, the first outermost."""
+    """Wrapped around each call, the first outermost."""
     on_result: OnResult
     """Called once for every call, when its result is known."""
     logger: logging.Logger
-    """Gets a line for each call, in place of the logger `dragoman.tools`."""
+    """Gets a line for each call, instead of the logger `dragoman.tools`."""
 
 
 class ChatOptions(LoopOptions, ToolHandling, EngineOptions, total=False):
-    """What a chat client can be given beside its model, its tools and its store."""
+    """The options of a chat client, in addition to its model, tools and store."""
 
     conversation: Conversation
-    """The conversation to go on with."""
+    """The conversation to continue."""
     id: str
-    """The id that the conversation gets in a store, a UUID; one is made up without it."""
+    """The conversation's id in a store, a UUID; a new one by default."""
     answer: AnswerType[Any]
-    """What `ask` gives where it is told no type."""
+    """The default type of answers to `ask`."""
     stateless: bool
     """Keep no history: every turn starts from the same conversation. Such a client may be shared freely."""
 
 
 class CallOptions(TypedDict, total=False):
-    """What one turn or question can be given; of options and limits, the nearer ones win field by field."""
+    """The options of one turn or question; its `options` and `limits` override the client's field by field."""
 
     options: ModelOptions
     limits: Limits
     deps: object
     retries: int
-    """How often a typed answer that does not fit is asked for again; once by default."""
+    """How often the model may correct a typed answer that does not fit; once by default."""
 
 
 class TurnOptions(CallOptions, total=False):
-    """What one turn can be given."""
+    """The options of one turn."""
 
     tools: AnyTools
-    """In place of the client's."""
+    """Used instead of the client's."""
     approvals: Iterable[Approval]
     """Answers about pending calls."""
     conversation: Conversation
-    """What a client without a history of its own (stateless=True) goes on with."""
+    """The conversation that a stateless client continues."""
 
 
 _LOOP = LoopOptions.__annotations__
@@ -91,7 +88,7 @@ ELSEWHERE = {
     "system_prompt": "system=…",
     "messages": "conversation=Conversation(…)",
 }
-"""Where that is said here which other libraries, or one's memory, call by another name."""
+"""For names that belong elsewhere, or that other libraries use: what to write instead."""
 
 
 def find_engine(
@@ -102,52 +99,60 @@ def find_engine(
     *,
     but: Iterable[str] = (),
 ) -> E:
-    """The engine that is meant: made by its name, or itself, which takes none of the options of engines `but` these."""
+    """Create the engine of a model's name; an engine is returned as it is and takes no engine options, `but` these."""
     check_names(options, ChatOptions.__annotations__, "A chat client", ELSEWHERE)
     found: dict[str, Any] = {name: value for name, value in options.items() if name in _ENGINE}
     make: Any = engine if kind is Engine else async_engine
     if isinstance(model, str):
         return make(model, transport=transport, **found)
     if isinstance(model, Sequence):
-        if not any(isinstance(each, str) for each in cast("Sequence[object]", model)):  # a call brings the loop's
+        if not any(
+            isinstance(each, str) for each in cast("Sequence[object]", model)
+        ):  # the loop passes these with each call
             found = {name: value for name, value in found.items() if name not in _LOOP and name not in but}
         return make(model, transport=transport, **found)
     foreign = [name for name in list_engine_options(found) if name not in but]
     foreign += [] if transport is None else ["transport"]
     if foreign:
-        message = f"{foreign[0]!r} is given together with an engine, which has its own."
-        raise ConfigurationError(message, hint=f"Give {foreign[0]} to the engine, or a model's name instead of it.")
+        message = f"{foreign[0]!r} cannot be combined with an engine, which has its own."
+        raise ConfigurationError(
+            message, hint=f"Pass {foreign[0]} to the engine, or pass a model's name instead of it."
+        )
     return cast("E", adopt(model, kind))
 
 
 def list_engine_options(options: Mapping[str, object]) -> list[str]:
-    """Those that only an engine takes which is made with them."""
+    """The options that an engine can only be created with."""
     return [name for name in options if name in _ENGINE and name not in _LOOP]
 
 
 def check_store(store: object, *, plain: bool) -> None:
-    """Refuse what is no store, and a store of the other colour, which would fail much later and in riddles."""
-    if not callable(getattr(store, "record", None)):
-        message = f"A store is not a {type(store).__name__}."
+    """Refuse what is not a store, or is one of the other colour, which would fail much later and less clearly."""
+    record: object = getattr(store, "record", None)
+    kind = type(store).__name__
+    if not callable(record):
         path = str(cast("object", store)) if isinstance(store, str | os.PathLike) else "talks.db"
-        raise ConfigurationError(message, hint=f"Make one, for instance SqliteStore({path!r}).")
+        raise ConfigurationError(f"A {kind} is not a store.", hint=f"Pass SqliteStore({path!r}), say.")
     from inspect import iscoroutinefunction
 
-    if iscoroutinefunction(getattr(store, "record", None)) is plain:
-        other, use = ("a program on an event loop", "AsyncChatClient, or the store without `Async` in its name")
+    if iscoroutinefunction(record) is plain:
+        message, hint = (
+            "The store is async, but this client is not.",
+            "Use AsyncChatClient, or a store without `Async`.",
+        )
         if not plain:
-            other, use = ("plain programs", "ChatClient, or AsyncStore(store), which makes a plain store async")
-        raise ConfigurationError(f"The store is for {other}; this client is not.", hint=f"Use {use}.")
+            message, hint = "The store is sync, but this client is async.", "Use ChatClient, or AsyncStore(store)."
+        raise ConfigurationError(message, hint=hint)
 
 
 def drop_engine_options(given: ChatOptions) -> ChatOptions:
-    """The options that another client on the same engine is made with."""
+    """The options for another client on the same engine."""
     return cast("ChatOptions", {name: value for name, value in given.items() if name not in _ENGINE or name in _LOOP})
 
 
 def make_executor(tools: AnyTools, given: ChatOptions) -> ToolExecutor:
-    """What runs these tools in the way that the options say."""
-    return dragoman.tools.ToolExecutor(  # loaded with the first client that is made
+    """The executor that runs these tools as the options say."""
+    return dragoman.tools.ToolExecutor(  # loaded with the first client
         tools,
         given.get("tool_config"),
         permission=given.get("permission"),

@@ -1,7 +1,7 @@
-"""How a chat client takes turns, without its colour: who may use it meanwhile, how a turn begins, and how it ends.
+"""How a chat client takes turns: exclusive access, how a turn starts, and what is kept when it ends.
 
-Owns: the conversation a client holds, and who is in charge of it.
-Must not know: event loops. ChatClient steps what is here, AsyncChatClient awaits it.
+Owns: the conversation of a client, and which agent is in charge of it.
+Must not know: event loops. ChatClient steps this code, AsyncChatClient awaits it.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from .ledger import Ledger
 
 IN_CHARGE: Final = "dragoman.agent"
-"""Under this name a conversation's metadata say which agent is in charge."""
+"""The metadata key under which a conversation names the agent in charge."""
 
 E = TypeVar("E", bound=Engine | AsyncEngine)
 
 _BUSY = (
-    "Wait for the turn, or leave the `with` block of its stream. For several at once make a client each, or share one "
-    "made with stateless=True."
+    "Wait for the turn to end, or leave the `with` block of its stream. For concurrent turns, create one client each, "
+    "or share one with stateless=True."
 )
 
 Prompt: TypeAlias = str | Block | Message | Sequence[str | Block]
@@ -64,7 +64,7 @@ Prompt: TypeAlias = str | Block | Message | Sequence[str | Block]
 
 
 def make_message(prompt: Prompt) -> Message:
-    """The user's message."""
+    """The user message of a prompt."""
     if isinstance(prompt, str) and prompt:  # nearly always
         return Message(role="user", blocks=(Text(prompt),))
     if isinstance(prompt, Message):
@@ -72,24 +72,24 @@ def make_message(prompt: Prompt) -> Message:
     else:
         content = (prompt,) if isinstance(prompt, str) or not isinstance(prompt, Sequence) else tuple(prompt)
         message = Message.user(*content)
-    for block in cast("Sequence[object]", message.blocks):  # whatever the types promise
+    for block in cast("Sequence[object]", message.blocks):  # also without a type checker
         if not isinstance(block, Block):
-            text = f"A message cannot be made of a {type(block).__name__}."
+            text = f"A message cannot contain a {type(block).__name__}."
             raise ConfigurationError(text, hint="Give a text, a block such as Media, a list of these, or a Message.")
     if all(isinstance(block, Text) and not block.text for block in message.blocks):
-        text = "An empty message says nothing that a model could answer."
+        text = "The message is empty."
         raise ConfigurationError(text, hint="Give a text or a block.")
     if message.role != "user" or any(isinstance(block, ToolCall | ToolResult) for block in message.blocks):
         for change in Conversation().plus(message).repaired().changes:
-            if change.kind != "added_result":  # calls whose results come later are fine
-                text = f"This message would spoil the history: {change.problem}."
-                hint = "Say texts and media; results of tools join the history by themselves."
+            if change.kind != "added_result":  # results may follow later
+                text = f"This message would make the history invalid: {change.problem}."
+                hint = "Send text and media; tool results are added by the client."
                 raise ConfigurationError(text, hint=hint)
     return read_message(message)
 
 
 class Shared(Generic[E]):
-    """The engine that a client shares with its forks: the last of them closes it, if it is theirs to close."""
+    """The engine that a client shares with its forks; the last one closes it if the client created it."""
 
     def __init__(self, engine: E, *, owned: bool) -> None:
         self.engine: E = engine
@@ -102,7 +102,7 @@ class Shared(Generic[E]):
         return self
 
     async def leave(self) -> None:
-        """One user less; the last one closes it."""
+        """Remove one user; the last one closes the engine."""
         with self._lock:
             self._users -= 1
             unused = self._users == 0
@@ -111,7 +111,7 @@ class Shared(Generic[E]):
 
 
 class Charge(NamedTuple):
-    """What an agent in charge of a conversation works with."""
+    """The engine, executor and options of an agent."""
 
     engine: Shared[Any]
     executor: ToolExecutor
@@ -122,21 +122,21 @@ Begin: TypeAlias = Callable[[], tuple[LoopRun, LoopIO]]
 
 
 class TurnCore(Generic[E]):
-    """A conversation with a model and tools, and the turns in it."""
+    """A conversation with a model and tools, and its turns."""
 
     _make_io: ClassVar[type[LoopIO]]
-    """The I/O of a run in this colour."""
+    """Creates the I/O of a run: sync or async."""
 
     def __init__(
         self, engine: E, tools: AnyTools, options: ChatOptions, store: AsyncConversationStore | None, *, owned: bool
     ) -> None:
-        # Kept for a switch and for forks: what can be gone through only once is gone through here.
+        # Iterators are read here once: a switch and forks need them again.
         hooks, context = tuple(options.get("hooks", ())), tuple(options.get("context", ()))
         self._options: ChatOptions = {**options, "hooks": hooks, "context": context}
         self._stateless: bool = options.get("stateless", False)
         if self._stateless and store is not None:
-            message = "A stateless client has no conversation to keep in a store."
-            raise ConfigurationError(message, hint="Leave the store out, or stateless=True.")
+            message = "A stateless client has no conversation to store."
+            raise ConfigurationError(message, hint="Omit the store, or stateless=True.")
         self._engine: Shared[E] = Shared(engine, owned=owned)
         self._executor: ToolExecutor = make_executor(tools, options)
         self._conversation: Conversation = options.get("conversation", Conversation())
@@ -144,35 +144,35 @@ class TurnCore(Generic[E]):
         if fixed is not None:
             self._conversation = self._conversation.with_system(fixed)
         self._kept: Ledger | None = None
-        """What `_ledger` gives, once somebody asked for it."""
+        """The ledger, once `_ledger` was used."""
         self._kept_in: AsyncConversationStore | None = store
-        """Every step of a turn is written here before its effect is seen."""
+        """Every step of a turn is written here before its effect is visible."""
         self._store: ConversationStore | AsyncConversationStore | None = None
-        """The same as it was given."""
+        """The store as the caller passed it."""
         self._staff: Staff | None = None
-        """What there is for agents behind tools, once one was called."""
+        """The agents behind tools, once one was called."""
         self._caller: tuple[LoopRun, ToolContext[object]] | None = None
-        """For whom this client works, if it is that of an agent."""
+        """The calling run and its tool context, if this is the client of an agent."""
         self._agent: Agent | None = None
-        """Who is in charge, if that is not the client itself; see `handoff`."""
+        """The agent in charge; None: the client itself. See `handoff`."""
         self._charges: dict[Agent | None, Charge] = {}
-        """What those have who were in charge before."""
+        """What agents (None: the client) that were in charge before use."""
         self._pending: tuple[PendingApproval, ...] = ()
         self._uncertain: tuple[PendingApproval, ...] = ()
         self._queue: tuple[Message, ...] = ()
-        """What was added while calls wait for a person; it is said after they are answered."""
+        """Messages added while calls wait for approval; they follow after the results."""
         self._run: LoopRun | None = None
         self._runs: set[LoopRun] = set()
-        """All turns under way; a stateless client may have many."""
+        """All turns in progress; a stateless client may have many."""
         self._holder: object | None = None
-        """Whoever is in the middle of something."""
-        # Re-entrant: a signal handler, or a stream that the garbage collector closes, may come in at any moment.
+        """Marks who is using the client at the moment."""
+        # Re-entrant: a signal handler, or the finaliser of a stream, may run at any moment.
         self._state: threading.RLock = threading.RLock()
         self._closed: bool = False
         self._set_up()
 
     def _set_up(self) -> None:
-        """Make the settings and the I/O of turns anew, for another engine, other tools or other options."""
+        """Rebuild the settings and the I/O of turns after the engine, tools or options changed."""
         if self._has_agents:
             later.check_agents(self.tools.tools, Engine if isinstance(self.engine, Engine) else AsyncEngine)
         settings, io = self._equip(Charge(self._engine, self._executor, self._options))
@@ -188,7 +188,7 @@ class TurnCore(Generic[E]):
 
     @property
     def engine(self) -> E:
-        """The engine that speaks to the model."""
+        """The engine that calls the model."""
         return self._engine.engine
 
     @property
@@ -198,49 +198,49 @@ class TurnCore(Generic[E]):
 
     @property
     def tools(self) -> ToolExecutor:
-        """The executor that runs the tools; its `tools` are those that the model may call."""
+        """The executor that runs the tools; `tools.tools` are the tools themselves."""
         return self._executor
 
     @property
     def id(self) -> str | None:
-        """The id of the conversation in its store; None until something was saved, unless one was chosen."""
+        """The id of the conversation in its store; None until the first save, unless an id was given."""
         return self._options.get("id") if self._kept is None else self._kept.id
 
     # --- a turn ---
 
     def _claim(self, holder: object) -> None:
-        """Keep everybody else out of the client; who claims it lets go with `self._holder = None`, and nothing else.
+        """Reserve the client for one caller, who releases it with `self._holder = None`.
 
-        Not with a function: Ctrl-C may come whenever one is called, and the client would be busy for ever.
+        Not with a method: Ctrl-C may interrupt any call, and the client would stay reserved for ever.
         """
         with self._state:
             if self._closed:
                 message = "The client is closed."
-                raise ConfigurationError(message, hint="Make a new one, or do not close it so early.")
+                raise ConfigurationError(message, hint="Create a new one, or close it later.")
             if self._stateless:
                 return
             if self._holder is not None:
-                message = "This client is in the middle of a turn; one client holds one conversation."
+                message = "This client is busy with another turn; a client holds one conversation."
                 raise ConcurrentUseError(message, hint=_BUSY)
             self._catch_up()
             self._holder = holder
 
     @contextmanager
     def _claimed(self) -> Generator[None]:
-        """Keeps everybody else out of the client while something is done with it."""
+        """Reserve the client for the block."""
         holder = object()
         try:
             self._claim(holder)
             if self._runs:
-                message = "This stateless client has turns under way, which are not to change in the middle."
-                raise ConcurrentUseError(message, hint="Wait for them, or make another client.")
+                message = "This stateless client cannot be changed while turns are in progress."
+                raise ConcurrentUseError(message, hint="Wait for them, or create another client.")
             yield
         finally:
             if self._holder is holder:
                 self._holder = None
 
     async def _turn(self, begin: Begin, begun: list[LoopRun], *, streamed: bool) -> AsyncGenerator[Event, None]:
-        """A turn or a question, event by event. It begins with the first look at them, as does the run in `begun`."""
+        """The events of a turn or question. It starts with the first event; its run is then in `begun`."""
         holder = object()
         try:
             self._claim(holder)
@@ -264,7 +264,7 @@ class TurnCore(Generic[E]):
                 self._holder = None
 
     async def _carry_out(self, begin: Begin) -> LoopRun:
-        """A turn or a question that nobody watches."""
+        """Run a turn or question to its end."""
         begun = list[LoopRun]()
         events = self._turn(begin, begun, streamed=False)
         try:
@@ -279,17 +279,17 @@ class TurnCore(Generic[E]):
         return (await self._carry_out(partial(self._begin_turn, prompt, given, judge))).result
 
     def _make_judge(self, answer: object, given: CallOptions) -> AnswerJudge[Any]:
-        """Who reads the answer of a turn or question, and says what is wrong with it."""
+        """The judge that validates the answer of a turn or question."""
         nearest = given.get("options")
         if nearest is not None and nearest.response_format is not None:
-            message = "A turn is given both `answer` and options with a response_format."
-            raise ConfigurationError(message, hint="Leave the response_format out.")
+            message = "A turn cannot have both `answer` and options with a response_format."
+            raise ConfigurationError(message, hint="Omit the response_format.")
         return later.AnswerJudge(later.answer_type(answer), given.get("retries", 1))
 
     def _begin_turn(
         self, prompt: Prompt | None, given: TurnOptions, judge: AnswerJudge[Any] | None, spent: Spent = NOTHING_SPENT
     ) -> tuple[LoopRun, LoopIO]:
-        """The run of a turn, and what carries it out."""
+        """The run of a turn, and its I/O."""
         given, settings, executor, io = self._look_who_is_in_charge(given)
         if given:
             settings = self._settings_for(given, TurnOptions, settings)
@@ -297,8 +297,10 @@ class TurnCore(Generic[E]):
                 executor = make_executor(given["tools"], self._options)
                 io = self._make_io(io.engine, executor)
             if "retries" in given and judge is None:
-                message = "`retries` is about typed answers, and none is asked for."
-                raise ConfigurationError(message, hint="Say answer=… too; calls are retried by retry=RetryPolicy(…).")
+                message = "`retries` is for typed answers, but no `answer` type was given."
+                raise ConfigurationError(
+                    message, hint="Pass answer=…; model calls are retried by retry=RetryPolicy(…)."
+                )
         if judge is not None:
             settings = judge.settings(settings)
         run = self._begin(settings, executor, prompt, given, spent=spent)
@@ -316,9 +318,9 @@ class TurnCore(Generic[E]):
         )
 
     async def _finish(self, run: LoopRun, error: BaseException | None = None) -> None:
-        """Take over what came of a run, and keep it, however the run has ended."""
+        """Take over the conversation of a run and save it, however the run ended."""
         try:
-            # Whoever leaves a stream with its last event has cut nothing short.
+            # Leaving a stream after its last event is not a failure.
             self._end(run, failed=isinstance(error, Exception))
             if self._kept_in is not None:
                 with note_on(error), within(run.observed):
@@ -347,7 +349,7 @@ class TurnCore(Generic[E]):
         answers, conversation = tuple(given.get("approvals", ())), given.get("conversation")
         if conversation is not None and not self._stateless:
             message = "This client holds a conversation of its own."
-            raise ConfigurationError(message, hint="Leave `conversation` out, or make the client with stateless=True.")
+            raise ConfigurationError(message, hint="Omit `conversation`, or create the client with stateless=True.")
         said = () if prompt is None else (make_message(prompt),)
         with self._state:
             start = self._conversation if conversation is None else conversation
@@ -377,7 +379,7 @@ class TurnCore(Generic[E]):
         return run
 
     def _end(self, run: LoopRun, *, failed: bool = False) -> None:
-        """Take over what came of the turn. May be done twice: Ctrl-C can come in the middle of it."""
+        """Take over the conversation of the turn. May run twice: Ctrl-C can interrupt it."""
         if not run.settled:
             run.settle()
         self._runs.discard(run)
@@ -390,8 +392,8 @@ class TurnCore(Generic[E]):
                 conversation, queue, unread = run.conversation, (), tuple(run.unread)
                 uncertain = tuple([each for each in uncertain if each in pending])
             else:
-                # Nothing was done: the turn failed, was cancelled or ran out of time. So it leaves no trace; the caller
-                # still has the prompt and can say it again. What was added meanwhile nobody else has.
+                # The turn failed, was cancelled or ran out of time before anything was done, so it leaves no trace: the
+                # caller can send the prompt again. Messages added meanwhile are kept.
                 conversation, queue, unread = self._conversation, self._queue, tuple(run.added)
                 pending = self._pending
             waiting = conversation.pending_tool_calls
@@ -404,7 +406,7 @@ class TurnCore(Generic[E]):
             self._pending, self._uncertain = pending, uncertain
 
     def _catch_up(self) -> None:
-        """Take over what came of a turn whose end was interrupted."""
+        """Finish a turn whose end was interrupted."""
         if self._holder is None and self._run is not None:
             self._end(self._run)
 
@@ -412,7 +414,7 @@ class TurnCore(Generic[E]):
 
     async def _ask(self, question: Prompt, answer: object, given: CallOptions) -> object:
         """A turn without tools that ends with an answer."""
-        # The type that was named, or what the client was made for, or text.
+        # The given type, or the client's default, or text.
         judge = self._make_judge(answer if answer is not None else self._options.get("answer", str), given)
         run = await self._carry_out(partial(self._begin_question, question, given, judge))
         if isinstance(run.ending, Cancelled):
@@ -431,7 +433,7 @@ class TurnCore(Generic[E]):
 
     @property
     def _ledger(self) -> Ledger:
-        """What of the conversation is kept. Loaded when somebody keeps it, and the code of the stores with it."""
+        """Writes the conversation to the store; loaded on first use, with the code of the stores."""
         with self._state:
             if self._kept is None:
                 self._kept = later.Ledger(
@@ -446,10 +448,10 @@ class TurnCore(Generic[E]):
         provider, _, model = self.model.partition(":")
         return provider, model, self.tools.tools.specs
 
-    # --- who is in charge; see handoffs.py ---
+    # --- which agent is in charge; see handoffs.py ---
 
     def _succeed(self, run: LoopRun) -> LoopIO | None:
-        """Let the agent take over whose handoff is among the results that a run has taken in."""
+        """If one of the last results is a handoff, let that agent take over."""
         for result in run.conversation.messages[-1].tool_results:
             tool = run.executor.tools.find(result.name)
             if tool is not None and tool.agent is not None:
@@ -457,7 +459,7 @@ class TurnCore(Generic[E]):
         return None
 
     def _look_who_is_in_charge(self, given: TurnOptions) -> tuple[TurnOptions, LoopSettings, ToolExecutor, LoopIO]:
-        """What a turn is carried out with: as the conversation says who is in charge."""
+        """The options, settings, executor and I/O of a turn, for the agent that the conversation names."""
         conversation = given.get("conversation", self._conversation)
         if self._may_be_handed_over(conversation):
             agent = later.in_charge(self, conversation)
@@ -472,7 +474,7 @@ class TurnCore(Generic[E]):
         return given, self._settings, self._executor, self._io
 
     def _may_be_handed_over(self, conversation: Conversation) -> bool:
-        """Whether somebody else than the one in charge now may have to be; a cheap look, for every turn takes it."""
+        """Whether another agent may have to take over; cheap, since every turn asks."""
         if self._charges or IN_CHARGE in conversation.metadata:
             return True
         messages = conversation.messages
@@ -497,5 +499,5 @@ class TurnCore(Generic[E]):
             self._set_up()
 
     def _own_charge(self) -> Charge:
-        """What the client itself works with, whoever is in charge now."""
+        """The engine, executor and options of the client itself, whichever agent is in charge."""
         return self._charges.get(None) or Charge(self._engine, self._executor, self._options)

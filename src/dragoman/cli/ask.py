@@ -1,8 +1,8 @@
-"""`dragoman ask`, and `dragoman` without a command: what is asked (words, what is piped in, attachments, the schema of
-the answer), and the answer.
+"""`dragoman ask`, and `dragoman` without a command: the question (words, standard input, attachments), the schema of
+the answer, and the answer.
 
-Attachments are read now and kept in the conversation, so that it can be continued when the file is gone. Texts become
-text, which every model takes; images, documents, audio and video become media.
+Attachments are read at once and kept in the conversation, so that it can be continued when the file is gone. Text files
+become text, which every model accepts; images, documents, audio and video become media.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from .session import Session
 from .terminal import Terminal
 
 _ENDINGS: Final = {
-    StopReason.MAX_TOKENS: (LIMIT, "The answer was cut at the limit of tokens. Raise it: -o max_tokens 8000"),
-    StopReason.CONTEXT_FULL: (LIMIT, "The model's window was full before the answer was. Begin a new conversation."),
+    StopReason.MAX_TOKENS: (LIMIT, "The answer was cut off at the token limit. Raise it: -o max_tokens 8000"),
+    StopReason.CONTEXT_FULL: (LIMIT, "The model's context window is full. Start a new conversation."),
     StopReason.REFUSAL: (NO_ANSWER, "The model declined to answer. Rephrase the question."),
     StopReason.CONTENT_FILTER: (NO_ANSWER, "The provider withheld the answer. Rephrase the question."),
 }
-"""Endings with which a program should not take the answer for a whole one."""
+"""Endings after which the answer is not a complete one."""
 
 
 def ask(arguments: Namespace, terminal: Terminal) -> int:
-    """Ask, print the answer, and give the exit code."""
+    """Ask the question, print the answer, and return the exit code."""
     terminal.quiet = arguments.quiet
     try:
         kind = None if arguments.schema is None else answer_type(read_schema(arguments.schema))
@@ -47,7 +47,7 @@ def ask(arguments: Namespace, terminal: Terminal) -> int:
             raise UsageError(text, hint="Leave out -T, or ask in two steps: first with -T, then with -c --schema.")
         message = _read_message(arguments, terminal)
         if message is None and (kind is not None or not (arguments.go_on or arguments.cid)):
-            raise UsageError("There is no question.", hint='Write one: dragoman "question"')
+            raise UsageError("There is no question.", hint='Ask one: dragoman "question"')
         with Session(arguments, terminal) as session:
             if message is None and not session.can_continue():
                 text = "The conversation is complete: there is nothing to continue."
@@ -65,7 +65,7 @@ def _print_json(terminal: Terminal, arguments: Namespace, found: dict[str, objec
 
 
 def _ask(session: Session, message: Message | None, kind: AnswerType[object] | None) -> int:
-    """A text, with tools, or JSON of this kind without. What was said stays, also if it breaks off."""
+    """Get a text, with tools, or JSON of this type, without. The conversation is kept even if it fails."""
     client, terminal, arguments = session.client, session.terminal, session.arguments
     since, code, further = len(client.history), OK, dict[str, object]()
     view = View() if arguments.json else JsonLinesView(terminal) if arguments.json_lines else session.make_view()
@@ -87,7 +87,7 @@ def _ask(session: Session, message: Message | None, kind: AnswerType[object] | N
         if isinstance(error, DragomanError):
             report(error, terminal, debug=arguments.debug)
         else:
-            kept = "; what was said is kept. Continue with: dragoman -c" if session.is_kept else ""
+            kept = "; the conversation is kept. Continue with: dragoman -c" if session.is_kept else ""
             terminal.say(f"dragoman: interrupted{kept}", "yellow")
     _print_json(terminal, arguments, sum_up(client, since, **further, exit_code=code))
     if arguments.usage:
@@ -120,19 +120,19 @@ _TYPES_BY_MAGIC: Final = {
 
 
 def _read_message(arguments: Namespace, terminal: Terminal) -> Message | None:
-    """Attachments, the words, then what is piped in; None if that is nothing. `-` alone: the words are piped in."""
+    """Attachments, the words, then standard input; None if all are empty. `-`: the question is in standard input."""
     is_piped = arguments.words == ["-"]
-    said = "" if is_piped else clean(" ".join(arguments.words)).strip()
+    text = "" if is_piped else clean(" ".join(arguments.words)).strip()
     piped = _read_piped(terminal.stdin) if terminal.stdin is not None and (is_piped or not terminal.in_is_tty) else b""
     blocks: list[Block] = []
     try:
-        said = "\n\n".join([part for part in (said, piped.decode("utf-8-sig").strip("\n")) if part])
+        text = "\n\n".join([part for part in (text, piped.decode("utf-8-sig").strip("\n")) if part])
     except UnicodeDecodeError:
         blocks.append(_make_media(piped, "standard input"))
     blocks += [_read_attachment(name) for name in arguments.attachments]
     blocks += [_read_attachment(name, kind) for name, kind in arguments.typed_attachments]
-    if said:
-        blocks.append(Text(said))
+    if text:
+        blocks.append(Text(text))
     return Message.user(*blocks) if blocks else None
 
 
@@ -143,7 +143,7 @@ def _read_piped(stdin: TextIO) -> bytes:
     except (OSError, ValueError):  # closed, or a terminal in the background
         return b""
     if len(raw) > _LARGEST:
-        raise UsageError(f"More than {_LARGEST // 2**20} MiB are piped in.", hint="Pipe in less.")
+        raise UsageError(f"Standard input is larger than {_LARGEST // 2**20} MiB.", hint="Pipe in less.")
     return raw
 
 
@@ -152,8 +152,8 @@ def _read_attachment(name: str, mime_type: str | None = None) -> Block:
         try:
             return Media.from_url(name, mime_type=mime_type)
         except ValueError:
-            message = "The address of the attachment does not say what type it is."
-            raise UsageError(message, hint=f"Say it: --at {name} image/png") from None
+            message = "The address of the attachment does not show its type."
+            raise UsageError(message, hint=f"Name it: --at {name} image/png") from None
     path = expand_path(name)
     try:
         with path.open("rb") as file:  # perhaps a device without an end
@@ -168,7 +168,7 @@ def _read_attachment(name: str, mime_type: str | None = None) -> Block:
     if mime_type is not None and not mime_type.startswith("text/"):
         return Media.from_bytes(raw, mime_type, name=path.name)
     try:
-        # Of a file that is text, whatever its suffix says, every model can read the text.
+        # Every model can read text, whatever the suffix of the file.
         text = raw.decode("utf-8-sig")
         if "\0" not in text:
             return Text(f"File {path.name}:\n\n{text}\n")
@@ -183,8 +183,8 @@ def _make_media(raw: bytes, where: str, path: Path | None = None) -> Media:
         with suppress(ValueError):
             mime_type = Media.from_path(path).mime_type
     if mime_type is None:
-        message = f"What {where!r} holds is neither text nor a file type we recognise."
-        raise UsageError(message, hint="Say its type: --at FILE image/png")
+        message = f"{where!r} is neither text nor a known file type."
+        raise UsageError(message, hint="Name its type: --at FILE image/png")
     return Media.from_bytes(raw, mime_type, name=None if path is None else path.name)
 
 
@@ -202,7 +202,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}").fullmatch
 
 
 def read_schema(given: str) -> dict[str, object]:
-    """The JSON Schema that is meant: in a file, written out, or in the short form."""
+    """Read a JSON Schema: from a file, inline, or in the short form."""
     text, where = given.strip(), "the text of --schema"
     if not text.startswith("{"):
         path, where = expand_path(text), text
@@ -223,7 +223,7 @@ def read_schema(given: str) -> dict[str, object]:
 
 
 def parse_short_schema(text: str) -> dict[str, object]:
-    """An object with these members: `name`, `name type` or `name type: description`, separated by commas or lines."""
+    """Parse the short form: `name`, `name type` or `name type: description`, separated by commas or newlines."""
     members: dict[str, object] = {}
     parts = [line for line in text.splitlines() if line.strip()] if "\n" in text else text.split(",")
     for part in parts:
@@ -231,9 +231,7 @@ def parse_short_schema(text: str) -> dict[str, object]:
         words = declared.split()
         name = words[0] if words else ""
         if len(words) > 2 or not _NAME(name):
-            message = (
-                f"{part.strip()!r} is not a member of a schema." if part.strip() else "The schema has an empty member."
-            )
+            message = f"{part.strip()!r} is not a field of a schema." if words else "The schema has an empty field."
             raise UsageError(message, hint='Write "name, age int, tags list", or name a JSON file.')
         if name in members:
             raise UsageError(f"The schema names {name!r} twice.")

@@ -1,4 +1,4 @@
-"""`dragoman batch`: questions handed in together, answered within a day at half the price."""
+"""`dragoman batch`: many questions in one batch, answered within a day at half the price."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def _submit(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> None:
-    def show(batch: Batch) -> dict[str, object]:
-        return {"id": batch.id, "model": batch.model, "questions": len(batch), "submitted": f"{batch.created:%F %R}"}
-
-    found = [show(batch) for batch in _directory().list()]
-    print_list(terminal, found, dict, as_json=arguments.json, otherwise="There are no batches.")
+    rows = [
+        {"id": batch.id, "model": batch.model, "questions": len(batch), "submitted": f"{batch.created:%F %R}"}
+        for batch in _directory().list()
+    ]
+    print_list(terminal, rows, dict, as_json=arguments.json, otherwise="There are no batches.")
 
 
 def _status(arguments: argparse.Namespace, terminal: Terminal, *, wait: bool = False) -> int:
@@ -127,7 +127,7 @@ def _cancel(arguments: argparse.Namespace, terminal: Terminal) -> None:
 
 def _forget(arguments: argparse.Namespace, terminal: Terminal) -> None:
     directory = _directory()
-    directory.load(arguments.id)
+    directory.load(arguments.id)  # raises if there is none
     directory.delete(arguments.id)
     terminal.say("Forgotten.")
 
@@ -139,6 +139,6 @@ def _describe(status: BatchStatus) -> str:
 
 
 def _show(terminal: Terminal, status: BatchStatus) -> None:
-    """A bar on the line that is wiped away, and how far it is."""
+    """A progress bar in the status line."""
     full = _BAR * status.finished // max(status.total, 1)
     terminal.show_status(f"[{'#' * full}{'.' * (_BAR - full)}] {_describe(status)}")

@@ -1,4 +1,4 @@
-"""`dragoman chat`: what is typed goes to the model, or is a command that begins with /. Nothing but leaving ends it."""
+"""`dragoman chat`: what is typed is a message to the model, or a command that starts with /."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def declare_chat(parser: Parser) -> None:
-    about = "Talk with a model: /help says what can be typed, Ctrl-C stops an answer, Ctrl-D leaves."
+    about = "Chat with a model: /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves."
     model = "dragoman chat -m anthropic:claude-sonnet-4-5 -T Read -T Bash"
     parser.describe(chat, about, "dragoman chat", model, "dragoman chat -c")
     add_talking(parser)
@@ -36,38 +36,38 @@ def declare_chat(parser: Parser) -> None:
 
 
 def chat(arguments: Namespace, terminal: Terminal) -> int:
-    """Talk until the user leaves. The exit code is 0 on a terminal, and elsewhere that of the last failure."""
+    """Chat until the user leaves. The exit code is 0 on a terminal, and elsewhere that of the last failure."""
     with Session(arguments, terminal, reads_instructions=arguments.instructions) as session:
         talk = _Talk(session)
         talk.greet()
         talk.run(open_input(terminal, talk.commands, talk.describe_status))
         session.drop_empty()
         if session.is_kept and session.client.id is not None and terminal.in_is_tty:
-            terminal.note(f"To go on: dragoman chat --cid {shorten_id(session.client.id)}")
+            terminal.note(f"To continue: dragoman chat --cid {shorten_id(session.client.id)}")
         return OK if terminal.in_is_tty else talk.code
 
 
 class _Talk:
-    """A chat under way: its turns, and its commands, each with its arguments and what it is for."""
+    """A chat: its turns and its commands."""
 
     def __init__(self, session: Session) -> None:
         self._session: Session = session
         self._terminal: Terminal = session.terminal
         self._edit: str = ""
-        """What stands in the next input."""
+        """The text that the next input starts with."""
         self._is_over: bool = False
         self.code: int = OK
         self.commands: Mapping[str, tuple[Callable[[str], None], str, str]] = {
-            "help": (self._help, "", "what can be said here"),
-            "model": (self._model, "[NAME]", "the model; go on with another one"),
-            "tools": (self._tools, "[NAMES]", "the tools; use these instead, or none"),
+            "help": (self._help, "", "list the commands"),
+            "model": (self._model, "[NAME]", "show the model; continue with another one"),
+            "tools": (self._tools, "[NAMES]", "show the tools; use these instead, or none"),
             "approve": (self._approve, "[ask|auto|deny]", "what happens to calls that no rule allows"),
-            "system": (self._system, "[TEXT]", "the system prompt; change it, or none"),
+            "system": (self._system, "[TEXT]", "show the system prompt; change it, or none"),
             "usage": (self._usage, "", "the tokens and the cost of this conversation"),
             "undo": (self._undo, "", "take back the last turn"),
-            "fork": (self._fork, "", "go on in a copy; the original stays as it is"),
-            "new": (self._new, "", "begin a new conversation"),
-            "continue": (self._continue, "", "let the model go on after an interruption"),
+            "fork": (self._fork, "", "continue in a copy; the original stays as it is"),
+            "new": (self._new, "", "start a new conversation"),
+            "continue": (self._continue, "", "let the model continue after an interruption"),
             "save": (self._save, "FILE", "write the conversation to a .md or .json file"),
             "quit": (self._quit, "", "leave"),
         }
@@ -80,12 +80,12 @@ class _Talk:
             return
         note(f"Continuing: {shorten(client.history[0].text, 60)} ({len(client.history)} messages)")
         if self._session.can_continue():
-            note("It was interrupted; /continue lets the model go on.", "yellow")
+            note("It was interrupted; /continue lets the model continue.", "yellow")
         else:
             note(shorten(last.text, self._terminal.width * 3))
 
     def describe_status(self) -> str:
-        """What stands below the input."""
+        """The line below the input."""
         client = self._session.client
         used = f" · {client.usage.tokens:,} tokens, cost {format_cost(client.cost)}" if client.usage.tokens else ""
         tools = len(client.tools.tools)
@@ -95,48 +95,48 @@ class _Talk:
         while not self._is_over:
             edit, self._edit = self._edit, ""
             try:
-                said = read(edit)
-                if said is None:
+                line = read(edit)
+                if line is None:
                     return
-                self._take(clean(said).strip())
-            except KeyboardInterrupt as stopped:
-                self._leave_if_told(stopped)
+                self._handle(clean(line).strip())
+            except KeyboardInterrupt as interrupt:
+                self._leave_if_terminated(interrupt)
             except DragomanError as error:
                 self.code = report(error, self._terminal, debug=self._session.arguments.debug)
 
-    def _take(self, said: str) -> None:
-        if not said.startswith("/") or said.startswith("//"):
-            return self._take_turn(said.removeprefix("/")) if said else None
-        name, _, rest = said[1:].strip().partition(" ")
+    def _handle(self, line: str) -> None:
+        if not line.startswith("/") or line.startswith("//"):
+            return self._take_turn(line.removeprefix("/")) if line else None
+        name, _, rest = line[1:].strip().partition(" ")
         name = {"exit": "quit", "?": "help", "": "help"}.get(name, name)
         if name not in self.commands:
             near = find_nearest(name, self.commands)
             meant = f"Did you mean /{near}? " if near else ""
-            hint = f"{meant}/help lists them; // begins a message with /."
+            hint = f"{meant}/help lists them; // starts a message with /."
             raise UsageError(f"There is no command /{name}.", hint=hint)
         return self.commands[name][0](rest.strip())
 
-    def _leave_if_told(self, stopped: KeyboardInterrupt) -> None:
-        """Ctrl-C stops what is under way; SIGTERM, or either of them where nobody types, ends the chat."""
-        if isinstance(stopped, Terminated) or not self._terminal.in_is_tty:
-            raise stopped
+    def _leave_if_terminated(self, interrupt: KeyboardInterrupt) -> None:
+        """Ctrl-C stops the answer; SIGTERM, or Ctrl-C without a terminal, ends the chat."""
+        if isinstance(interrupt, Terminated) or not self._terminal.in_is_tty:
+            raise interrupt
 
-    def _take_turn(self, said: str | None) -> None:
+    def _take_turn(self, prompt: str | None) -> None:
         client = self._session.client
         since = len(client.history)
         try:
-            self._session.take_turn(said, self._session.make_view())
+            self._session.take_turn(prompt, self._session.make_view())
             if self._session.arguments.usage:
                 self._terminal.note(format_usage(client.history[since:]))
             return
         except DragomanError as error:
             self.code = report(error, self._terminal, debug=self._session.arguments.debug)
-        except KeyboardInterrupt as stopped:
-            self._leave_if_told(stopped)
-            goes_on = client.pending or len(client.history) > since
-            self._terminal.say("[stopped; /continue resumes]" if goes_on else "[stopped]", "yellow")
+        except KeyboardInterrupt as interrupt:
+            self._leave_if_terminated(interrupt)
+            can_continue = client.pending or len(client.history) > since
+            self._terminal.say("[stopped; /continue resumes]" if can_continue else "[stopped]", "yellow")
         if len(client.history) == since and not client.pending:
-            self._edit = said or ""  # nothing was heard, and no trace is left: the words are there to be sent again
+            self._edit = prompt or ""  # the turn left no trace: offer the prompt again
 
     # --- commands ---
 
@@ -144,11 +144,11 @@ class _Talk:
         usages = {f"/{name} {arguments}": about for name, (_, arguments, about) in self.commands.items()}
         for usage, about in usages.items():
             self._terminal.say(f"{usage:<{max(map(len, usages))}}  {about}")
-        self._terminal.say("Enter sends, Alt-Enter begins a new line, Ctrl-C stops the answer, Ctrl-D leaves.")
+        self._terminal.say("Enter sends, Alt-Enter starts a new line, Ctrl-C stops the answer, Ctrl-D leaves.")
 
     def _model(self, rest: str) -> None:
         for loss in self._session.use_model(rest) if rest else ():
-            self._terminal.say(f"{loss}", "yellow")
+            self._terminal.say(str(loss), "yellow")
         self._terminal.say(f"The model is {self._session.client.model}.")
 
     def _tools(self, rest: str) -> None:
@@ -162,11 +162,9 @@ class _Talk:
             self._terminal.say("There are no tools. Try /tools Read Grep, or /tools toolkit.")
 
     def _approve(self, rest: str) -> None:
-        for mode in APPROVE:
-            if rest == mode:
-                self._session.approver.mode = mode
         if rest and rest not in APPROVE:
             raise UsageError(f"There is no approval mode {rest!r}.", hint="Use ask, auto or deny.")
+        self._session.approver.mode = rest or self._session.approver.mode
         self._terminal.say(f"Calls that no rule allows: {self._session.approver.mode}.")
 
     def _system(self, rest: str) -> None:
@@ -199,7 +197,7 @@ class _Talk:
 
     def _continue(self, _rest: str) -> None:
         if not self._session.can_continue():
-            raise UsageError("There is nothing to continue.", hint="Say something.")
+            raise UsageError("There is nothing to continue.", hint="Type a message.")
         self._take_turn(None)
 
     def _save(self, rest: str) -> None:
@@ -211,15 +209,15 @@ class _Talk:
         self._is_over = True
 
 
-# --- what is typed ----------------------------------------------------------------------------------------------------
+# --- input ------------------------------------------------------------------------------------------------------------
 
 _PROMPT: Final = "> "
 Read: TypeAlias = Callable[[str], str | None]
-"""Gives the next message, however many lines it has, or None when there will be no more; begins with a text to edit."""
+"""Reads the next message, which may have several lines, starting with a text to edit; None at the end of input."""
 
 
 def open_input(terminal: Terminal, commands: Iterable[str], describe_status: Callable[[], str]) -> Read:
-    """The editor on a terminal, if it is installed; otherwise plain lines."""
+    """The line editor if it is installed and there is a terminal; otherwise plain lines."""
     if not (terminal.in_is_tty and terminal.err_is_tty) or terminal.environ.get("TERM") == "dumb":
         return lambda _edit: _read_plain(terminal)
     if find_spec("prompt_toolkit") is None:
@@ -229,7 +227,7 @@ def open_input(terminal: Terminal, commands: Iterable[str], describe_status: Cal
 
 
 def _read_plain(terminal: Terminal) -> str | None:
-    """Lines of a stream. A line that ends with a backslash goes on in the next one."""
+    """Read lines; a backslash at the end of a line continues it in the next one."""
     lines: list[str] = []
     while True:
         if terminal.in_is_tty:
@@ -267,10 +265,10 @@ def _make_editor(commands: Iterable[str], describe_status: Callable[[], str]) ->
         event.current_buffer.insert_text("\n")
 
     history: History = InMemoryHistory()
-    with suppress(OSError, ConfigurationError):  # where it cannot be kept
+    with suppress(OSError, ConfigurationError):  # if it cannot be stored
         path = state_directory() / "chat_history"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))  # for the owner's eyes only
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))  # readable by the owner only
         history = FileHistory(str(path))
     session: PromptSession[str] = PromptSession(
         history=history,
@@ -278,7 +276,7 @@ def _make_editor(commands: Iterable[str], describe_status: Callable[[], str]) ->
         multiline=True,
         key_bindings=keys,
         bottom_toolbar=describe_status,
-        output=create_output(stdout=sys.stderr),  # the answer alone goes to standard output
+        output=create_output(stdout=sys.stderr),  # standard output is for answers
         prompt_continuation=". ",
         reserve_space_for_menu=4,
     )

@@ -1,7 +1,7 @@
-"""A turn on a terminal: live Markdown, spinners and the time that tools take. The only import of rich.
+"""A turn on a terminal: live Markdown, and a spinner with what is going on and for how long. Needs rich.
 
-Complete blocks of the answer are printed for good; the last one, which still grows, is painted again and again below
-them and never higher than the screen. Addresses of links are shown, not hidden behind their words.
+Complete blocks of the answer are printed once; the last one, which still grows, is repainted below them, never taller
+than the screen. Links show their addresses.
 """
 
 from __future__ import annotations
@@ -18,22 +18,9 @@ from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
 
-from dragoman.conversation import (
-    BlockReceived,
-    Event,
-    HandedOver,
-    Opaque,
-    ServerToolUse,
-    TextDelta,
-    TextEnded,
-    ThinkingDelta,
-    ToolCall,
-    ToolFinished,
-    ToolProgress,
-    ToolStarted,
-)
+from dragoman.conversation import Event, TextDelta, TextEnded, ThinkingDelta, ToolCall, ToolFinished, ToolStarted
 
-from .output import View, format_progress, format_result, format_use
+from .output import TextView, format_call, format_event
 from .terminal import Terminal, escape_controls, shorten
 
 _RATE: Final = 8
@@ -41,29 +28,26 @@ _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
-class Screen(View):
+class Screen(TextView):
     """Shows a turn on a terminal."""
 
     def __init__(
         self, terminal: Terminal, waiting: str = "waiting", *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._terminal: Terminal = terminal
-        self._waiting: str = waiting
+        super().__init__(terminal, waiting)
         self._clock: Callable[[], float] = clock
         self._out: Console = _make_console(terminal, terminal.stdout)
         self._err: Console = _make_console(terminal, terminal.stderr)
         self._text: str = ""
-        """What has come and is not printed for good."""
+        """What has arrived and is not printed yet."""
         self._live: Live | None = None
         self._is_growing: bool = False
         """Whether it shows the answer rather than a spinner."""
         self._growing: str = ""
-        """The block that is still being written, as it is painted."""
+        """The unfinished block, as it is painted."""
         self._running: dict[str, tuple[ToolCall, float]] = {}
         self._since: float = 0.0
         self._thought: str = ""
-
-    # --- the view ---
 
     def wait(self) -> None:
         self._since = self._clock()
@@ -73,10 +57,6 @@ class Screen(View):
         self._finish_text()
         self._thought = ""
         self._running.clear()
-
-    def cite(self, sources: list[str]) -> None:
-        for line in sources:
-            self._terminal.note(line)
 
     def show(self, event: Event) -> None:
         self._waiting = "waiting"  # no longer for the first sign of life
@@ -93,24 +73,14 @@ class Screen(View):
                 self._thought = ""
                 self._running[event.call.id] = (event.call, self._clock())
                 self._spin()
-            case ToolProgress() | HandedOver():
-                if line := format_progress(event, self._terminal.width):
-                    self._stop()
-                    self._err.print(Text(line, "dim"))
-                    self._spin()
-            case ToolFinished():
-                self._stop()
-                self._running.pop(event.result.call_id, None)
-                style = "yellow" if event.result.is_error else "dim"
-                self._err.print(Text(format_result(event.result, self._terminal.width), style))
-                self.wait()
-            case BlockReceived(block=Opaque(used=ServerToolUse() as used)):
-                self._finish_text()
-                style = "yellow" if used.is_error else "dim"
-                self._err.print(Text(format_use(used, self._terminal.width), style))
-                self.wait()
             case _:
-                pass
+                line, is_error = format_event(event, self._terminal.width)
+                if line:
+                    self._finish_text()
+                    self._terminal.note(line, "yellow" if is_error else "dim")
+                    if isinstance(event, ToolFinished):
+                        self._running.pop(event.result.call_id, None)
+                    self.wait()
 
     def _show_text(self, text: str) -> None:
         self._text += escape_controls(text)
@@ -131,8 +101,6 @@ class Screen(View):
         if rest.strip():
             self._out.print(_render(rest))
 
-    # --- spinning ---
-
     def _spin(self) -> None:
         self._stop()
         self._start(self._err, self._busy)
@@ -146,7 +114,7 @@ class Screen(View):
 
     @contextmanager
     def _step_aside(self) -> Generator[None]:
-        """Take away what is painted again and again while somebody else writes; the answer comes back as it grows."""
+        """Remove what is repainted while somebody else writes; the answer comes back as it grows."""
         was_growing = self._is_growing
         self._stop()
         yield
@@ -160,13 +128,13 @@ class Screen(View):
         if not self._running:
             words = f"thinking: {self._thought}" if self._thought else self._waiting
             return Text(f"{frame} {shorten(words, width)} {now - self._since:.0f} s", "dim")
-        calls = [(shorten(f"{call.name} {call.arguments}", width), began) for call, began in self._running.values()]
+        calls = [(shorten(format_call(call), width), began) for call, began in self._running.values()]
         return Group(*[Text(f"{frame} {call} {now - began:.1f} s", "dim") for call, began in calls])
 
     def _stop(self) -> None:
         live, self._live, self._is_growing = self._live, None, False
         self._terminal.aside = nullcontext
-        self._growing = ""  # it is painted once more while it stops, and then wiped away
+        self._growing = ""  # rich paints it once more while it stops, and then wipes it away
         if live is not None:
             live.stop()
 
@@ -176,10 +144,10 @@ def _render(text: str) -> Markdown:
 
 
 class HarmlessConsole(Console):
-    """Everything that is rendered passes `render`: here it is made harmless, after Markdown has decoded what it does.
+    """Escapes control characters in what is rendered, after Markdown has decoded it.
 
-    `<http://a/%1b[2J>` and `&#27;` become a real escape only while they are rendered. What rich itself tells the
-    terminal (colours, the cursor of a live display) is no text, and stays.
+    `<http://a/%1b[2J>` and `&#27;` become a real escape only when they are rendered. What rich itself sends to the
+    terminal (colours, the cursor of a live display) is kept.
     """
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -192,10 +160,9 @@ def _make_console(terminal: Terminal, file: TextIO) -> Console:
 
 
 def find_end(text: str) -> int:
-    """Where the complete blocks of a Markdown text that still grows end: at an empty line outside of a code block.
+    """Where the complete blocks of a growing Markdown text end: at an empty line outside of a code block.
 
-    Rendering the whole text again for every piece would cost more the longer the answer is, and a terminal cannot take
-    back what has scrolled away.
+    Rendering the whole text for every piece would be quadratic, and a terminal cannot change what has scrolled away.
     """
     end, position, fence = 0, 0, ""
     for line in text.split("\n")[:-1]:

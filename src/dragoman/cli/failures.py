@@ -1,4 +1,4 @@
-"""Errors in one line, and exit codes: what happened, and which command to run next."""
+"""Errors as one line with a next step, and exit codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from dragoman import errors
 from dragoman.chat import default_model
@@ -18,7 +18,7 @@ from .program import Terminated
 from .terminal import Terminal
 
 LOCAL_MODEL: Final = "local:qwen2.5-coder-1.5b"
-"""What answers where there is no key."""
+"""The model that answers if there is no key."""
 LOCAL_INSTALL: Final = "pip install 'dragoman[local]'"
 
 OK: Final = 0
@@ -33,33 +33,17 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 TERMINATED: Final = 143
 
-# The first that fits counts, so what is special comes before what is general.
-_CODES: Final[tuple[tuple[tuple[type[BaseException], ...], int], ...]] = (
-    ((errors.MissingKeyError, errors.AuthenticationError), NO_KEY),
-    ((errors.LocalModelError,), FAILED),
-    ((errors.ConfigurationError, errors.ModelNotFoundError, errors.ToolDefinitionError), USAGE),
-    ((errors.ToolNotFoundError, errors.ToolConflictError, errors.SkillNotFoundError), USAGE),
-    ((errors.SnapshotNotFoundError, errors.InvalidSnapshotIDError), USAGE),
-    ((errors.LimitReachedError, errors.ContextTooLongError), LIMIT),
-    ((errors.ConnectionFailedError, errors.RequestTimeoutError), UNREACHABLE),
-    ((errors.RateLimitError, errors.OverloadedError), UNREACHABLE),
-    ((errors.ContentFilteredError, errors.InvalidAnswerError), NO_ANSWER),
-    ((Terminated,), TERMINATED),
-    ((KeyboardInterrupt,), INTERRUPTED),
-    ((BrokenPipeError,), BROKEN_PIPE),
-)
-
 
 def code_of(error: BaseException) -> int:
     if type(error) is errors.ProviderError and (error.status or 0) >= 500:
         return UNREACHABLE
     if isinstance(error, errors.LocalModelError) and error.reason == "download":
         return UNREACHABLE
-    return next((code for kinds, code in _CODES if isinstance(error, kinds)), FAILED)
+    return _find_row(error)[0]
 
 
 def report(error: BaseException, terminal: Terminal, *, debug: bool = False) -> int:
-    """Say what happened and what to do next, and give the exit code."""
+    """Print what happened and what to do next, and return the exit code."""
     if debug:
         terminal.write_error("".join(traceback.format_exception(error)))
     message, hint = describe(error)
@@ -68,12 +52,14 @@ def report(error: BaseException, terminal: Terminal, *, debug: bool = False) -> 
 
 
 def describe(error: BaseException) -> tuple[str, str]:
+    """What happened, and what to do next."""
     if isinstance(error, errors.DragomanError):
-        hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), error.hint)
-        text = hint if isinstance(hint, str) else hint(error)
-        for said, here in _IN_CODE:
-            text = said.sub(here, text)
-        return _end_sentence(error.message), text
+        hint = _find_row(error)[1]
+        text = error.hint if hint is None else hint if isinstance(hint, str) else hint(error)
+        for pattern, replacement in _IN_CODE:
+            text = pattern.sub(replacement, text)
+        message = error.message.rstrip()
+        return message if message[-1:] in (*".!?:…", "") else f"{message}.", text
     if isinstance(error, KeyboardInterrupt):
         return "Interrupted.", "Continue with: dragoman -c"
     if isinstance(error, OSError):
@@ -81,10 +67,6 @@ def describe(error: BaseException) -> tuple[str, str]:
         return f"{where}{error.strerror or type(error).__name__}.", "Check the file, its directory and its permissions."
     message = f"This should not have happened: {type(error).__name__}: {error}."
     return message, "Run it again with --debug, and report what it shows."
-
-
-def _end_sentence(text: str) -> str:
-    return text if text.rstrip()[-1:] in (*".!?:…", "") else f"{text.rstrip()}."
 
 
 def error_object(error: BaseException) -> dict[str, object]:
@@ -118,37 +100,54 @@ def _hint_later(error: errors.ProviderError) -> str:
 
 
 def _hint_server(error: errors.McpError) -> str:
-    usual = "Check [mcp.servers] in the configuration; `dragoman doctor` looks closer."
+    usual = "Check [mcp.servers] in the configuration; `dragoman doctor` checks the servers."
     return usual if error.hint == type(error).next_step else error.hint
 
 
-_HINTS: Final[dict[type[errors.DragomanError], str | Callable[[Any], str]]] = {
-    errors.MissingKeyError: _hint_missing_key,
-    errors.AuthenticationError: lambda error: f"Store another key with: dragoman keys set {error.provider or 'NAME'}",
-    errors.ModelNotFoundError: _hint_unknown_model,
-    errors.RateLimitError: _hint_later,
-    errors.OverloadedError: _hint_later,
-    errors.ConnectionFailedError: "Check the network and the address; `dragoman doctor` looks closer.",
-    errors.RequestTimeoutError: "Try again, or raise [timeouts] in the configuration.",
-    errors.LimitReachedError: "Continue with: dragoman -c",
-    errors.ContextTooLongError: "Begin a new conversation, or use a model with a larger window.",
-    errors.InvalidAnswerError: "Ask again, loosen the schema, or use a larger model.",
-    errors.StoreConflictError: "Another program went on with this conversation; continue with -c.",
-    errors.LossyConversionError: "Leave --strict out, or choose another model: -m MODEL",
-    errors.InvalidConversationError: "Begin a new conversation, or continue another one (dragoman history list).",
-    errors.SnapshotNotFoundError: "See dragoman history list.",
-    errors.ToolConflictError: "Leave one of the two out (-T).",
-    errors.SkillNotFoundError: "See dragoman skills list.",
-    errors.SkillError: "Check it with: dragoman skills validate DIRECTORY",
-    errors.McpError: _hint_server,
+Hint: TypeAlias = str | Callable[[Any], str] | None
+"""None: the error's own hint."""
+
+# The first row that matches counts, so special errors come before general ones.
+_ROWS: Final[dict[type[BaseException], tuple[int, Hint]]] = {
+    errors.MissingKeyError: (NO_KEY, _hint_missing_key),
+    errors.AuthenticationError: (NO_KEY, lambda e: f"Store another key with: dragoman keys set {e.provider or 'NAME'}"),
+    errors.LocalModelError: (FAILED, None),
+    errors.ConfigurationError: (USAGE, None),
+    errors.ModelNotFoundError: (USAGE, _hint_unknown_model),
+    errors.ToolDefinitionError: (USAGE, None),
+    errors.ToolNotFoundError: (USAGE, None),
+    errors.ToolConflictError: (USAGE, "Leave one of the two out (-T)."),
+    errors.SkillNotFoundError: (USAGE, "See dragoman skills list."),
+    errors.SkillError: (FAILED, "Check it with: dragoman skills validate DIRECTORY"),
+    errors.SnapshotNotFoundError: (USAGE, "See dragoman history list."),
+    errors.InvalidSnapshotIDError: (USAGE, None),
+    errors.LimitReachedError: (LIMIT, "Continue with: dragoman -c"),
+    errors.ContextTooLongError: (LIMIT, "Start a new conversation, or use a model with a larger context window."),
+    errors.ConnectionFailedError: (UNREACHABLE, "Check the network and the address; `dragoman doctor` looks closer."),
+    errors.RequestTimeoutError: (UNREACHABLE, "Try again, or raise [timeouts] in the configuration."),
+    errors.RateLimitError: (UNREACHABLE, _hint_later),
+    errors.OverloadedError: (UNREACHABLE, _hint_later),
+    errors.ContentFilteredError: (NO_ANSWER, None),
+    errors.InvalidAnswerError: (NO_ANSWER, "Ask again, loosen the schema, or use a larger model."),
+    errors.StoreConflictError: (FAILED, "Another program continued this conversation; continue with -c."),
+    errors.LossyConversionError: (FAILED, "Leave --strict out, or choose another model: -m MODEL"),
+    errors.InvalidConversationError: (FAILED, "Start a new conversation, or continue another (dragoman history list)."),
+    errors.McpError: (FAILED, _hint_server),
+    Terminated: (TERMINATED, None),
+    KeyboardInterrupt: (INTERRUPTED, None),
+    BrokenPipeError: (BROKEN_PIPE, None),
 }
 _IN_CODE: Final = (
-    (re.compile(r"Or say adapt=True to go on without it\."), "Or go on without it: -o adapt true"),
+    (re.compile(r"Or \w+ adapt=True to \w+( on)? without it\."), "Or continue without it: -o adapt true"),
     (re.compile(r"model='([^']*)'\."), r"-m \1"),
     (re.compile(r"base_url='([^']*)'\."), r"--base-url \1"),
-    (re.compile(r"; code that knows better may pass \w+=True"), ""),
+    (re.compile(r"; code may pass \w+=True"), ""),
 )
-"""What hints say to those who write code, and how it is said here."""
+"""Parts of hints for programmers, and what they are on the command line."""
+
+
+def _find_row(error: BaseException) -> tuple[int, Hint]:
+    return next((row for kind, row in _ROWS.items() if isinstance(error, kind)), (FAILED, None))
 
 
 # --- which models there are -------------------------------------------------------------------------------------------
@@ -160,7 +159,7 @@ def can_run_local() -> bool:
 
 
 def list_models(provider: str) -> list[str]:
-    """The models of a provider that surely exist: its default one, and those that the catalogue names in full."""
+    """The models of a provider that surely exist: its default, and those that the catalogue names in full."""
     names = [default_model(provider)] if default_model(provider) else []
     if provider in PROVIDERS:
         package = import_module(f"dragoman.providers.{PROVIDERS[provider].dialect}.profiles")

@@ -1,5 +1,4 @@
-"""`dragoman fleet`: turns that workers carry out, handed in, waited for, answered, cancelled and watched; and
-`dragoman worker`, which carries them out until it is told to stop."""
+"""`dragoman fleet`: submit turns to workers, wait, approve, cancel and watch; `dragoman worker`: run turns."""
 
 from __future__ import annotations
 
@@ -19,67 +18,60 @@ from dragoman.stores import MessageAdded, PostgresOptions, ToolCallBegun
 
 from .arguments import Parser, UsageError, add_json, clean, suggest
 from .failures import FAILED, LIMIT, NEEDS_APPROVAL, OK, describe
-from .output import format_result, print_json, print_list
+from .output import format_call, format_result, print_json, print_list
 from .terminal import Terminal, shorten, to_line
 from .tools import load_module
 
 if TYPE_CHECKING:
-    from dragoman.fleet import Fleet, Worker  # which need an extra; the help does not
+    from dragoman.fleet import Fleet, Worker  # they need an extra, which `--help` must not
 
 _CODES: Final = {"done": OK, "await_approval": NEEDS_APPROVAL, "limit_reached": LIMIT, "cancelled": FAILED}
 
 
 class FleetTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[fleet]: the database where nothing is said on the command line; without it, what libpq's own variables say."""
+    """[fleet]: the default database. If it is empty, libpq's own variables apply."""
 
     postgres: str = ""
     schema: str = "dragoman"
 
 
 def add_database(parser: Parser) -> None:
-    """The options of whatever speaks to the database."""
+    """The options that name the database."""
     parser.add_argument("--postgres", metavar="URL", help="the database; by default [fleet] of the configuration")
     parser.add_argument("--schema", metavar="NAME", help="the schema of its tables (dragoman)")
 
 
 def find_database(arguments: argparse.Namespace) -> tuple[str, PostgresOptions]:
-    """The database that is meant."""
+    """The database of the arguments or the configuration."""
     table = load_config().section("fleet", FleetTable)
     url = table.postgres if arguments.postgres is None else arguments.postgres
     return url, {"schema": arguments.schema or table.schema}
 
 
 def declare_fleet(parser: Parser) -> None:
-    """The commands about a fleet."""
     parser.default = "status"
     turn = "a turn or a conversation, by its id"
-    status = _add(parser, "status", _status, "Show how many turns wait, are under way and have ended.")
+    status = _add(parser, "status", _status, "Show how many turns are queued, running and finished.")
     status.add_argument("-f", "--format", choices=("text", "json", "prometheus"), default="text", help="(text)")
     _add(parser, "install", _install, "Create the tables of a fleet, or migrate PgQueuer's to its version.")
     submit = _add(parser, "submit", _submit, "Submit a turn.", 'submit support "Where is my parcel?" --wait')
     submit.add_argument("agent", help="the agent that answers")
-    submit.add_argument("words", nargs="*", metavar="PROMPT", help="what is said")
+    submit.add_argument("words", nargs="*", metavar="PROMPT", help="the message")
     submit.add_argument("--cid", metavar="ID", help="in this conversation; by default in a new one")
     wait = _add(parser, "wait", _wait, "Wait for a turn and show its outcome.", "wait 01a1e92a-… --timeout 60")
     approve = _add(parser, "approve", _approve, "Approve calls that are waiting.", "approve 01a1e92a-… --wait")
-    deny = _add(
-        parser,
-        "deny",
-        partial(_approve, deny=True),
-        "Deny calls that are waiting.",
-        'deny 01a1e92a-… --reason "too dear"',
-    )
+    refuse, example = partial(_approve, deny=True), 'deny 01a1e92a-… --reason "too expensive"'
+    deny = _add(parser, "deny", refuse, "Deny calls that are waiting.", example)
     resume = _add(parser, "resume", _resume, "Resume a conversation after a limit or an error.", "resume 01a1e92a-…")
     cancel = _add(parser, "cancel", _cancel, "Cancel a turn.", "cancel 01a1e92a-…")
-    watch = _add(
-        parser, "watch", _watch, "Show the steps of a turn, or of all turns of a conversation.", "watch 01a1e92a-…"
-    )
+    about = "Show the steps of a turn, or of all turns of a conversation."
+    watch = _add(parser, "watch", _watch, about, "watch 01a1e92a-…")
     watch.add_argument("--after", type=int, default=0, metavar="N", help="leave the first N messages out")
     for each in (wait, approve, deny, resume, cancel, watch):
         each.add_argument("turn", help=turn)
     for each in (approve, deny):
         each.add_argument("calls", nargs="*", metavar="CALL", help="their ids; by default all that are waiting")
-        each.add_argument("--reason", default="", help="told to the model")
+        each.add_argument("--reason", default="", help="shown to the model")
     for each in (submit, approve, deny, resume):
         each.add_argument("--wait", action="store_true", help="wait for the outcome")
     for each in (submit, wait, approve, deny, resume):
@@ -129,21 +121,21 @@ def _install(fleet: Fleet, _arguments: argparse.Namespace, terminal: Terminal) -
 def _submit(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> int:
     if not arguments.words:
         raise UsageError("There is no prompt.", hint="dragoman fleet submit AGENT PROMPT")
-    said = clean(" ".join(arguments.words))
-    return _hand_in(fleet, fleet.submit(said, agent=arguments.agent, conversation=arguments.cid), arguments, terminal)
+    turn = fleet.submit(clean(" ".join(arguments.words)), agent=arguments.agent, conversation=arguments.cid)
+    return _follow(fleet, turn, arguments, terminal)
 
 
 def _approve(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal, *, deny: bool = False) -> int:
     answer = fleet.deny if deny else fleet.approve
     turn = answer(arguments.turn, *arguments.calls, reason=clean(arguments.reason))
-    return _hand_in(fleet, turn, arguments, terminal)
+    return _follow(fleet, turn, arguments, terminal)
 
 
 def _resume(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> int:
-    return _hand_in(fleet, fleet.resume(arguments.turn), arguments, terminal)
+    return _follow(fleet, fleet.resume(arguments.turn), arguments, terminal)
 
 
-def _hand_in(fleet: Fleet, turn: Turn, arguments: argparse.Namespace, terminal: Terminal) -> int:
+def _follow(fleet: Fleet, turn: Turn, arguments: argparse.Namespace, terminal: Terminal) -> int:
     if arguments.wait:
         terminal.note(f"turn {turn.id} of conversation {turn.conversation}")
         return _show(fleet.wait(turn, arguments.timeout), arguments, terminal)
@@ -170,10 +162,8 @@ def _show(outcome: Outcome, arguments: argparse.Namespace, terminal: Terminal) -
 
 def _note_ending(outcome: Outcome, terminal: Terminal) -> None:
     for each in outcome.pending:
-        called = f"{each.call.id}: {each.call.name} {each.call.arguments}"
-        terminal.say(
-            f"waiting for your approval: {to_line(called)}{f' ({to_line(each.reason)})' if each.reason else ''}"
-        )
+        reason = f" ({to_line(each.reason)})" if each.reason else ""
+        terminal.say(f"waiting for your approval: {to_line(f'{each.call.id}: {format_call(each.call)}')}{reason}")
     if outcome.pending:
         terminal.say(f"Answer with: dragoman fleet approve {outcome.turn.id} (or deny)")
     elif outcome.ending != "done":
@@ -182,8 +172,8 @@ def _note_ending(outcome: Outcome, terminal: Terminal) -> None:
 
 def _cancel(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> None:
     state = fleet.cancel(arguments.turn)
-    told = {"cancelled": "The turn is cancelled.", "running": "Its worker has been told to stop."}
-    terminal.say(told.get(state, f"The turn had already ended: {state}."))
+    texts = {"cancelled": "The turn is cancelled.", "running": "Its worker has been told to stop."}
+    terminal.say(texts.get(state, f"The turn had already ended: {state}."))
 
 
 def _watch(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -196,7 +186,7 @@ def _watch(fleet: Fleet, arguments: argparse.Namespace, terminal: Terminal) -> i
                 elif event.message.text:
                     terminal.line(event.message.text)
             case ToolCallBegun():
-                terminal.note(f"→ {shorten(f'{event.call.name} {event.call.arguments}', terminal.width - 4)}")
+                terminal.note(f"→ {shorten(format_call(event.call), terminal.width - 4)}")
             case TurnEnded(outcome=None, error=error):
                 assert error is not None
                 terminal.say(f"dragoman: {' '.join(describe(error))}", "red")
@@ -218,7 +208,6 @@ _EXAMPLE: Final = (
 
 
 def declare_worker(parser: Parser) -> None:
-    """The options of a worker."""
     about = "Run conversation turns for a fleet; stop with Ctrl-C or SIGTERM, twice to stop at once."
     examples = ("dragoman worker shop:agents", "dragoman worker shop:worker")
     parser.describe(_work, about, *examples)
@@ -232,19 +221,19 @@ def _work(arguments: argparse.Namespace, _terminal: Terminal) -> None:
     if isinstance(found, dragoman.fleet.Worker):
         if arguments.postgres or arguments.schema or arguments.concurrency is not None:
             message = f"{arguments.place} is a Worker, which has its own database and concurrency."
-            raise UsageError(message, hint="Say them there, or name a mapping of agents.")
+            raise UsageError(message, hint="Set them there, or name a mapping of agents.")
         worker = found
     else:
         url, options = find_database(arguments)
         worker = dragoman.fleet.Worker(
             url, found, concurrency=20 if arguments.concurrency is None else arguments.concurrency, **options
         )
-    logging.getLogger("dragoman.fleet").setLevel(logging.INFO)  # which turns are taken, and what became of them
+    logging.getLogger("dragoman.fleet").setLevel(logging.INFO)  # which turns run, and how they end
     worker.serve()
 
 
 def _load(place: str) -> Worker | Mapping[str, Agent]:
-    """What the user's module has under this name."""
+    """The Worker or the agents in the user's module."""
     name, colon, attribute = place.partition(":")
     if not colon or not name or not attribute:
         raise UsageError(f"{place!r} is not MODULE:ATTRIBUTE.", hint=_EXAMPLE)

@@ -1,8 +1,7 @@
-"""What a project says to models: AGENTS.md and its like, which become part of the system prompt if the user agrees.
+"""A project's instructions for models (AGENTS.md and the like), which become part of the system prompt.
 
-Such a file comes with the project, and the model does what it says. So one that does not lie in a trusted project
-(`trusted_projects` of the user's own configuration) is used only after a question, and one that belongs to somebody
-else, or is a link that leads out of the project, not at all.
+They came with the project, and the model follows them. So unless the project is trusted (`trusted_projects` of the
+user's own configuration), the user is asked; a file of another user, or a link out of the project, is never used.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,20 +21,20 @@ from dragoman.errors import ConfigurationError
 from .terminal import Terminal, to_line
 
 _NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
-"""Of these, the first one that a directory has."""
+"""A directory's first one is used."""
 _LARGEST: Final = 64 * 1024
-"""Bytes of one file: every call of the model reads it."""
+"""Bytes of one file, which is sent with every request."""
 
 
 class _Found(Struct, frozen=True):
     name: str
-    """Seen from the top of the project."""
+    """Relative to the top of the project."""
     path: Path
     text: str
 
 
 def read_instructions(directory: Path, loaded: LoadedConfig, terminal: Terminal) -> str:
-    """What the project of this directory says to models, for the system prompt; empty if it, or the user, says no."""
+    """The instructions of this directory's project for the system prompt; empty if it has none, or the user refuses."""
     found = list(_find(directory.resolve(), terminal))
     unknown = [each for each in found if not loaded.trusts(each.path)]
     if unknown and not _agree(unknown, terminal):
@@ -45,13 +45,13 @@ def read_instructions(directory: Path, loaded: LoadedConfig, terminal: Terminal)
 
 
 def _find(directory: Path, terminal: Terminal) -> Iterator[_Found]:
-    """The files from the top of the project down to the directory: the nearest comes last, and so has the last word."""
+    """The files from the top of the project down to the directory, so that the nearest comes last."""
     inside = [directory, *directory.parents]
     tops = [place for place in inside if (place / ".git").exists()]
     top = tops[0] if tops else directory
     for place in reversed(inside[: inside.index(top) + 1]):
-        if str(place) == os.path.expanduser("~"):  # noqa: PTH111 -- which raises nothing where there is no home
-            continue  # what lies there is no project
+        if str(place) == os.path.expanduser("~"):  # noqa: PTH111 -- does not raise without a home
+            continue  # the home directory is not a project
         path = next((place / name for name in _NAMES if (place / name).exists()), None)
         if path is None:
             continue
@@ -80,15 +80,15 @@ def _refuse(path: Path, top: Path) -> str:
 
 
 def _agree(found: Sequence[_Found], terminal: Terminal) -> bool:
-    """Whether the user wants the model to read these."""
+    """Ask the user whether the model should get these."""
     if not terminal.in_is_tty:
-        terminal.note(f"{_list_names(found)} not used: there was nobody to ask. {_say_how_to_trust(found)}", "yellow")
+        terminal.note(f"{_list_names(found)} not used: nobody could be asked. {_say_how_to_trust(found)}", "yellow")
         return False
     sizes = ", ".join([f"{to_line(each.name)} ({len(each.text.splitlines())} lines)" for each in found])
     terminal.say(f"This project has instructions for models: {sizes}.", "bold")
     while True:
-        said = terminal.ask("Shall the model follow them? [y]es, [n]o, [s]how: ")
-        match (said or "n").strip().lower():
+        answer = terminal.ask("Should the model follow them? [y]es, [n]o, [s]how: ")
+        match (answer or "n").strip().lower():
             case "y" | "yes":
                 terminal.note(_say_how_to_trust(found))
                 return True
@@ -107,8 +107,7 @@ def _list_names(found: Sequence[_Found]) -> str:
 
 
 def _say_how_to_trust(found: Sequence[_Found]) -> str:
-    try:
+    where = "your own configuration file"
+    with suppress(ConfigurationError):  # a user without a home directory
         where = str(user_file())
-    except ConfigurationError:  # a user without a home directory
-        where = "your own configuration file"
-    return f'To use them without a question, write trusted_projects = ["{found[0].path.parent}"] into {where}.'
+    return f'To use them without being asked, write trusted_projects = ["{found[0].path.parent}"] into {where}.'

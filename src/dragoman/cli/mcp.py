@@ -1,10 +1,11 @@
-"""`dragoman mcp`: our tools for other programs, and other programs' tools here."""
+"""`dragoman mcp`: serve tools to other programs; list and call tools of MCP servers."""
 
 from __future__ import annotations
 
 import argparse
 import mimetypes
 import re
+from collections.abc import Awaitable
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
@@ -13,10 +14,11 @@ from dragoman.chat import load_config
 from dragoman.conversation import Media, ToolCall
 from dragoman.mcp import McpServer, serve_http, serve_stdio
 from dragoman.toolkit import PermissionChecker
-from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, ToolExecutor, not_found
+from dragoman.tools import AnyTool, Ask, Decision, ToolContext, ToolExecutor, not_found
 
-from .arguments import Parser, add_json
+from .arguments import APPROVE, Parser, add_json
 from .output import print_list
+from .session import Approver
 from .settings import read_settings
 from .terminal import Terminal
 from .tools import ALL, ToolChoice
@@ -26,12 +28,12 @@ def declare_mcp(parser: Parser) -> None:
     about = "Serve tools to another program, under the rules of [permissions]."
     examples = ("dragoman mcp serve -T Read -T Grep", "dragoman mcp serve --http 8765")
     serve = parser.add_command("serve", _serve, about, *examples)
-    tools = "as for dragoman; by default all ready tools"
+    tools = "as for dragoman; by default all ready-made tools"
     serve.add_argument("-T", "--tool", dest="tools", action="append", metavar="TOOL", help=tools)
     where = "serve on this port of this machine instead of standard input"
     serve.add_argument("--http", type=int, metavar="PORT", help=where)
     approve = "what to do with calls no rule allows: ask the other program's user (the default), run them, or refuse"
-    serve.add_argument("--approve", choices=("ask", "auto", "deny"), default="ask", help=approve)
+    serve.add_argument("--approve", choices=APPROVE, default="ask", help=approve)
     listing = parser.add_command("list", _list, "List the tools of MCP servers.", "dragoman mcp list")
     listing.add_argument("server", nargs="?", help="one of the configuration; by default all")
     add_json(listing)
@@ -45,30 +47,21 @@ def declare_mcp(parser: Parser) -> None:
 def _serve(arguments: argparse.Namespace, terminal: Terminal) -> None:
     settings = read_settings(load_config())
     checker = PermissionChecker(settings.policy, workspace=settings.directory, door="mcp")
-    permission = _decide(checker, arguments.approve)
+    approver = Approver(arguments.approve, terminal, checker)
+
+    def check(call: ToolCall, tool: AnyTool, context: ToolContext[object]) -> Decision | Awaitable[Decision]:
+        decision = approver.decide(call, tool, context)
+        hint = "allow it in [permissions], or serve with --approve auto"
+        return Ask(f"{decision.reason}; {hint}") if isinstance(decision, Ask) else decision
+
     with ExitStack() as stack:
         tools = ToolChoice(settings, terminal, stack).build(arguments.tools or [ALL])
-        server = McpServer(tools, permission=permission)
+        server = McpServer(tools, permission=check)
         if arguments.http is None:
             serve_stdio(server)
         else:
             terminal.say(f"Serving {len(tools)} tools at http://127.0.0.1:{arguments.http}/mcp (stop with Ctrl-C).")
             serve_http(server, port=arguments.http)
-
-
-def _decide(checker: PermissionChecker, approve: str) -> PermissionCheck:
-    """The rules, with an answer to what they would ask a person, unless the other program's user is to be asked."""
-
-    def check(call: ToolCall, tool: AnyTool, context: ToolContext[object]) -> Decision:
-        decision = checker(call, tool, context)
-        assert isinstance(decision, Allow | Ask | Deny)  # without a responder nobody is waited for
-        if not isinstance(decision, Ask):
-            return decision
-        if approve == "ask":
-            return Ask(f"{decision.reason}; allow it in [permissions], or serve with --approve auto")
-        return Allow() if approve == "auto" else Deny(f"{decision.reason}; allow it in [permissions]")
-
-    return check
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -106,15 +99,15 @@ def _call(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if result.text or not result.content:
         terminal.line(result.text)
     for media in [block for block in result.content if isinstance(block, Media)]:
-        terminal.say(f"It also gave {media.mime_type}{_save(media, arguments.tool)}")
+        terminal.say(f"It also returned {media.mime_type}{_save(media, arguments.tool)}")
     return 0
 
 
 def _save(media: Media, tool: str) -> str:
-    """Put what is no text into a file of its own in the working directory, and say where it is."""
+    """Write media to a new file in the working directory; returns the rest of the sentence about it."""
     stem, suffix = re.sub(r"[^\w-]", "_", tool), mimetypes.guess_extension(media.mime_type) or ""
     for number in count(1) if media.data is not None else ():
         with suppress(FileExistsError), Path(f"{stem}-{number}{suffix}").open("xb") as file:
             file.write(media.data or b"")
-            return f", which is now in {file.name} ({len(media.data or b''):,} bytes)."
+            return f", written to {file.name} ({len(media.data or b''):,} bytes)."
     return f": {media.url or media.path}"

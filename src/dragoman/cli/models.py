@@ -1,13 +1,13 @@
-"""`dragoman models`: what there is, and what it can do; `dragoman local`: the models on this machine.
+"""`dragoman models`: which models there are and what they can do; `dragoman local`: the models on this machine.
 
-Servers that can be asked are asked: those of this machine, the configured one, and those that there is a key for. Of
-the others only names that surely exist are shown.
+Servers on this machine, the configured one, and those with a key are asked for their models. For other providers, only
+names that surely exist are shown.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Final
@@ -41,6 +41,17 @@ from .output import print_list
 from .terminal import Terminal
 
 _QUICKLY: Final = Timeouts(connect=2.0, read=5.0, total=10.0)
+_COLUMNS: Final = {
+    "model": "model",
+    "key": "key",
+    "tools": "tools",
+    "JSON": "structured",
+    "thinking": "reasoning",
+    "window": "context_window",
+    "$ in/out": "prices",
+    "takes": "media",
+}
+"""The columns of the list, and the fields in them."""
 _PATHS: Final = {"anthropic": "/v1/models?limit=1000", "gemini": "/v1beta/models?pageSize=1000"}
 
 
@@ -56,27 +67,20 @@ def declare_models(parser: Parser) -> None:
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> None:
     config, word = load_config().config, arguments.word.lower()
     found = [row for row in _describe_models(config, terminal, arguments.offline) if word in str(row["model"]).lower()]
-    print_list(terminal, found, _show, as_json=arguments.json)
-
-
-def _show(row: Mapping[str, object]) -> dict[str, object]:
-    keys = ("model", "key", "tools", "structured", "reasoning", "context_window", "prices", "media")
-    head = ("model", "key", "tools", "JSON", "thinking", "window", "$ in/out", "takes")
-    return {name: _format(row[key]) for name, key in zip(head, keys, strict=True)}
+    print_list(
+        terminal,
+        found,
+        lambda row: {column: _format(row[field]) for column, field in _COLUMNS.items()},
+        as_json=arguments.json,
+    )
 
 
 def _format(value: object) -> str:
-    match value:
-        case None | "none" | "":
-            return "-"
-        case bool():
-            return "yes" if value else "no"
-        case int():
-            return f"{value:,}"
-        case Prices():
-            return f"{value.input:g}/{value.output:g}"
-        case _:
-            return str(value)
+    if isinstance(value, Prices):
+        return f"{value.input:g}/{value.output:g}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else "-" if value in (None, "none", "") else str(value)
 
 
 def _describe_models(config: Config, terminal: Terminal, offline: bool) -> Iterator[dict[str, object]]:
@@ -111,14 +115,14 @@ def _describe(profile: Profile, model: str, key: str, listed: str) -> dict[str, 
 
 
 class _Listing(Struct):
-    """What a server says: OpenAI and Anthropic list `data` with `id`, Gemini `models` with `name`."""
+    """A server's response: OpenAI and Anthropic list `data` with `id`, Gemini `models` with `name`."""
 
     data: list[dict[str, object]] = []
     models: list[dict[str, object]] = []
 
 
 class _Service(Struct, frozen=True, kw_only=True):
-    """A provider, where it is, and by which key it can be asked."""
+    """A provider, its address and its key."""
 
     provider: Provider
     url: str
@@ -142,14 +146,14 @@ def _find_service(row: Provider, config: Config) -> _Service:
         key, state = (None, unneeded) if found is None else (found.secret, "set")
     except MissingKeyError:
         pass
-    except ConfigurationError:  # a keychain that is locked; or the model that is configured does not exist
+    except ConfigurationError:  # the keychain is locked, or the configured model does not exist
         state = "locked"
-    # A key that is made comes from code alone, and this is a command.
+    # Only code can provide a generated key, and this is a command.
     return _Service(provider=row, url=url, key=key if isinstance(key, Secret) else None, key_state=state)
 
 
 def _ask(services: Iterable[_Service], terminal: Terminal) -> dict[str, list[str]]:
-    """The models that servers have, by address, all asked at once."""
+    """The models of the servers, by address; all are asked at the same time."""
     asked = {service.url: service for service in reversed(list(services)) if service.can_be_asked}
     with ThreadPoolExecutor(len(asked) or 1) as threads:
         answers = {url: threads.submit(_fetch_names, service) for url, service in asked.items()}
@@ -158,7 +162,7 @@ def _ask(services: Iterable[_Service], terminal: Terminal) -> dict[str, list[str
         try:
             found[url] = answer.result()
         except (DragomanError, ValueError, msgspec.MsgspecError) as error:
-            if not is_loopback(host_of(url)):  # where a server that is not running is no news
+            if not is_loopback(host_of(url)):  # nothing to report: it is just not running
                 terminal.note(f"dragoman: {host_of(url)} did not list its models: {error}", "yellow")
     return found
 
@@ -193,7 +197,7 @@ def declare_local(parser: Parser) -> None:
     add_json(
         parser.add_command("list", _list_local, "List local models and whether they are here.", "dragoman local list")
     )
-    about = "Fetch a model, and say where it is. DRAGOMAN_MODEL_DIR moves it."
+    about = "Download a model, and print its path. DRAGOMAN_MODEL_DIR is the directory."
     fetch = parser.add_command("pull", _pull_local, about, "dragoman local pull", "dragoman local pull smollm2-135m")
     named = "its name (see dragoman local list); by default the default model"
     fetch.add_argument("model", nargs="?", default="", help=named)
@@ -208,11 +212,11 @@ def declare_local(parser: Parser) -> None:
 def _list_local(arguments: argparse.Namespace, terminal: Terminal) -> None:
     found = models()
     print_list(terminal, found, _show_local, as_json=arguments.json)
-    terminal.note(f"Models are kept in {found[0].path.parent} (DRAGOMAN_MODEL_DIR moves them).")
+    terminal.note(f"Models are in {found[0].path.parent} (set DRAGOMAN_MODEL_DIR to change that).")
 
 
 def _show_local(model: StoredModel) -> dict[str, object]:
-    part = f"{100 * model.fetched // model.size} % here" if model.fetched else "not fetched"
+    part = f"{100 * model.fetched // model.size} % here" if model.fetched else "not downloaded"
     return {
         "model": f"local:{model.name}{' (default)' if model.default else ''}",
         "size": _format_size(model.size),
@@ -229,7 +233,7 @@ def _pull_local(arguments: argparse.Namespace, terminal: Terminal) -> None:
     name = model_named(arguments.model.removeprefix("local:")).name
     model = next(model for model in models() if model.name == name)
     if not model.present:
-        terminal.note(f"dragoman: local:{name} is fetched now ({_format_size(model.download)}).")
+        terminal.note(f"dragoman: downloading local:{name} ({_format_size(model.download)}).")
     terminal.line(str(pull(name, bar_if_terminal(terminal.stderr))))
 
 

@@ -1,4 +1,4 @@
-"""What is printed: a turn as text or as JSON, lists in columns or as JSON."""
+"""What is printed: turns as text or JSON, lists as tables or JSON."""
 
 from __future__ import annotations
 
@@ -39,23 +39,20 @@ class View:
     """Shows a turn while it happens. This one shows nothing."""
 
     def wait(self) -> None:
-        """The model has been asked, and nothing has been heard yet."""
+        """The model has been asked, and nothing has arrived yet."""
 
     def show(self, event: Event) -> None:
-        """Something has happened."""
+        """Show an event."""
 
     def pause(self) -> None:
-        """Nothing happens until somebody else has used the terminal, or the turn is over."""
+        """Make room: somebody else uses the terminal, or the turn is over."""
 
-    def end(self) -> None:
-        """The answer is complete, or broken off."""
-
-    def cite(self, sources: list[str]) -> None:
-        """Where the answer comes from."""
+    def end(self, sources: Sequence[str] = ()) -> None:
+        """The answer is complete, or broken off; show the sources that it cites."""
 
 
 class JsonLinesView(View):
-    """Each event as JSON, one a line."""
+    """Each event as a line of JSON."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal: Terminal = terminal
@@ -65,7 +62,7 @@ class JsonLinesView(View):
 
 
 class TextView(View):
-    """The answer to standard output as it comes; thoughts and tools to standard error."""
+    """The answer to standard output as it arrives; thoughts and tools to standard error."""
 
     def __init__(self, terminal: Terminal, waiting: str = "waiting") -> None:
         self._terminal: Terminal = terminal
@@ -81,18 +78,15 @@ class TextView(View):
             self._thinking = False
             self._terminal.write_error("\n")
 
-    def end(self) -> None:
+    def end(self, sources: Sequence[str] = ()) -> None:
         self.pause()
         self._end_line()
-
-    def cite(self, sources: list[str]) -> None:
-        self.end()
         for line in sources:
             self._terminal.note(line)
 
     def show(self, event: Event) -> None:
         match event:
-            case TextStarted():  # texts of several steps do not run into each other
+            case TextStarted():  # the texts of several steps do not run into each other
                 self._end_line()
             case TextDelta():
                 self.pause()
@@ -103,22 +97,11 @@ class TextView(View):
                 self._thinking = True
             case ThinkingEnded():
                 self.pause()
-            case ToolStarted():
-                self.pause()
-                called = f"{event.call.name} {event.call.arguments}"
-                self._terminal.note(f"→ {shorten(called, self._terminal.width - 4)}")
-            case ToolProgress() | HandedOver():
-                if line := format_progress(event, self._terminal.width):
-                    self.pause()
-                    self._terminal.note(line)
-            case ToolFinished():
-                style = "yellow" if event.result.is_error else "dim"
-                self._terminal.note(format_result(event.result, self._terminal.width), style)
-            case BlockReceived(block=Opaque(used=ServerToolUse() as used)):
-                self.pause()
-                self._terminal.note(format_use(used, self._terminal.width), "yellow" if used.is_error else "dim")
             case _:
-                pass
+                line, is_error = format_event(event, self._terminal.width)
+                if line:
+                    self.pause()
+                    self._terminal.note(line, "yellow" if is_error else "dim")
 
     def _end_line(self) -> None:
         if self._last != "\n":
@@ -126,11 +109,26 @@ class TextView(View):
             self._last = "\n"
 
 
-def format_use(used: ServerToolUse, width: int) -> str:
-    """What one of the provider's own tools did, in a line."""
-    return (
-        f"{'←' if used.phase == 'result' else '→'} at the provider: {shorten(to_line(str(used)), max(20, width - 22))}"
-    )
+def format_event(event: Event, width: int) -> tuple[str, bool]:
+    """What a tool or an agent does, on one line, and whether it failed; an empty line for events not worth one."""
+    match event:
+        case ToolStarted():
+            return f"→ {shorten(format_call(event.call), width - 4)}", False
+        case ToolFinished():
+            return format_result(event.result, width), event.result.is_error
+        case HandedOver():
+            return shorten(f"{event.agent} is in charge now ({event.model})", width), False
+        case ToolProgress():
+            return _format_progress(event, width), False
+        case BlockReceived(block=Opaque(used=ServerToolUse() as used)):
+            arrow = "←" if used.phase == "result" else "→"
+            return f"{arrow} at the provider: {shorten(to_line(str(used)), max(20, width - 22))}", used.is_error
+        case _:
+            return "", False
+
+
+def format_call(call: ToolCall) -> str:
+    return f"{call.name} {call.arguments}"
 
 
 def format_result(result: ToolResult, width: int) -> str:
@@ -139,26 +137,24 @@ def format_result(result: ToolResult, width: int) -> str:
     return head + shorten(result.text or "…", max(20, width - len(head) - 1))
 
 
-def format_progress(event: ToolProgress | HandedOver, width: int) -> str:
-    """What a tool reports, and what an agent behind it does, in a line; empty for what would be too much."""
-    if isinstance(event, HandedOver):
-        return shorten(f"{event.agent} is in charge now ({event.model})", width)
+def _format_progress(event: ToolProgress, width: int) -> str:
+    """What a tool reports, or what an agent behind it does."""
     names, said = [event.name], event.said
     while isinstance(said, ToolProgress):
         names.append(said.name)
         said = said.said
     if isinstance(said, ToolStarted):
-        said = f"→ {said.call.name} {said.call.arguments}"
+        said = f"→ {format_call(said.call)}"
     elif isinstance(said, HandedOver):
         said = f"{said.agent} is in charge now"
     return shorten(f"  {' > '.join(names)}: {said}", width) if isinstance(said, str) else ""
 
 
-# --- the sum of a turn ------------------------------------------------------------------------------------------------
+# --- a whole turn -----------------------------------------------------------------------------------------------------
 
 
 def sum_up(client: ChatClient, since: int, **further: object) -> dict[str, object]:
-    """A turn as one JSON object. `since` is how many messages there were before."""
+    """A turn as one JSON object; it starts after `since` messages."""
     new = client.history[since:]
     last = next((message for message in reversed(new) if message.role == "assistant"), None)
     results = {result.call_id: result for message in new for result in message.tool_results}
@@ -219,9 +215,9 @@ def print_list(
     as_json: bool,
     otherwise: str = "There are none.",
 ) -> None:
-    """Items as JSON, or a table with what is shown of each, or, where there are no items, a sentence that says so.
+    """Print items as JSON, or as a table of what `show` returns for each; without items, print `otherwise`.
 
-    The last column is as wide as it likes, or as the terminal is.
+    On a terminal, lines are cut at its width.
     """
     if as_json:
         print_json(terminal, items)

@@ -1,7 +1,7 @@
-"""From the process's arguments to an exit code: which command is meant, signals, and what becomes of an error.
+"""From the process's arguments to an exit code: choosing the command, signals, warnings and errors.
 
-The first word decides: if it is the name of a command, that command runs; otherwise all of it is a question. A question
-that happens to be such a name is asked with `dragoman ask models` or `dragoman -- models`.
+The first word decides: if it is the name of a command, that command runs; otherwise the whole line is a question. To
+ask a question that is also a command name: `dragoman ask models` or `dragoman -- models`.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ _MODULES: Final = {
     "local": "models",
     "worker": "fleet",
     "skills": "tools",
+    "usage": "history",
 }
-"""Where commands are that have no module of their own name."""
+"""The modules of commands that have no module of their own name."""
 EXAMPLES: Final = (
     'dragoman "What is the capital of France?"',
     'cat notes.txt | dragoman "Sum this up in three lines"',
@@ -59,7 +60,7 @@ EXAMPLES: Final = (
     "dragoman chat -T toolkit",
 )
 _NOTES: Final = """\
-The first word decides: a question that is the name of a command is asked with `dragoman ask models`.
+The first word decides; to ask a question that is also a command name: dragoman ask models
 Exit codes: 0 done, 1 failed, 2 usage, 3 no key, 4 approval needed, 5 limit, 6 unreachable, 7 no answer,
 130 interrupted. More: dragoman COMMAND --help"""
 
@@ -74,8 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         terminal.stdout.flush()
     except SystemExit as ended:  # argparse has shown a help text
         code = ended.code if isinstance(ended.code, int) else 0
-    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 -- the last place where it can become one line
-        from .failures import code_of, report  # with the catalogue of models, which hints are made of
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 -- any error becomes one line here
+        from .failures import code_of, report  # loads the catalogue of models, for the hints
 
         code = code_of(error)
         if isinstance(error, KeyboardInterrupt):
@@ -83,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif not isinstance(error, BrokenPipeError):  # whose reader knows
             words = arguments[: arguments.index("--")] if "--" in arguments else arguments
             report(error, terminal, debug="--debug" in words)
-        if isinstance(error, OSError):  # nobody reads standard output any more, or a full disk is behind it
+        if isinstance(error, OSError):  # standard output may be closed, or on a full disk
             _discard_output(terminal)
     return code
 
@@ -116,7 +117,7 @@ def _run(arguments: list[str], terminal: Terminal) -> int:
 
 
 def make_root_parser() -> Parser:
-    """The parser of a question, whose help is that of the program."""
+    """The parser of questions, whose help is that of the program."""
     usage = 'dragoman [options] "question"\n       dragoman COMMAND [options]'
     parser = load_command("ask", Parser("dragoman", usage=usage))
     parser.description = "One conversation, any model, tools that behave the same everywhere."
@@ -127,7 +128,7 @@ def make_root_parser() -> Parser:
 
 
 def load_command(name: str, parser: Parser | None = None) -> Parser:
-    """The parser of a command or of a group of them, its module loaded now."""
+    """The parser of a command or a group of commands; loads its module."""
     about = f"{COMMANDS[name][0].upper()}{COMMANDS[name][1:]}."
     parser = parser or Parser(f"dragoman {name}", description=about)
     if name == "ask":
@@ -144,7 +145,7 @@ def _ask(given: Any, terminal: Terminal) -> int:
 
 
 def _refuse_slips(arguments: list[str]) -> None:
-    """A misspelt command is not sent to a model, which may cost something and takes a while."""
+    """Do not send a misspelt command to a model, which takes time and may cost something."""
     word = arguments[0] if arguments else ""
     near = find_nearest(word, COMMANDS, cutoff=0.75) if word.isalpha() and word.isascii() else ""
     if near and (len(arguments) == 1 or arguments[1] in load_command(near).commands):
@@ -153,7 +154,7 @@ def _refuse_slips(arguments: list[str]) -> None:
 
 
 def _discard_output(terminal: Terminal) -> None:
-    """What is still in the buffer of standard output must not raise at exit."""
+    """Discard the buffer of standard output, which would raise at exit."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, terminal.stdout.fileno())
@@ -161,10 +162,9 @@ def _discard_output(terminal: Terminal) -> None:
 
 
 class Terminated(KeyboardInterrupt):
-    """The program was told to end: tools' processes are ended and the conversation is put away on the way out.
+    """SIGTERM: child processes are ended and the conversation is saved on the way out.
 
-    A kind of KeyboardInterrupt because everything below lets that one through: a tool that calls sys.exit() has merely
-    failed, so SystemExit would stop nothing.
+    A KeyboardInterrupt, because everything below lets that pass; SystemExit is caught where tools run.
     """
 
 
@@ -185,7 +185,7 @@ def _unwind_on_sigterm() -> Generator[None]:
 
 @contextmanager
 def _warnings_as_lines(terminal: Terminal) -> Generator[None]:
-    """Show the library's own warnings, each once; those of others are for programmers. What is logged is shown, too."""
+    """Print log records and the library's own warnings, each once, as lines; hide other warnings."""
     import logging  # not for `--help`
     import traceback
 

@@ -1,7 +1,7 @@
-"""From arguments to a client: model, tools, permissions and store put together, and turns with their questions.
+"""Session: a client from the arguments, with its tools, permissions and store, and its turns; and asking for approval.
 
-A question about a call is asked between two runs of the loop, not inside one: the conversation is in the store by then,
-so that a program that is killed at the question asks it again when it is continued.
+The user is asked about a call between two runs of the loop, not inside one: the conversation is stored by then, so a
+program that is killed at the question asks it again when it is continued.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .tools import ToolChoice
 
 
 class Session(ExitStack):
-    """Everything that a talk needs. What it opens is closed when its `with` block ends."""
+    """Everything that a conversation needs. What it opens is closed when its `with` block ends."""
 
     def __init__(self, arguments: Namespace, terminal: Terminal, *, reads_instructions: bool = False) -> None:
         super().__init__()
@@ -52,16 +52,15 @@ class Session(ExitStack):
         self.terminal: Terminal = terminal
         terminal.quiet = arguments.quiet
         self._continues: bool = arguments.go_on or arguments.cid is not None
-        self._reads_instructions: bool = reads_instructions
         self._instructions: str = ""
-        """What the project says to models, if the user agreed."""
+        """The project's instructions for models, if the user agreed."""
         try:
-            self._begin()
+            self._begin(reads_instructions=reads_instructions)
         except BaseException:
             self.close()
             raise
 
-    def _begin(self) -> None:
+    def _begin(self, *, reads_instructions: bool) -> None:
         self.enter_context(self.terminal.reserve_stdout())
         self.loaded: LoadedConfig = load_with(self.arguments)
         self.settings: Settings = read_settings(self.loaded)
@@ -79,14 +78,14 @@ class Session(ExitStack):
         checker = PermissionChecker(self.settings.policy, workspace=self.settings.directory, door="cli")
         self.approver: Approver = Approver(self.arguments.approve or self.settings.cli.approve, self.terminal, checker)
         tools = self.build_tools(self.arguments.tools or self.settings.cli.tools)
-        if self._reads_instructions and self.settings.cli.instructions and not self._continues:
+        if reads_instructions and self.settings.cli.instructions and not self._continues:
             self._instructions = read_instructions(self.settings.directory, self.loaded, self.terminal)
-        # Last: what is wrong in the arguments costs no download.
+        # Last, so that wrong arguments do not cost a download.
         fetch_models(self.loaded.config.model_names, self.terminal)
         self.client: ChatClient = self._make_client(tools)
-        self.callback(lambda: self.client.close())  # noqa: PLW0108 -- whichever it is by then
+        self.callback(lambda: self.client.close())  # noqa: PLW0108 -- the client may change
         if continued is not None:
-            self.client.restore(continued.root)  # what the model does not get of it is logged when it is asked
+            self.client.restore(continued.root)  # what the model cannot take is logged when it is asked
             if self.arguments.system is not None:
                 system = clean(self.arguments.system)
                 self.rewrite(lambda conversation: conversation.with_system(system or None))
@@ -107,23 +106,21 @@ class Session(ExitStack):
     def _make_client(self, tools: ToolRegistry, system: str | None = None) -> ChatClient:
         given: ChatOptions = {"permission": self.approver.check}
         if system is None:
-            listed = skills_prompt(self.settings.skills) if "Skill" in tools else ""
-            parts = (clean(self.loaded.config.system_prompt), self._instructions, listed)
-            system = "\n\n".join([part for part in parts if part])
+            system = make_system(self.loaded, self.settings, tools, self._instructions)
         if system:
             given["system"] = system
         return new(self.loaded.config, tools, store=self.store, **given)
 
     def begin_anew(self, system: str | None = None) -> None:
-        """A new conversation with the same model and tools, under another system prompt if one is given."""
+        """Start a new conversation with the same model and tools, and another system prompt if one is given."""
         old, self.client = self.client, self._make_client(self.client.tools.tools.clone(), system)
         old.close()
 
     def rewrite(self, change: Callable[[Conversation], Conversation]) -> None:
-        """Change what was said, such as the system prompt or the last turn; what was before stays in the chain."""
+        """Change the system prompt or the messages; the store keeps the earlier version."""
         if self.client.uncertain:
-            message = "A tool call was under way when the program was stopped, and waits for your answer."
-            raise ConfigurationError(message, hint="Continue first, and answer; then change the conversation.")
+            message = "A tool call was running when the program was stopped, and needs your decision."
+            raise ConfigurationError(message, hint="Continue and decide first; then change the conversation.")
         changed = change(self.client.conversation)
         if not changed.messages:
             self.begin_anew(changed.system or "")
@@ -134,12 +131,12 @@ class Session(ExitStack):
             self.client.restore(following)
 
     def fork(self) -> None:
-        """Go on in a conversation of its own that begins like this one."""
+        """Continue in a copy of the conversation."""
         old, self.client = self.client, self.client.fork()
         old.close()
 
     def use_model(self, name: str) -> tuple[object, ...]:
-        """Speak to another model from now on; what it will not get of the history is returned."""
+        """Switch to another model; returns what it will not get of the history."""
         loaded = self.loaded.change(model=clean_models(name))
         fetch_models(loaded.config.model_names, self.terminal)
         losses = self.client.switch(loaded.config.model_names, **loaded.config.for_engine())
@@ -149,7 +146,7 @@ class Session(ExitStack):
     # --- turns ---
 
     def make_view(self) -> View:
-        """How a turn is shown: rendered on a terminal, as plain text elsewhere or where the user wants it so."""
+        """The view of a turn: rendered on a terminal, plain text elsewhere or if the user prefers it."""
         terminal, model = self.terminal, self.client.model
         waiting = f"{'loading' if model.startswith('local:') else 'waiting for'} {model}"
         is_rich = terminal.out_is_tty and terminal.err_is_tty and terminal.environ.get("TERM") != "dumb"
@@ -160,20 +157,20 @@ class Session(ExitStack):
         return TextView(terminal, waiting)
 
     def can_continue(self) -> bool:
-        """Whether the model can go on without a new message."""
+        """Whether the model can continue without a new message."""
         last = self.client.conversation.last
         return last is not None and (last.role != "assistant" or bool(self.client.pending))
 
     def take_turn(self, prompt: Prompt | None, view: View) -> None:
-        """Let the model answer, asking about calls in between. Without a prompt it goes on from where it stands.
+        """Let the model answer, or, without a prompt, continue; ask about calls in between.
 
-        A question is asked between two runs of the loop; the limit of steps holds across all of them.
+        There is a run of the loop between two questions; the limit of steps applies to all of them together.
         """
-        client, steps = self.client, 0
+        client, steps, sources = self.client, 0, list[str]()
         most = client.tools.config.max_iterations
         approvals: list[Approval] = []
         if prompt is None and client.uncertain:
-            # Who speaks instead has answered: the calls are not run. The loop asks about calls that had not begun.
+            # With a prompt, the calls are refused. The loop asks about calls that had not begun.
             approvals = self.approver.answer(client.uncertain, client.tools.tools, client.uncertain)
         try:
             while True:
@@ -185,7 +182,8 @@ class Session(ExitStack):
                 finally:
                     view.pause()
                 if not stream.result.pending:
-                    return view.cite(source_lines(stream.result.citations))
+                    sources = source_lines(stream.result.citations)
+                    return
                 steps += stream.result.spent.steps
                 if steps >= most:
                     message = f"max iterations ({most}) reached"
@@ -193,32 +191,38 @@ class Session(ExitStack):
                 approvals = self.approver.answer(stream.result.pending, client.tools.tools, client.uncertain)
                 prompt = None
         finally:
-            view.end()
+            view.end(sources)
 
-    # --- what was kept ---
+    # --- the store ---
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is something that can be continued later."""
+        """Whether the conversation can be continued later."""
         return self.store is not None and bool(self.client.history)
 
     def drop_empty(self) -> None:
-        """Take a conversation in which nothing was said, because the first turn failed, out of the store."""
+        """Delete a conversation without messages, because the first turn failed, from the store."""
         if self.store is not None and self.client.id is not None and not self.client.history:
             self.store.delete(self.client.id)
 
 
-# --- asking a person about tool calls ---------------------------------------------------------------------------------
+def make_system(loaded: LoadedConfig, settings: Settings, tools: ToolSet, instructions: str = "") -> str:
+    """The system prompt: the configured one, the project's instructions and the list of skills."""
+    skills = skills_prompt(settings.skills) if tools.find("Skill") is not None else ""
+    return "\n\n".join([part for part in (clean(loaded.config.system_prompt), instructions, skills) if part])
+
+
+# --- asking for approval ----------------------------------------------------------------------------------------------
 
 _REFUSED: Final = "the user refused"
 _NOBODY: Final = "there was nobody to approve it"
 _NOT_AGAIN: Final = (
-    "it had begun when the program was stopped, and nobody knows whether it did its work; find out before you try again"
+    "it was running when the program was stopped, and may have done its work; find out before you try again"
 )
 
 
 class Approver(Struct):
-    """Answers about calls that need approval: by asking, or as the user has said once for all."""
+    """Decides about calls that need approval: by asking the user, or always the same way."""
 
     mode: Approve
     _terminal: Terminal
@@ -227,37 +231,34 @@ class Approver(Struct):
     """How many calls were refused because there was nobody to ask."""
 
     def check(self, call: ToolCall, tool: AnyTool, context: ToolContext[object]) -> Decision | Awaitable[Decision]:
-        """What the rules say, for the executor; in mode `auto`, yes to what they would ask."""
+        """The permission check of the executor: the rules, and in mode `auto` yes to what they would ask."""
         decision = self._checker(call, tool, context)
         return Allow() if isinstance(decision, Ask) and self.mode == "auto" else decision
 
     def decide(self, call: ToolCall, tool: AnyTool, context: ToolContext[object]) -> Decision | Awaitable[Decision]:
-        """The same where nobody calls `answer`, as on the page; in mode `deny`, no to what would be asked."""
+        """The same where `answer` is not used, as on the page; in mode `deny`, no to what would be asked."""
         decision = self.check(call, tool, context)
         if self.mode == "deny" and (isinstance(decision, Ask) or _asks(call, tool, decision)):
-            return Deny(_REFUSED)
+            return Deny("calls that need approval are refused here; allow it in [permissions]")
         return decision
 
     def answer(
         self, pending: Iterable[PendingApproval], tools: ToolSet, uncertain: Collection[PendingApproval] = ()
     ) -> list[Approval]:
-        """An answer about each call that waits. Those that are `uncertain` may have done their work already."""
+        """Decide about each pending call. Those that are `uncertain` may have done their work already."""
         begun = {each.call.id for each in uncertain}
         found = [(each, each.tool_among(tools)) for each in pending]
         return [self._answer(each, tool, begun=each.call.id in begun) for each, tool in found]
 
     def _answer(self, pending: PendingApproval, tool: AnyTool | None, *, begun: bool) -> Approval:
         call = pending.call
-        if self.mode == "deny":
-            return deny(call, reason=_NOT_AGAIN if begun else _REFUSED)
-        if self.mode == "auto":
-            # What may have done its work already is not done twice without a person's word.
-            return deny(call, reason=_NOT_AGAIN) if begun else approve(call)
         verdict = self._checker.judge(call, tool)
-        if not begun and (verdict.action, verdict.source) == ("allow", "session"):
-            return approve(call)  # "always" was said; a tool that asks of its own accord does not look at the rules
-        if (verdict.action, verdict.source) == ("deny", "session"):  # "never" was, perhaps just now
+        remembered = verdict.action if verdict.source == "session" else ""  # the user answered "always" or "never"
+        if self.mode == "deny" or (self.mode == "ask" and remembered == "deny"):
             return deny(call, reason=_NOT_AGAIN if begun else _REFUSED)
+        if self.mode == "auto" or (remembered == "allow" and not begun):
+            # A call that may have done its work is not repeated unless the user says so.
+            return deny(call, reason=_NOT_AGAIN) if begun else approve(call)
         if self._terminal.in_is_tty:
             return self._ask(pending, tool, begun=begun)
         self.refused += 1
@@ -289,14 +290,14 @@ class Approver(Struct):
         return deny(call, reason=_NOT_AGAIN if begun and answer.reason == _REFUSED else answer.reason)
 
     def _read_answer(self, question: str) -> str:
-        said = self._terminal.ask(question)
-        if said is None:
+        answer = self._terminal.ask(question)
+        if answer is None:
             raise EOFError
-        return said
+        return answer
 
 
 def _asks(call: ToolCall, tool: AnyTool, decision: object) -> bool:
-    """Whether the tool wants a person's word of its own accord, and a rule has not given it."""
+    """Whether the tool itself requires approval, and no rule has given it."""
     needed = tool.options.requires_approval
     given = isinstance(decision, Deny) or (isinstance(decision, Allow) and decision.approved)
     return not given and bool(needed(call) if callable(needed) else needed)

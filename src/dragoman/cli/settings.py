@@ -1,4 +1,4 @@
-"""The configuration as the command line uses it: its tables, its arguments, and the model that answers."""
+"""The configuration of the command line: its tables, its arguments, and the model that answers."""
 
 from __future__ import annotations
 
@@ -22,27 +22,24 @@ from .failures import LOCAL_MODEL, can_run_local
 from .terminal import Terminal
 
 _TRIED: Final = ("openai", "anthropic", "gemini")
-"""Providers that are looked at for a key where nobody names one."""
-
-
-# --- tables -----------------------------------------------------------------------------------------------------------
+"""If no model is named, the first of these with a key answers."""
 
 
 class CliTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[cli]: how the command line behaves where its options say nothing."""
+    """[cli]: defaults of the command line."""
 
     log: bool = True
     approve: Approve = "ask"
     tools: tuple[str, ...] = ()
     markdown: bool = True
     instructions: bool = True
-    """Whether `chat` looks for instructions of the project, such as AGENTS.md."""
+    """Whether `chat` offers the project's instructions, such as AGENTS.md."""
 
 
 class _SkillsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     directories: tuple[str, ...] = ()
     project: bool = False
-    """Whether the working directory's own skills are used: a project of a stranger brings a stranger's skills."""
+    """Whether to load skills of the working directory, which may come from strangers."""
 
 
 class _McpTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,7 +47,7 @@ class _McpTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """The tables of the configuration that are for the command line, and the directory in which it works."""
+    """The tables for the command line, and the working directory."""
 
     cli: CliTable
     policy: PermissionPolicy
@@ -70,7 +67,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 def read_settings(loaded: LoadedConfig) -> Settings:
-    """Read all tables; what is wrong in any of them is an error now."""
+    """Read and check all tables."""
     try:
         directory = Path.cwd()
     except OSError:
@@ -95,22 +92,20 @@ def read_settings(loaded: LoadedConfig) -> Settings:
 
 
 def load_with(arguments: Namespace) -> LoadedConfig:
-    said = parse_options(arguments.options)
+    """The configuration with the arguments of a command."""
     return load_config(
         profile=arguments.profile,
         model=arguments.model and clean_models(arguments.model),
         system_prompt=arguments.system,
         base_url=arguments.base_url,
         strict=arguments.strict or None,
-        max_tokens=said.pop("max_tokens", None),
-        options=said or None,
+        options=parse_options(arguments.options),
     )
 
 
 def parse_options(pairs: Iterable[Sequence[str]]) -> dict[str, object]:
-    """What `-o key value` says, by name; `max_tokens` is one of them."""
-    known = {path[1]: field for path, field in FIELDS.items() if path[0] == "options" and len(path) == 2}
-    known["max_tokens"] = FIELDS["max_tokens",]
+    """Parse the pairs of `-o key value`."""
+    known = {path[1]: field for path, field in FIELDS.items() if path[0] == "options"}
     found: dict[str, object] = {}
     for key, text in pairs:
         name = key.replace("-", "_")
@@ -119,28 +114,27 @@ def parse_options(pairs: Iterable[Sequence[str]]) -> dict[str, object]:
             raise UsageError(f"Models have no option {key!r}.", hint=hint)
         word = text.strip().lower()
         if name == "reasoning" and word in get_args(Effort):
-            text = f'{{"effort": "{word}"}}'  # noqa: PLW2901 -- `high` stands for the effort …
+            text = f'{{"effort": "{word}"}}'  # noqa: PLW2901 -- `high` is an effort
         elif name == "reasoning" and word.isdecimal():
-            text = f'{{"budget": {int(word)}}}'  # noqa: PLW2901 -- … and `2000` for the budget
+            text = f'{{"budget": {int(word)}}}'  # noqa: PLW2901 -- `2000` is a budget
         found[name] = parse_text(known[name], text, f"-o {key}")
     return found
 
 
 def clean_models(names: str) -> str | tuple[str, ...]:
-    """The model that is named, or with commas between them several, of which the next answers where one fails."""
+    """One model, or several separated by commas: if one fails, the next one answers."""
     found = tuple([clean_model(name) for name in names.split(",") if name.strip()])
     return found if len(found) > 1 else "".join(found)
 
 
 def clean_model(name: str) -> str:
-    """The name without the spaces that copying brings along; `local` and `local:` mean the default one."""
+    """The name without spaces around it; `local` and `local:` mean the default local model."""
     name = name.strip()
     if name in ("local", "local:"):
         return LOCAL_MODEL
     before, colon, _ = name.partition(":")
     known = [*PROVIDERS, *ALIASES, *PROFILES]
-    # Where the configuration names a provider that serves any model, a slip would be taken for a name of one of its
-    # models, which may well have colons.
+    # If the configured provider serves any model, a typo would be taken for the name of one, which may have colons.
     if colon and before not in known and (near := find_nearest(before, known, cutoff=0.85)):
         raise UsageError(f"There is no provider {before!r} (in {name!r}).", hint=f"Did you mean {near}?")
     return name
@@ -150,8 +144,8 @@ def clean_model(name: str) -> str:
 
 
 def settle_model(loaded: LoadedConfig, terminal: Terminal) -> LoadedConfig:
-    """Where nobody names a model, the first provider with a key answers, or else the model on this machine."""
-    if any(loaded.origin(name) != "default" for name in ("provider", "model", "base_url")):
+    """If no model is named, choose the first provider with a key, or else the model on this machine."""
+    if loaded.known.keys() & {("provider",), ("model",), ("base_url",)}:
         return loaded
     for provider in _TRIED:
         try:
@@ -168,10 +162,10 @@ def settle_model(loaded: LoadedConfig, terminal: Terminal) -> LoadedConfig:
 
 
 def fetch_models(names: Collection[str], terminal: Terminal) -> None:
-    """Fetch local models that are not here yet, before anything else is on the screen."""
+    """Download local models that are not here yet, before anything else is on the screen."""
     if "local" not in [name.partition(":")[0] for name in names] or not can_run_local():
         return
     for row in models():
         if f"local:{row.name}" in names and not row.present:
-            terminal.note(f"dragoman: local:{row.name} is fetched now, once ({row.download / 1e9:.1f} GB).", "yellow")
+            terminal.note(f"dragoman: downloading local:{row.name}, once ({row.download / 1e9:.1f} GB).", "yellow")
             pull(row.name, None if terminal.quiet else bar_if_terminal(terminal.stderr))

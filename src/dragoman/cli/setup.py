@@ -1,8 +1,7 @@
-"""Setting dragoman up: `keys` stores, lists and removes API keys, `config` says what holds and where it is written,
-`doctor` checks everything and says what to do, `completion` prints a script for a shell.
+"""Setup: `keys` stores, lists and removes API keys, `config` shows the settings and where they come from, `doctor`
+checks everything and says what to do, `completion` prints a script for a shell.
 
-A key is typed where nobody sees it, or piped in; as an argument it would be seen by everybody who lists processes, and
-kept in the shell's history.
+A key is typed without echo, or piped in: an argument is visible in the list of processes and in the shell's history.
 """
 
 from __future__ import annotations
@@ -72,14 +71,13 @@ def _set_key(arguments: argparse.Namespace, terminal: Terminal) -> None:
     if terminal.in_is_tty:
         with suppress(EOFError):
             key = getpass.getpass(f"Key for {provider}: ", terminal.stderr).strip()
-    elif terminal.stdin is not None:
-        key = terminal.stdin.read().strip()
+    else:
+        key = terminal.read_input().strip()
     if key.split() != [key]:
         message = f"This is not a key for {provider}: it is empty or contains spaces."
         raise UsageError(message, hint="Copy it again, without anything before or after it.")
-    wanted = arguments.store or "keychain"
     try:
-        stored = store_key(provider, key, store=wanted)
+        stored = store_key(provider, key, store=arguments.store or "keychain")
     except KeychainError as error:
         if arguments.store or error.reason not in ("not_installed", "no_backend"):
             raise
@@ -119,7 +117,7 @@ def declare_config(parser: Parser) -> None:
     add_profile(show)
     show.add_argument("--set", action="store_true", dest="only_set", help="only what differs from the defaults")
     add_json(show)
-    parser.add_command("path", _show_paths, "Say where files are.", "dragoman config path")
+    parser.add_command("path", _show_paths, "Show where files are.", "dragoman config path")
 
 
 def _show_config(arguments: argparse.Namespace, terminal: Terminal) -> None:
@@ -152,7 +150,7 @@ _EXTRAS: Final = {
 
 
 class Finding(Struct, frozen=True):
-    """What one check has found."""
+    """The result of one check."""
 
     state: Literal["ok", "note", "wrong"]
     about: str
@@ -221,8 +219,8 @@ def _check_key(about: str, provider: str, loaded: LoadedConfig) -> Finding:
     if found is None:
         row = PROVIDERS.get(provider)
         is_cloud = row is not None and row.cloud is not None
-        said = f"the identity of this machine, for {provider}" if is_cloud else f"none is needed for {provider}"
-        return Finding("ok", about, said)
+        text = f"the identity of this machine, for {provider}" if is_cloud else f"none is needed for {provider}"
+        return Finding("ok", about, text)
     return Finding("ok", about, f"{found.secret.masked} for {provider}, from {found.origin}")
 
 
@@ -244,7 +242,7 @@ def _check_network(about: str, loaded: LoadedConfig) -> Finding:
 
 
 def _check_server(about: str, name: str, settings: Settings) -> Finding:
-    """Start or reach an MCP server of the configuration, and ask for its tools."""
+    """Connect to an MCP server of the configuration, and list its tools."""
     with settings.open_servers(name) as servers:
         found = "; ".join([f"{len(servers[name])} tools", *map(str, servers.problems)])
         return Finding("note" if servers.problems else "ok", about, found)
@@ -264,9 +262,8 @@ def _check_local(about: str) -> Finding:
         return Finding("note", about, "not installed", f"For a model without a key: {LOCAL_INSTALL}")
     if here := [f"local:{model.name}" for model in models() if model.present]:
         return Finding("ok", about, ", ".join(here))
-    return Finding(
-        "note", about, "none downloaded yet", "It is downloaded when first needed, or now with: dragoman local pull"
-    )
+    fix = "It is downloaded when first needed, or now with: dragoman local pull"
+    return Finding("note", about, "none downloaded yet", fix)
 
 
 # --- completion -------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""The three standard streams, and what may be written to each.
+"""The three standard streams, and what is written to each.
 
-What models, tools and servers say may hold sequences that a terminal obeys: they could repaint what a person is asked
-to approve. Whatever goes to a terminal is therefore made harmless where it is written: here, and in chat_screen.py for
+Text from models, tools and servers may contain control sequences, which could repaint what the user is asked to
+approve. So control characters are escaped when something is written to a terminal: here, and in chat_screen.py for
 rendered Markdown. An answer that goes to a file or a pipe is left as it is.
 """
 
@@ -21,7 +21,7 @@ _STYLES: Final = {"dim": "2", "bold": "1", "red": "31", "yellow": "33"}
 
 
 def shorten(text: str, width: int) -> str:
-    """The beginning of the text, on one line of this many characters."""
+    """The start of the text, on one line of at most this many characters."""
     line = to_line(text[: 8 * width])
     return line if len(line) <= width else line[: max(0, width - 1)] + "…"
 
@@ -42,23 +42,23 @@ class Terminal:
         self.stderr: TextIO = _open(sys.stderr if stderr is None else stderr)
         self.environ: Mapping[str, str] = os.environ if environ is None else environ
         self.quiet: bool = False
-        """Whether notes are left out; errors never are."""
+        """Whether notes are left out."""
         for stream in (self.stdout, self.stderr):
             if isinstance(stream, TextIOWrapper):
-                stream.reconfigure(errors="replace")  # a letter that the encoding lacks must not end the program
+                stream.reconfigure(errors="replace")  # an encoding without some characters must not end the program
         self.in_is_tty: bool = _is_tty(self.stdin)
         self.out_is_tty: bool = _is_tty(self.stdout)
         self.err_is_tty: bool = _is_tty(self.stderr)
         self._line_open: bool = False
-        """Whether the answer stands in the middle of a line of a terminal."""
+        """Whether the terminal's current line is an unfinished line of the answer."""
         self._status: str = ""
         self.aside: Callable[[], AbstractContextManager[object]] = nullcontext
-        """Makes room for a line: whoever paints the last lines again and again steps aside meanwhile."""
+        """Makes room for a line: whoever repaints the last lines stops meanwhile."""
 
     # --- the answer ---
 
     def answer(self, text: str) -> None:
-        """A piece of the answer, to standard output at once."""
+        """Write a piece of the answer to standard output."""
         if not text:
             return
         self._wipe_status()
@@ -70,13 +70,13 @@ class Terminal:
         self.answer(f"{text}\n")
 
     def end_line(self) -> None:
-        """On a terminal, begin a new line unless one has just begun: what comes now is not the answer."""
+        """On a terminal, end an unfinished line of the answer, before something else is written."""
         if self._line_open:
             self.answer("\n")
 
     @contextmanager
     def reserve_stdout(self) -> Generator[None]:
-        """Inside the block standard output is for `answer` alone; what tools and children print goes to stderr."""
+        """Reserve standard output for `answer`; what tools and child processes print goes to standard error."""
         before = self.stdout
         try:
             number, error = before.fileno(), self.stderr.fileno()
@@ -93,7 +93,7 @@ class Terminal:
                 yield
         finally:
             ours, self.stdout = self.stdout, before
-            with suppress(OSError):  # nobody reads it any more, which was said when it was written to
+            with suppress(OSError):  # closed, which was reported when it was written to
                 before.flush()  # what was printed past sys.stdout
             os.dup2(saved, number)
             with suppress(OSError):
@@ -102,12 +102,12 @@ class Terminal:
     # --- everything else ---
 
     def note(self, text: str, style: str = "dim") -> None:
-        """A line about what is going on, unless the user wants quiet."""
+        """Write a line about what is going on, unless `quiet`."""
         if not self.quiet:
             self.say(self.wrap(text), style)
 
     def wrap(self, text: str) -> str:
-        """The text on one line, or, where that is too long for the terminal, on several, broken between words."""
+        """The text on one line; on a terminal, wrapped between words."""
         line = to_line(text)
         if not self.err_is_tty or len(line) <= self.width:
             return line
@@ -117,7 +117,7 @@ class Terminal:
         self.write_error(text, style, end="\n")
 
     def show_status(self, text: str) -> None:
-        """What is going on now, on a terminal; it is wiped away as soon as anything else is written."""
+        """Show what is going on, on a terminal, until something else is written."""
         if self.err_is_tty and not self.quiet:
             line = shorten(text, self.width - 1)
             self.write_error(line, "dim")
@@ -130,24 +130,24 @@ class Terminal:
             self.stderr.flush()
 
     def write_error(self, text: str, style: str = "", *, end: str = "") -> None:
-        """Text to standard error, made harmless. A standard error that nobody reads is no reason to stop."""
+        """Write text to standard error, with control characters escaped. A closed standard error is ignored."""
         self.end_line()
         self._wipe_status()
-        harmless, code = escape_controls(text), _STYLES.get(style)
+        escaped, code = escape_controls(text), _STYLES.get(style)
         if code and self.err_is_tty and self.wants_colour:
-            harmless = f"\x1b[{code}m{harmless}\x1b[0m"
+            escaped = f"\x1b[{code}m{escaped}\x1b[0m"
         with self.aside(), suppress(OSError, ValueError):
-            self.stderr.write(harmless + end)
+            self.stderr.write(escaped + end)
             self.stderr.flush()
 
     @property
     def wants_colour(self) -> bool:
-        """Whether the user has not said otherwise (NO_COLOR, TERM=dumb)."""
+        """Whether colours are not switched off (NO_COLOR, TERM=dumb)."""
         return not self.environ.get("NO_COLOR") and self.environ.get("TERM") != "dumb"
 
     @property
     def width(self) -> int:
-        """Of a line, for cutting what is only a reminder."""
+        """The length of a line."""
         if not (self.err_is_tty or self.out_is_tty):
             return 100
         try:
@@ -159,11 +159,9 @@ class Terminal:
         """All of standard input; empty if there is none."""
         return "" if self.stdin is None else self.stdin.read()
 
-    # --- a person ---
-
     def ask(self, question: str) -> str | None:
-        """What the person types; None if there is nobody (any more)."""
-        if self.stdin is not None and self.in_is_tty:  # what was typed before the question is no answer to it
+        """Ask the user a question; None at the end of input."""
+        if self.stdin is not None and self.in_is_tty:  # what was typed before the question does not answer it
             with suppress(ImportError, OSError, ValueError):
                 import termios
 
@@ -171,12 +169,12 @@ class Terminal:
         self.write_error(question)
         if self.stdin is None:
             return None
-        said = self.stdin.readline()
-        return said.rstrip("\n") if said else None
+        line = self.stdin.readline()
+        return line.rstrip("\n") if line else None
 
 
 def _open(stream: TextIO | None) -> TextIO:
-    """The stream, or nowhere: a program may be started with its streams closed."""
+    """The stream, or /dev/null: a program may be started with its streams closed."""
     return stream if stream is not None else open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
 
 

@@ -1,8 +1,6 @@
-"""Which tools are meant by `-T`: a ready tool, all of them, a function, the tools of a file, or an MCP server; and
-`dragoman tools`, which shows what there is, what a model is told of it, and what a provider would say to it. Beside it
-`dragoman skills`, which lists and validates skills.
+"""The tools of `-T`: a ready-made tool, all of them, a function, the tools of a file, or an MCP server.
 
-Nothing is built that was not asked for.
+Also the commands `dragoman tools` and `dragoman skills`.
 """
 
 from __future__ import annotations
@@ -32,14 +30,14 @@ from .settings import Settings, clean_model, read_settings
 from .terminal import Terminal
 
 ALL: Final = "toolkit"
-"""Stands for all ready tools."""
+"""Stands for all ready-made tools."""
 _ONLY_SPEAK: Final = ("react_emoji", "send_update")
 READY: Final = ("Read", "Write", "Edit", "Glob", "Grep", "Bash", "Fetch", "calculator", "now", *_ONLY_SPEAK)
 _SKILLS: Final = ("Skill", "LoadSkillSupporting")
 
 
 class ToolChoice(Struct):
-    """Finds tools by what the user calls them. MCP servers stay open as long as the stack does."""
+    """Finds tools by name. MCP servers stay open as long as the stack."""
 
     _settings: Settings
     _terminal: Terminal
@@ -48,7 +46,7 @@ class ToolChoice(Struct):
     _ready: dict[str, AnyTool] = {}
 
     def build(self, names: Iterable[str]) -> ToolRegistry:
-        """The tools that are meant, each once; two different ones of one name are an error."""
+        """The tools of these names, each once; two different tools of one name are an error."""
         found = ToolRegistry()
         for name in names:
             found = found.merge(self._build(name.strip()))
@@ -75,10 +73,7 @@ class ToolChoice(Struct):
         raise UsageError(f"There is no tool {name!r}.", hint=f"{hint} See dragoman tools list.".lstrip())
 
     def _build_ready(self, names: list[str]) -> ToolRegistry:
-        """Ready tools, with the terminal as the person on the other side.
-
-        Two of them do nothing but write to this terminal: nobody needs to be asked about that.
-        """
+        """Ready-made tools that write to this terminal. Those that do nothing else need no approval."""
         say = self._terminal.say
         responder = CallbackResponder(reaction=lambda emoji: say(f"[{emoji}]"), update=lambda text: say(f"> {text}"))
         missing = [name for name in names if name not in self._ready]
@@ -93,7 +88,7 @@ class ToolChoice(Struct):
 
 
 def load_module(place: str, directory: Path) -> ModuleType:
-    """A .py file, or a module, also one in this directory."""
+    """Import a .py file, or a module, which may be in this directory."""
     try:
         if place.endswith(".py"):
             return _run_file(directory / expand_path(place))
@@ -115,13 +110,13 @@ def _run_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None or not path.is_file():
         raise UsageError(f"There is no file {str(path)!r}.", hint="Check the name after -T.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # where the hints of its functions are looked up
+    sys.modules[name] = module  # where its type hints are resolved
     spec.loader.exec_module(module)
     return module
 
 
 def _list_tools(module: ModuleType, name: str) -> ToolRegistry:
-    """What a file offers: its tools, or, where it has none, its public functions."""
+    """The tools of a file, or, if it has none, its public functions."""
     public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
     tools = [cast("AnyTool", value) for value in public.values() if isinstance(value, Tool)]
     if tools:
@@ -138,9 +133,8 @@ def _find_function(module: ModuleType, function: str, name: str) -> ToolRegistry
     found: object = getattr(module, function, None)
     if not (isinstance(found, Tool) or callable(found)):
         public = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
-        raise UsageError(
-            f"{name} is not a function.", hint=suggest(function, public, "Check the name after the colon.")
-        )
+        hint = suggest(function, public, "Check the name after the colon.")
+        raise UsageError(f"{name} is not a function.", hint=hint)
     return ToolRegistry([cast("AnyTool", found)])
 
 
@@ -151,15 +145,15 @@ def declare_tools(parser: Parser) -> None:
     parser.default = "list"
     listing = parser.add_command("list", _list, "List tools.", "dragoman tools list")
     add_json(listing)
-    about = "Show what a model is told of a tool."
+    about = "Show what a model is told about a tool."
     schema = parser.add_command("schema", _show_schema, about, "dragoman tools schema Read")
     schema.add_argument("tool", help="as for -T")
-    about = "Say what a provider would refuse or rewrite of tools, without asking it."
+    about = "Show what a provider would refuse or rewrite, without asking it."
     examples = ("dragoman tools check -m openai:gpt-5", "dragoman tools check Read Bash -m gemini:gemini-2.5-pro")
     checking = parser.add_command("check", _check, about, *examples)
     checking.add_argument("-m", "--model", metavar="MODEL", help="by default the configured one")
     for each in (listing, checking):
-        each.add_argument("tools", nargs="*", metavar="TOOL", help="as for -T; by default all ready tools")
+        each.add_argument("tools", nargs="*", metavar="TOOL", help="as for -T; by default all ready-made tools")
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> None:
@@ -204,7 +198,7 @@ def declare_skills(parser: Parser) -> None:
     parser.default = "list"
     add_json(parser.add_command("list", _list_skills, "List the skills that can be loaded.", "dragoman skills list"))
     example = "dragoman skills validate ~/.agents/skills/pdf"
-    validate = parser.add_command("validate", _validate_skills, "Say what is wrong with skills.", example)
+    validate = parser.add_command("validate", _validate_skills, "Check skills for errors.", example)
     validate.add_argument(
         "paths", nargs="+", metavar="DIRECTORY", help="a skill's directory or SKILL.md, or a directory of skills"
     )
@@ -229,5 +223,5 @@ def _validate_skills(arguments: argparse.Namespace, terminal: Terminal) -> int:
         store = DirectorySkillStore([place.parent if place.name.lower() == "skill.md" else place])
         problems = store.problems or (() if store.list() else ("there is no SKILL.md",))
         wrong += bool(problems)
-        terminal.line("\n  ".join([f"{path}: {'not good' if problems else 'good'}", *problems]))
+        terminal.line("\n  ".join([f"{path}: {'invalid' if problems else 'valid'}", *problems]))
     return 1 if wrong else 0

@@ -17,27 +17,26 @@ from dragoman.engines import EngineOptions, models
 from dragoman.errors import ConfigurationError, MissingKeyError
 from dragoman.providers import PROVIDERS
 from dragoman.stores import AsyncStore, MemoryStore
-from dragoman.toolkit import PermissionChecker, skills_prompt
+from dragoman.toolkit import PermissionChecker
 from dragoman.transport import is_loopback
 
-from .arguments import Parser, UsageError, add_talking, clean
+from .arguments import Parser, UsageError, add_talking
 from .failures import can_run_local, list_models
 from .history import open_store
-from .session import Approver
+from .session import Approver, make_system
 from .settings import clean_model, fetch_models, load_with, read_settings, settle_model
 from .terminal import Terminal
 from .tools import ToolChoice
 
 _VARIABLE: Final = "DRAGOMAN_WEB_PASSWORD"
 _PLAIN: Final = (
-    "dragoman: this page can be reached from other machines, and without a proxy that speaks HTTPS everything goes "
-    "over the network as it is: password, conversations, files."
+    "dragoman: this page can be reached from other machines, and without an HTTPS proxy nothing is encrypted: "
+    "password, conversations, files."
 )
 
 
 def declare_web(parser: Parser) -> None:
-    """The options of the page."""
-    about = "Talk with a model in the browser. Serves one page on this machine and opens it; Ctrl-C ends it."
+    about = "Chat with a model in the browser. Serves one page on this machine and opens it; Ctrl-C stops it."
     examples = ("dragoman web", "dragoman web -m local -T toolkit", "dragoman web --port 8080 --no-open")
     parser.describe(_serve, about, *examples)
     add_talking(parser, continues=False)
@@ -46,8 +45,8 @@ def declare_web(parser: Parser) -> None:
     add("--no-open", action="store_true", help="do not open the browser")
     reach = f"listen there instead of 127.0.0.1; needs a password in {_VARIABLE}, or --proxy-header"
     add("--host", default="127.0.0.1", metavar="ADDRESS", help=reach)
-    add("--proxy-header", metavar="NAME", help="let in whoever a proxy in front names in this header")
-    names = "a name under which the page is reached besides, such as that of a proxy; may be repeated"
+    add("--proxy-header", metavar="NAME", help="trust a proxy that names the user in this header")
+    names = "a further host name of the page, such as that of a proxy; may be repeated"
     add("--allow-host", dest="hosts", default=[], action="append", metavar="NAME", help=names)
 
 
@@ -71,19 +70,19 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> None:
         if not is_loopback(arguments.host) and not arguments.proxy_header:
             terminal.say(_PLAIN, "yellow")
         terminal.say(f"dragoman web is at {address}")
-        terminal.note(f"Ctrl-C ends it; what was said is {'not ' if arguments.no_log else ''}kept.")
+        terminal.note(f"Ctrl-C stops it; conversations are {'not ' if arguments.no_log else ''}kept.")
         server.serve(None if arguments.no_open else lambda: _open_browser(address))
 
 
 def _open_browser(address: str) -> None:
-    """Open it in a thread, since some browsers are waited for."""
+    """Open it in a thread, since some browsers block."""
     threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
 def _make_page(
     arguments: argparse.Namespace, terminal: Terminal, access: dragoman.web.Access, stack: ExitStack
 ) -> tuple[dragoman.web.Page, AsyncStore]:
-    """The page as the arguments and the configuration say, and the store behind it."""
+    """The page and its store."""
     terminal.quiet = arguments.quiet
     loaded = load_with(arguments)
     settings = read_settings(loaded)
@@ -93,8 +92,7 @@ def _make_page(
     approver = Approver(arguments.approve or settings.cli.approve, terminal, checker)
     fetch_models(loaded.config.model_names, terminal)
     store = AsyncStore(MemoryStore() if arguments.no_log or not settings.cli.log else open_store())
-    listed = skills_prompt(settings.skills) if "Skill" in tools else ""
-    system = "\n\n".join([part for part in (clean(loaded.config.system_prompt), listed) if part])
+    system = make_system(loaded, settings, tools)
 
     def change(model: str) -> LoadedConfig:
         return loaded.change(model=clean_model(model)) if model != loaded.config.model_name else loaded
@@ -120,7 +118,7 @@ def _make_page(
 
 
 def _list_models(loaded: LoadedConfig) -> Iterator[str]:
-    """Models that can be chosen without more ado: of providers that there is a key for, and on this machine."""
+    """Models that can be used right away: those of providers with a key, and those on this machine."""
     for provider in PROVIDERS:
         try:
             found = find_key(provider, keys=loaded.config.keys)

@@ -1,7 +1,4 @@
-"""The values everything else is made of: blocks, messages, conversations, events.
-
-Frozen, compared by value, and without any I/O: see docs/ARCHITECTURE.md for the rooms around this one.
-"""
+"""The values that everything else uses: blocks, messages, conversations, events. Frozen, and without any I/O."""
 
 from .blocks import (
     Block as Block,

@@ -1,6 +1,6 @@
-"""What a message is made of: text, thinking, tool calls, tool results, media, and what we do not know.
+"""The blocks of a message: text, thinking, tool calls, tool results, media, and unknown ones.
 
-Nothing here opens a file or a connection: a file is read when its media are added to a conversation that is sent.
+Nothing here opens a file or a connection; files are read when media are added to a conversation.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 
 class Citation(Value, frozen=True, kw_only=True):
-    """Where a text of a model, or a part of it, comes from, as far as the provider says. Never sent to a model."""
+    """The source of a model's text, or of a part of it, as the provider reports it. Never sent to a model."""
 
     url: str | None = None
     title: str | None = None
     document: int | str | None = None
-    """A file or document that the model was given: its id or name, or which one it is, counted from 0."""
+    """A file or document that the model was given: its id or name, or its index, counted from 0."""
     quote: str | None = None
-    """What the source says."""
+    """The passage of the source."""
     start: int | None = None
     end: int | None = None
-    """The part that it backs, as in `text[start:end]`; None: the whole text."""
+    """The part of the text that it supports, as in `text[start:end]`; None: the whole text."""
     place: tuple[Literal["char", "page", "block"], int, int] | None = None
-    """Where in the source: what is counted, from which, to which; as the provider counts."""
+    """Where in the source: the unit, the start and the end, as the provider counts them."""
 
 
 _LINK: Final = re.compile(r"(?i:https?)://[^\s/\\<>][^\s<>]*")
-"""An address that can be followed, and that says where it leads."""
-_MOST_LINES: Final = 100
+"""An address that can be opened, and that shows its host."""
+_MAX_LINES: Final = 100
 
 
 def sources_of(citations: Iterable[Citation]) -> list[tuple[str, str]]:
-    """Each source once, for people: what it is called, and its link, which is empty where there is none to follow."""
+    """Each source once, for display: its name, and its link, which is empty if it has none."""
     found: dict[tuple[object, ...], tuple[str, str]] = {}
     for one in citations:
         link = one.url if one.url and _LINK.fullmatch(one.url) else ""
@@ -58,8 +58,8 @@ def sources_of(citations: Iterable[Citation]) -> list[tuple[str, str]]:
 def source_lines(citations: Iterable[Citation]) -> list[str]:
     """The sources as numbered lines of text."""
     shown = [name if link in ("", name) else f"{name} {link}" for name, link in sources_of(citations)]
-    more = [f"… and {len(shown) - _MOST_LINES:,} more"] if len(shown) > _MOST_LINES else []
-    return [f"{number}. {line}" for number, line in enumerate(shown[:_MOST_LINES], 1)] + more
+    more = [f"… and {len(shown) - _MAX_LINES:,} more"] if len(shown) > _MAX_LINES else []
+    return [f"{number}. {line}" for number, line in enumerate(shown[:_MAX_LINES], 1)] + more
 
 
 class Text(Value, frozen=True, tag="text", tag_field="type"):
@@ -71,7 +71,7 @@ class Text(Value, frozen=True, tag="text", tag_field="type"):
 
 
 class Thinking(Value, frozen=True, tag="thinking", tag_field="type"):
-    """The model's reasoning. Only the provider that wrote it can read its signature or encrypted content back."""
+    """The model's reasoning. Only the provider that wrote it can use its signature or encrypted content."""
 
     text: str
     provider: str
@@ -81,27 +81,27 @@ class Thinking(Value, frozen=True, tag="thinking", tag_field="type"):
 
     @property
     def redacted(self) -> bool:
-        """Whether the provider withholds the text and gave only its encrypted form."""
+        """Whether the provider returned only an encrypted form and not the text."""
         return not self.text and self.encrypted is not None
 
 
 class ToolCall(Value, frozen=True, tag="tool_call", tag_field="type"):
-    """The model asks for a tool. `arguments` is the text as the model wrote it, which may not be valid JSON."""
+    """A tool call of the model. `arguments` is the text that the model wrote, which may not be valid JSON."""
 
     id: str
     name: str
     arguments: str = ""
     partial: bool = False
-    """The reply broke off before the arguments were complete; such a call is never run."""
+    """The reply ended before the arguments were complete; such a call is never run."""
     native: Native | None = None
     hosted: bool = False
-    """The provider runs it itself, once it is approved: no tool of ours has a part in it."""
+    """The provider runs it itself, once it is approved."""
     asks: str = ""
-    """Why the provider wants it approved first; empty: it does not."""
+    """Why the provider asks for approval; empty if it does not."""
 
     @property
     def parsed(self) -> dict[str, object]:
-        """The arguments as a dict; no text at all means no arguments. Raises ToolValidationError otherwise."""
+        """The arguments as a dict; an empty text means no arguments. Raises ToolValidationError for invalid JSON."""
         if not self.arguments or self.arguments.isspace():
             return {}
         try:
@@ -119,9 +119,9 @@ class ToolCall(Value, frozen=True, tag="tool_call", tag_field="type"):
 
 
 MediaKind: TypeAlias = Literal["image", "document", "audio", "video"]
-"""The kinds of media that models are told apart by."""
+"""The kinds of media that models distinguish."""
 
-# A table of our own: the standard library's guess depends on files of the machine it runs on.
+# Our own table: the standard library's guess depends on files of the machine.
 _TYPE_OF_SUFFIX = {
     **{f".{name}": f"image/{name}" for name in ("png", "jpeg", "gif", "webp", "heic", "heif", "bmp", "tiff")},
     **{f".{name}": f"audio/{name}" for name in ("wav", "flac", "ogg", "opus", "aac", "aiff")},
@@ -155,7 +155,7 @@ def _kind_of(mime_type: str) -> MediaKind:
 
 
 class Media(Value, frozen=True, tag="media", tag_field="type"):
-    """An image, document, recording or film: exactly one of `data`, `path` and `url` says where it is."""
+    """An image, document, audio or video: exactly one of `data`, `path` and `url` is set."""
 
     kind: MediaKind
     mime_type: str
@@ -177,7 +177,7 @@ class Media(Value, frozen=True, tag="media", tag_field="type"):
 
     @classmethod
     def from_path(cls, path: str | PurePath, *, mime_type: str | None = None) -> Media:
-        """Media in a file, which is read when a chat client is given them or a tool returns them, not now."""
+        """Media in a file, which is read when they are passed to a chat client or returned by a tool, not now."""
         from pathlib import PurePath  # slow to load, and few programs send files
 
         pure = PurePath(path)
@@ -186,7 +186,7 @@ class Media(Value, frozen=True, tag="media", tag_field="type"):
 
     @classmethod
     def from_url(cls, url: str, *, mime_type: str | None = None) -> Media:
-        """Media behind a URL, which the provider fetches where it can."""
+        """Media at a URL, which the provider fetches if it can."""
         bare = url.partition("?")[0].partition("#")[0]
         stem, dot, ending = bare.rpartition("/")[2].rpartition(".")
         mime_type = mime_type or cls._guess(dot + ending if stem else "", url)
@@ -194,12 +194,12 @@ class Media(Value, frozen=True, tag="media", tag_field="type"):
 
     @classmethod
     def from_file(cls, provider: str, id: str, *, mime_type: str, name: str | None = None) -> Media:
-        """Media that a provider keeps under this id, and that only its models can read (see `dragoman.files`)."""
+        """Media stored at a provider, which only its models can read (see `dragoman.files`)."""
         return cls(kind=_kind_of(mime_type), mime_type=mime_type, url=f"{_STORED}{provider}/{id}", name=name)
 
     @property
     def stored(self) -> tuple[str, str] | None:
-        """The provider that keeps them, and the id there; None for media that are here, or anybody can fetch."""
+        """The provider that stores them, and their id there; None for all other media."""
         if self.url is None or not self.url.startswith(_STORED):
             return None
         provider, _, id = self.url.removeprefix(_STORED).partition("/")
@@ -209,7 +209,7 @@ class Media(Value, frozen=True, tag="media", tag_field="type"):
     def _guess(suffix: str, where: str) -> str:
         found = _TYPE_OF_SUFFIX.get(suffix.lower())
         if found is None:
-            message = f"cannot tell the type of {where!r} from its name; say mime_type=..."
+            message = f"cannot tell the type of {where!r} from its name; pass mime_type=..."
             raise ValueError(message)
         return found
 
@@ -231,11 +231,11 @@ class Json(Value, frozen=True, tag="json", tag_field="type"):
 
 
 ResultPart: TypeAlias = Text | Json | Media
-"""What the content of a tool's result is made of."""
+"""The parts of a tool's result."""
 
 
 class ToolResult(Value, frozen=True, tag="tool_result", tag_field="type"):
-    """What came of one tool call: what the model reads (`content`) and what programs look at (the rest)."""
+    """The result of one tool call: `content` for the model, the rest for programs."""
 
     call_id: str
     name: str
@@ -243,18 +243,18 @@ class ToolResult(Value, frozen=True, tag="tool_result", tag_field="type"):
     is_error: bool = False
     error_type: ToolErrorType | None = None
     structured: Json | None = None
-    """A JSON value beside the content, where a tool gives both (MCP's structured content)."""
+    """A JSON value in addition to the content (MCP's structured content)."""
     duration: float | None = None
-    """Seconds, retries included."""
+    """Seconds, including retries."""
     retries: int = 0
     began: datetime | None = None
-    """When the call was taken up."""
+    """When the call started."""
     usage: Usage | None = None
-    """What models behind the tool used, an agent's say; its `charged` is what that cost, None if that is not known."""
+    """The usage of models inside the tool, such as an agent's; `charged` is the cost, None if it is unknown."""
 
     @property
     def text(self) -> str:
-        """The readable content: text and JSON parts, one after the other."""
+        """The text and JSON parts of the content, one per line."""
         return "\n".join(part.text for part in self.content if not isinstance(part, Media))
 
     @property
@@ -268,28 +268,28 @@ class ToolResult(Value, frozen=True, tag="tool_result", tag_field="type"):
 
 
 class ServerToolUse(Value, frozen=True):
-    """What one of the provider's own tools did, as far as it can be read; the block's raw JSON says all of it."""
+    """What one of the provider's own tools did; the block's raw JSON has all details."""
 
     kind: str
     """`web_search`, `web_fetch`, `code_execution`, `file_search`, `image_generation`, `tool_search`, `mcp`, or the
-    provider's own word."""
+    provider's own name."""
     phase: Literal["call", "result", "both"]
-    """Some providers tell of a call and its result in two blocks, with the same id."""
+    """Some providers report a call and its result in two blocks with the same id."""
     id: str = ""
     name: str = ""
-    """The provider's name of the tool; of MCP, the server and its tool: `server.tool`."""
+    """The provider's name of the tool; for MCP, the server and its tool: `server.tool`."""
     input: str = ""
-    """What was asked: queries (one a line), code, an address, or arguments as JSON."""
+    """Queries (one per line), code, an address, or arguments as JSON."""
     output: str = ""
-    """What came: what code printed, the text of a tool, titles or passages that were found; or why it failed."""
+    """The output of code, the text of a tool, titles or passages that were found; or why it failed."""
     sources: tuple[str, ...] = ()
-    """Where it was found: addresses, or names of files."""
+    """Addresses or names of files."""
     is_error: bool = False
 
     def __str__(self) -> str:
-        """In one line: which tool, and what was asked; or else what came."""
-        said = (self.input or self.output or ", ".join(self.sources)).strip()
-        more = f": {said.partition(chr(10))[0]}" if said else ""
+        """One line: the tool, and its input or else its output."""
+        details = (self.input or self.output or ", ".join(self.sources)).strip()
+        more = f": {details.partition(chr(10))[0]}" if details else ""
         return f"{self.name or self.kind}{' failed' if self.is_error else ''}{more}"
 
 
@@ -299,7 +299,7 @@ class Opaque(Value, frozen=True, tag="opaque", tag_field="type"):
     provider: str
     raw: Raw
     used: ServerToolUse | None = None
-    """What it says, where it is the work of one of the provider's own tools."""
+    """What the provider's own tool did, if the block is about one."""
 
     @property
     def value(self) -> object:
@@ -308,4 +308,4 @@ class Opaque(Value, frozen=True, tag="opaque", tag_field="type"):
 
 
 Block: TypeAlias = Text | Thinking | ToolCall | ToolResult | Media | Opaque
-"""What a message is made of."""
+"""A part of a message."""

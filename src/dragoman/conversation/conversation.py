@@ -16,34 +16,33 @@ from dragoman.errors import InvalidConversationError
 from .blocks import ToolCall, ToolResult
 from .message import Message
 from .usage import Usage
-from .validity import Change, last_turn, mended
+from .validity import Change, last_turn, repair
 from .values import FrozenDict, Value, memory_of
 
 _NO_METADATA = FrozenDict()
 _OF_TOOLS: Final = frozenset({ToolCall, ToolResult})
 _NOTHING_CHECKED: Final = (0, 0)
 _VALID: Final = "valid"
-"""Under this name is kept, of a conversation that was found valid: its length, and where its last turn begins."""
+"""The key in the memory of a valid conversation for its length, and where its last turn begins."""
 
 
-# dict=True: what was found out about the messages is kept beside them and handed on, so that a turn on a long history
-# looks at its new messages only. Whatever is kept must stay true when messages are added, and when the system prompt or
-# the metadata change (`pending_tool_calls` is found anew); it is no part of the value: not compared, not written, not
-# copied.
+# dict=True: what is known about the messages is kept in the memory of the value and passed on, so that a turn on a long
+# history checks only its new messages. It must stay true when messages are added, and when the system prompt or the
+# metadata change (`pending_tool_calls` is computed again). It is no part of the value: not compared, written or copied.
 class Conversation(Value, frozen=True, dict=True, gc=True):
     """A system prompt and messages. Every change returns a new conversation."""
 
     system: str | None = None
     messages: tuple[Message, ...] = ()
     metadata: dict[str, object] = _NO_METADATA
-    """Free-form JSON data of the program that holds the conversation; never sent to a model."""
+    """Free-form JSON data of your program; never sent to a model."""
 
     def __post_init__(self) -> None:
         if type(self.metadata) is not FrozenDict:
             msgspec.structs.force_setattr(self, "metadata", FrozenDict(self.metadata))
 
     def plus(self, *messages: Message) -> Conversation:
-        """This conversation with further messages at its end."""
+        """This conversation with more messages at its end."""
         longer = msgspec.structs.replace(self, messages=self.messages + messages)
         known = memory_of(longer)
         known.update(memory_of(self))
@@ -57,20 +56,20 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
         return longer
 
     def with_system(self, system: str | None) -> Conversation:
-        """This conversation under another system prompt."""
-        return self._handed_on(msgspec.structs.replace(self, system=system))
+        """This conversation with another system prompt."""
+        return self._pass_memory(msgspec.structs.replace(self, system=system))
 
     def with_metadata(self, metadata: Mapping[str, object]) -> Conversation:
-        """This conversation with these metadata in place of its own."""
-        return self._handed_on(msgspec.structs.replace(self, metadata=FrozenDict(metadata)))
+        """This conversation with other metadata."""
+        return self._pass_memory(msgspec.structs.replace(self, metadata=FrozenDict(metadata)))
 
-    def _handed_on(self, changed: Conversation) -> Conversation:
-        """A copy that begins with the same messages, now with what is known of them."""
+    def _pass_memory(self, changed: Conversation) -> Conversation:
+        """Pass what is known about the messages on to a copy with the same messages."""
         memory_of(changed).update(memory_of(self))
         return changed
 
     def up_to(self, count: int) -> Conversation:
-        """The branch that holds the first `count` messages."""
+        """A branch with the first `count` messages."""
         return msgspec.structs.replace(self, messages=self.messages[:count])
 
     @property
@@ -80,7 +79,7 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
 
     @property
     def text(self) -> str:
-        """The model's latest answer: the text of the last message that is the model's."""
+        """The text of the model's last message."""
         for message in reversed(self.messages):
             if message.role == "assistant":
                 return message.text
@@ -88,16 +87,16 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
 
     @cached_property
     def pending_tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls of the model's latest message that have no result yet, in order.
+        """The calls of the model's last message that have no result yet, in order.
 
-        A call whose arguments never arrived in full is not pending: it cannot be run.
+        A call with incomplete arguments is not pending: it cannot be run.
         """
         return _unanswered_calls(self.messages)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What keeps this conversation from being sent, a line each; empty if nothing does."""
-        return tuple([str(change) for change in mended(self.messages)[1]])
+        """Why this conversation cannot be sent, one line per problem; empty if it can."""
+        return tuple([str(change) for change in repair(self.messages)[1]])
 
     @property
     def is_valid(self) -> bool:
@@ -110,7 +109,7 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
                 message = self.messages[index]
                 if message.role == "assistant":
                     since = last = index
-                if not _is_plain(message):  # calls and results: the turn is looked at anew
+                if not _is_plain(message):  # calls and results: check the whole turn again
                     last = last_turn(self.messages, since)
                     break
             if last is None:
@@ -122,18 +121,18 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
         """Raise InvalidConversationError unless it can be sent."""
         if self.is_valid:
             return
-        found = self.problems
-        more = f" (and {len(found) - 1} more)" if found[1:] else ""
-        raise InvalidConversationError(f"The conversation cannot be sent: {found[0]}{more}.", problems=found)
+        problems = self.problems
+        more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
+        raise InvalidConversationError(f"The conversation cannot be sent: {problems[0]}{more}.", problems=problems)
 
     def repaired(self) -> Repaired:
-        """A conversation that can be sent, and a list of what was changed to get there; itself if it is valid."""
-        messages, changes = mended(self.messages)
+        """A conversation that can be sent, and the changes that were needed; itself if it is valid."""
+        messages, changes = repair(self.messages)
         return Repaired(msgspec.structs.replace(self, messages=messages) if changes else self, changes)
 
     def to_html(self, *, note: str = "") -> str:
-        """As HTML that can only be looked at, with a note below; this is how notebooks show it."""
-        from .html import messages_to_html  # only they need it
+        """The conversation as inert HTML, with a note below; notebooks show it like this."""
+        from .html import messages_to_html  # only notebooks need it
 
         return messages_to_html(self.messages, system=self.system, note=note)
 
@@ -142,14 +141,14 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
 
     @property
     def usage(self) -> Usage:
-        """The usage of all replies, and of models behind tools, added up."""
+        """The total usage of all replies, and of models inside tools."""
         used = [message.usage for message in self.messages if message.role == "assistant"]
         used += [result.usage for message in self.messages for result in message.tool_results if result.usage]
         return Usage.total_of(used) if used else Usage()
 
 
 def _is_plain(message: Message) -> bool:
-    """A message that says something and neither calls nor answers: nearly all of them."""
+    """Whether the message has content and no tool calls or results, like nearly all messages."""
     return message.role != "tool" and bool(message.blocks) and _OF_TOOLS.isdisjoint(map(type, message.blocks))
 
 
@@ -167,7 +166,7 @@ def _unanswered_calls(messages: tuple[Message, ...]) -> tuple[ToolCall, ...]:
 
 
 class Repaired(NamedTuple):
-    """A conversation that can be sent, and what was changed to get there."""
+    """A conversation that can be sent, and the changes that were needed."""
 
     conversation: Conversation
     changes: tuple[Change, ...]

@@ -1,7 +1,7 @@
-"""What happens while a model answers and tools run, as frozen values.
+"""The events of a run, while a model answers and tools run.
 
 Every part of a reply (text, thinking, a tool call's arguments) has a start, deltas and an end, all with the part's
-index and id; blocks that arrive whole have one event. The JSON form of an event carries its kind in `type`
+index and id; blocks that arrive whole have one event. The JSON form of an event has its kind in `type`
 (`text_delta`, `tool_call_started`, …), for logs and for programs that read events line by line.
 """
 
@@ -26,12 +26,12 @@ class _Event(Struct, frozen=True, omit_defaults=True, tag=_snake, tag_field="typ
     pass
 
 
-# Deltas are made for every chunk of every stream and hold only strings and numbers: they need no garbage collector.
+# There is a delta for every chunk of every stream; they hold only strings and numbers and need no garbage collector.
 class _Part(_Event, frozen=True, gc=False):
     index: int
-    """Which part of the reply, counted from 0 in the order of the reply."""
+    """The number of the part in the reply, counted from 0."""
     id: str
-    """The provider's id of the part; of a tool call, the call's id. Empty where there is none."""
+    """The provider's id of the part; for a tool call, the call's id. May be empty."""
 
 
 class ReplyStarted(_Event, frozen=True):
@@ -60,13 +60,13 @@ class TextEnded(_Part, frozen=True):
 
 
 class TextCited(_Part, frozen=True):
-    """Sources of a text, in addition to those before. They may come while it grows, or behind its end."""
+    """More sources of a text. They may come while it grows, or after its end."""
 
     citations: tuple[Citation, ...]
 
 
 class ThinkingStarted(_Part, frozen=True, gc=False):
-    """Reasoning begins; `provider` is the one that can read it back."""
+    """Reasoning begins; only `provider` can use it again."""
 
     provider: str
 
@@ -78,7 +78,7 @@ class ThinkingDelta(_Part, frozen=True, gc=False):
 
 
 class ThinkingEnded(_Part, frozen=True):
-    """Reasoning is complete; what proves or hides it comes with the end."""
+    """Reasoning is complete; its signature or encrypted form comes with the end."""
 
     signature: str | None = None
     encrypted: str | None = None
@@ -103,11 +103,11 @@ class ToolCallEnded(_Part, frozen=True):
     native: Native | None = None
     hosted: bool = False
     asks: str = ""
-    """This and `hosted` are the call's own."""
+    """Like `hosted`, see ToolCall."""
 
 
 class BlockReceived(_Part, frozen=True):
-    """A block that arrives whole: media that the model made, or one that only the provider understands."""
+    """A block that arrives whole: media from the model, or one that only the provider understands."""
 
     block: Media | Opaque
 
@@ -125,7 +125,7 @@ class Completed(_Event, frozen=True):
     raw_stop_reason: str | None = None
     native: Native | None = None
     model: str | None = None
-    """The model that answered in the end, where another one took over from that which began."""
+    """The model that completed the reply, if another one took over."""
 
 
 class Failed(_Event, frozen=True):
@@ -143,27 +143,27 @@ class ToolStarted(_Event, frozen=True):
 
 
 class ToolProgress(_Event, frozen=True):
-    """What a tool says while it runs: between its start and its end, in the order in which it was said."""
+    """Progress of a running tool, in order, between its start and its end."""
 
     call_id: str
     name: str
     said: str | Event
-    """A text; or an event of the turn of an agent, which may be a ToolProgress itself."""
+    """A text; or an event of an agent's turn, which may itself be a ToolProgress."""
     left_out: int = 0
-    """How many were left out before this one, since nobody had read those before them."""
+    """How many events before this one were dropped, because the reader was too slow."""
 
 
 class ToolFinished(_Event, frozen=True):
-    """A tool is done, whatever came of it."""
+    """A tool has finished, with a result or an error."""
 
     result: ToolResult
 
 
 class AnswerGrown(_Event, frozen=True):
-    """More of a typed answer is there; comes in turns that were asked for one, and begins anew with each reply."""
+    """More of a typed answer has arrived; starts again with each reply."""
 
     value: object
-    """The JSON value so far: members that are not complete or do not fit are left out, texts may be cut."""
+    """The JSON value so far, without incomplete or invalid members; texts may be incomplete."""
 
 
 class HandedOver(_Event, frozen=True):
@@ -173,7 +173,7 @@ class HandedOver(_Event, frozen=True):
     model: str
     """As in `provider:model`."""
     losses: tuple[str, ...] = ()
-    """The parts of the history that its model does not get, or gets in another form."""
+    """The parts of the history that its model does not receive, or receives in another form."""
 
 
 class RunEnded(_Event, frozen=True):
@@ -183,7 +183,7 @@ class RunEnded(_Event, frozen=True):
     answer: str = ""
     """The text of the model's latest answer."""
     usage: Usage = Usage()
-    """The tokens of the run, added up."""
+    """The total tokens of the run."""
 
 
 ReplyEvent: TypeAlias = (
@@ -203,7 +203,7 @@ ReplyEvent: TypeAlias = (
     | Completed
     | Failed
 )
-"""What a model's reply is made of."""
+"""An event of a model's reply."""
 
 Event: TypeAlias = ReplyEvent | ToolStarted | ToolProgress | ToolFinished | AnswerGrown | HandedOver | RunEnded
-"""Everything that a caller of a loop can see."""
+"""Any event of a run."""

@@ -1,8 +1,8 @@
-"""From events to a message, and back.
+"""Events to a message, and back.
 
 Whole and streamed replies become the same events and pass through `fold`, so they cannot differ. A reply without
-`Completed` is marked interrupted, never taken for a finished one. Events that contradict each other (a delta of a part
-that never started, two parts of one index) are a ProtocolError. `unfold` is for scripted and replayed replies.
+`Completed` is marked as interrupted. Events that contradict each other (a delta of a part that never started, two parts
+with one index) raise ProtocolError. `unfold` is for scripted and replayed replies.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _START_OF: Final[dict[type[_PartEnd], type[_PartStart]]] = {
 }
 _NOT_STARTED: Final = ReplyStarted(cast("str", None))
 _NOT_ENDED: Final = Completed(StopReason.INTERRUPTED)
-"""Stand for the start and the end of a reply that has none."""
+"""The start and the end of a reply that has none."""
 
 
 class _Part(Struct, eq=False):
@@ -80,7 +80,7 @@ class _Part(Struct, eq=False):
 
 
 class Fold(Struct, eq=False):
-    """Collects events; `message()` may be asked for at any time and gives what is there so far."""
+    """Collects events; `message()` returns the message so far, at any time."""
 
     _parts: dict[int, _Part | Block] = {}
     _started: ReplyStarted | None = None
@@ -90,17 +90,17 @@ class Fold(Struct, eq=False):
 
     @property
     def completed(self) -> bool:
-        """Whether the reply came to its proper end."""
+        """Whether the reply is complete."""
         return self._ended is not None
 
     def extend(self, events: Iterable[Event]) -> None:
-        """Take events in."""
+        """Add events."""
         handlers = self._HANDLERS
         for event in events:
             handlers[type(event)](self, event)
 
     def message(self) -> Message:
-        """The reply so far. Calls whose end never came are marked partial."""
+        """The reply so far. Calls without an end are marked as partial."""
         started, ended = self._started or _NOT_STARTED, self._ended or _NOT_ENDED
         parts = self._parts
         blocks: list[Block] = []
@@ -157,12 +157,12 @@ class Fold(Struct, eq=False):
             raise _contradiction(f"part {event.index} has sources but is no text of the reply")
         part.citations += event.citations
 
-    def _take_block(self, event: BlockReceived) -> None:
+    def _add_block(self, event: BlockReceived) -> None:
         if event.index in self._parts or self._ended is not None:
             raise self._not_new(event.index)
         self._parts[event.index] = event.block
 
-    def _take_usage(self, event: UsageReported) -> None:
+    def _set_usage(self, event: UsageReported) -> None:
         self._usage = event.usage
 
     def _complete(self, event: Completed) -> None:
@@ -174,15 +174,15 @@ class Fold(Struct, eq=False):
     def _fail(self, _event: Failed) -> None:
         self._failed = True
 
-    def _pass_by(self, _event: ToolStarted | ToolProgress | ToolFinished | AnswerGrown | HandedOver | RunEnded) -> None:
-        """What a run does is not part of a reply."""
+    def _ignore(self, _event: ToolStarted | ToolProgress | ToolFinished | AnswerGrown | HandedOver | RunEnded) -> None:
+        """Events of the run are not part of a reply."""
 
     def _not_new(self, index: int) -> ProtocolError:
         if self._ended is not None:
             return _contradiction(f"part {index} came after the end of the reply")
         return _contradiction(f"part {index} started twice")
 
-    # Each handler takes its own kind of event, which the key guarantees and a type cannot say.
+    # Each handler takes its own kind of event; the key guarantees that, but the type cannot express it.
     _HANDLERS: ClassVar[dict[type[Event], Callable[[Fold, Any], None]]] = {
         ReplyStarted: _start_reply,
         TextStarted: _start_part,
@@ -195,21 +195,21 @@ class Fold(Struct, eq=False):
         ToolCallStarted: _start_part,
         ToolCallDelta: _grow_call,
         ToolCallEnded: _end_part,
-        BlockReceived: _take_block,
-        UsageReported: _take_usage,
+        BlockReceived: _add_block,
+        UsageReported: _set_usage,
         Completed: _complete,
         Failed: _fail,
-        ToolStarted: _pass_by,
-        ToolProgress: _pass_by,
-        HandedOver: _pass_by,
-        ToolFinished: _pass_by,
-        AnswerGrown: _pass_by,
-        RunEnded: _pass_by,
+        ToolStarted: _ignore,
+        ToolProgress: _ignore,
+        HandedOver: _ignore,
+        ToolFinished: _ignore,
+        AnswerGrown: _ignore,
+        RunEnded: _ignore,
     }
 
 
 def fold(events: Iterable[Event]) -> Message:
-    """The message that these events tell of."""
+    """The message of these events."""
     state = Fold()
     state.extend(events)
     return state.message()
@@ -219,11 +219,11 @@ def _contradiction(what: str) -> ProtocolError:
     return ProtocolError(f"The events of a reply contradict each other: {what}.")
 
 
-# --- and back ---
+# --- unfold ---
 
 
 def unfold(message: Message, *, piece: int | None = None) -> Iterator[ReplyEvent]:
-    """The events of a reply, its texts in pieces of so many characters (None: each in one piece)."""
+    """The events of a reply, with its texts in pieces of this many characters (None: in one piece)."""
     yield ReplyStarted(message.provider or "", message.model, message.id, message.time)
     for index, block in enumerate(message.blocks):
         yield from _part(index, block, piece)
@@ -256,7 +256,7 @@ def _part(index: int, block: Block, piece: int | None) -> Iterator[ReplyEvent]:
                 yield ToolCallEnded(index, block.id, block.native, block.hosted, block.asks)
         case ToolResult():
             message = f"A result (of call {block.call_id!r}) cannot be part of a model's reply."
-            raise ConversationError(message, hint="Put results into a message of their own: Message.tool([...]).")
+            raise ConversationError(message, hint="Put results into a separate message: Message.tool([...]).")
         case _:
             yield BlockReceived(index, "", block)
 

@@ -1,7 +1,7 @@
-"""The JSON form of a conversation: versioned, readable, and losing nothing.
+"""The JSON form of a conversation: versioned, readable, lossless.
 
-A newer version is refused; fields that this version does not know are kept byte for byte and written back where they
-were. Only beside `format` and `version` there are none: who adds one there adds a version.
+A newer version is refused. Unknown fields are kept byte for byte and written back where they were, except beside
+`format` and `version`: a new field there needs a new version.
 
 The common case is one native pass. Only a document with unknown fields is read (and written) object by object.
 """
@@ -31,7 +31,7 @@ _V = TypeVar("_V", bound=Value)
 _KINDS: Final[dict[str, type[Value]]] = {
     str(kind.__struct_config__.tag): kind for kind in (Text, Thinking, ToolCall, ToolResult, Media, Opaque, Json)
 }
-# The members in which an object of ours holds further objects of ours; None: their `type` says which.
+# The members of our objects that hold other objects of ours; None: their `type` says which.
 _INNER: Final[dict[str, type[Value] | None]] = {
     "messages": Message,
     "blocks": None,
@@ -65,12 +65,12 @@ _elements = msgspec.json.Decoder(list[Raw])
 
 def conversation_to_json(conversation: Conversation) -> bytes:
     """The conversation as a JSON document in UTF-8."""
-    written = _ready(conversation, "conversation")
-    return b'{"format":"%s","version":%d,"conversation":%s}' % (FORMAT.encode(), VERSION, written)
+    encoded = _write(conversation, "conversation")
+    return b'{"format":"%s","version":%d,"conversation":%s}' % (FORMAT.encode(), VERSION, encoded)
 
 
 def conversation_from_json(data: bytes | str) -> Conversation:
-    """Read a document that `conversation_to_json` wrote, in this version or an older one."""
+    """Parse a document that `conversation_to_json` wrote, in this version or an older one."""
     try:
         document = _document.decode(data)
     except _UNREADABLE as error:
@@ -82,40 +82,40 @@ def conversation_from_json(data: bytes | str) -> Conversation:
         message = f"The conversation was stored in version {document.version}; this dragoman reads up to {VERSION}."
         raise UnsupportedVersionError(message, found=document.version, supported=VERSION)
     if document.version < 1:
-        message = f"The conversation claims version {document.version}, which never existed."
+        message = f"The conversation has version {document.version}, which does not exist."
         raise MalformedDataError(message)
     return _read(document.conversation, Conversation, "conversation")
 
 
 def message_to_json(message: Message) -> bytes:
-    """One message as JSON, for stores that append; the document around it carries the version."""
-    return _ready(message, "message")
+    """One message as JSON, for stores that append; the surrounding document has the version."""
+    return _write(message, "message")
 
 
 def message_from_json(data: bytes | str) -> Message:
-    """Read what `message_to_json` wrote."""
+    """Parse what `message_to_json` wrote."""
     return _read(data, Message, "message")
 
 
 def tool_spec_to_json(spec: ToolSpec) -> bytes:
-    """What a model was told about a tool, as JSON; the document around it carries the version."""
-    return _ready(spec, "tool")
+    """A tool definition as JSON; the surrounding document has the version."""
+    return _write(spec, "tool")
 
 
 def tool_spec_from_json(data: bytes | str) -> ToolSpec:
-    """Read what `tool_spec_to_json` wrote."""
+    """Parse what `tool_spec_to_json` wrote."""
     return _read(data, ToolSpec, "tool")
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def _ready(value: Value, what: str) -> bytes:
+def _write(value: Value, what: str) -> bytes:
     try:
-        return _written(value)
+        return _encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         message = f"The {what} cannot be written as JSON: {str(error).rstrip('.')}."
-        hint = "Keep only JSON data in its metadata, and only text that UTF-8 can carry."
+        hint = "Use only JSON data in its metadata, and only text that UTF-8 can encode."
         raise ConversationError(message, hint=hint) from error
 
 
@@ -125,23 +125,21 @@ def _inner_values(value: Value) -> Iterator[tuple[str, Value | tuple[Value, ...]
             yield name, held
 
 
-def _keeps_extra(value: Value) -> bool:
+def _has_extra(value: Value) -> bool:
     if value.extra:
         return True
     for _, held in _inner_values(value):
-        if _keeps_extra(held) if isinstance(held, Value) else any(map(_keeps_extra, held)):
+        if _has_extra(held) if isinstance(held, Value) else any(map(_has_extra, held)):
             return True
     return False
 
 
-def _written(value: Value) -> bytes:
-    if not _keeps_extra(value):
+def _encode(value: Value) -> bytes:
+    if not _has_extra(value):
         return _encoder.encode(value)
     changes: dict[str, object] = {"extra": None}
     for name, held in _inner_values(value):
-        changes[name] = (
-            Raw(_written(held)) if isinstance(held, Value) else tuple([Raw(_written(each)) for each in held])
-        )
+        changes[name] = Raw(_encode(held)) if isinstance(held, Value) else tuple([Raw(_encode(each)) for each in held])
     known = _encoder.encode(structs.replace(value, **changes))
     if not value.extra:
         return known
@@ -158,12 +156,12 @@ def _read(data: bytes | str | Raw, kind: type[_V], what: str) -> _V:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError:
-        pass  # a field that is not known is one of the reasons; reading object by object tells
+        pass  # perhaps because of an unknown field; reading object by object shows
     except _UNREADABLE as error:
         raise _malformed(what, error) from None
     try:
         value = _read_members(data, kind)
-        # Only the parts have been checked so far, not whether each may stand where it does.
+        # So far each part was checked by itself, not whether it is allowed in its place.
         msgspec.json.decode(_encoder.encode(_without_extra(value)), type=kind)
     except _UNREADABLE as error:
         raise _malformed(what, error) from None

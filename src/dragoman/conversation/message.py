@@ -1,4 +1,4 @@
-"""One turn of a conversation, with why a reply ended, said alike for all providers."""
+"""Messages, and why a reply ended."""
 
 from __future__ import annotations
 
@@ -20,62 +20,62 @@ class StopReason(Enum):
     TOOL_CALLS = "tool_calls"
     """The model waits for the results of its tool calls."""
     MAX_TOKENS = "max_tokens"
-    """The answer was cut at the limit of tokens."""
+    """The answer reached the limit of tokens."""
     STOP_SEQUENCE = "stop_sequence"
     """One of the caller's stop sequences was reached."""
     REFUSAL = "refusal"
     """The model declined."""
     CONTENT_FILTER = "content_filter"
-    """The provider cut or withheld the answer."""
+    """The provider withheld the answer or a part of it."""
     CONTEXT_FULL = "context_full"
-    """The model's context window ran out while it answered."""
+    """The model's context was full before the answer was complete."""
     PAUSED = "paused"
     """The provider paused a long turn; send the conversation again to continue it."""
     INTERRUPTED = "interrupted"
-    """The stream ended before the reply was complete: cancelled, or the connection broke."""
+    """The stream ended before the reply was complete: it was cancelled, or the connection broke."""
     ERROR = "error"
     """The provider reported an error in the middle of the reply."""
     OTHER = "other"
-    """None of these; the raw reason says more."""
+    """None of these; see `raw_stop_reason`."""
 
 
 BROKEN_OFF: Final = (StopReason.INTERRUPTED, StopReason.ERROR)
-"""Of a reply that is not complete."""
+"""The stop reasons of incomplete replies."""
 
 
 class Attempt(Value, frozen=True):
-    """One attempt of a model call, as it is kept with the reply."""
+    """One attempt of a model call, stored with the reply."""
 
     outcome: str
-    """`ok`, or why it failed, in a few words."""
+    """`ok`, or a short reason why it failed."""
     waited: float = 0.0
     """Seconds waited before it."""
     queued: float = 0.0
-    """Seconds in a line of our own before it."""
+    """Seconds in our own queue before it."""
     duration: float = 0.0
     first_token: float | None = None
-    """Seconds until something of the answer came; of a streamed reply only."""
+    """Seconds until the first part of the answer; only for streamed replies."""
     model: str | None = None
-    """The model that was asked, where the ledger says so."""
+    """The requested model, if the ledger has it."""
     status: int | None = None
 
 
 class Account(Value, frozen=True):
-    """When and how a reply came about. A conversation that is kept in a store has one on each of its replies."""
+    """When and how a reply was made. In a store, every reply of a conversation has one."""
 
     began: datetime
-    """When the model was asked."""
+    """When the request was sent."""
     seconds: float
-    """From then until the reply was complete."""
+    """Until the reply was complete."""
     attempts: tuple[Attempt, ...] = ()
-    """Every attempt, in order; none where the engine keeps no ledger."""
+    """Every attempt, in order; empty if the engine keeps no ledger."""
 
 
 Role: TypeAlias = Literal["user", "assistant", "tool"]
-"""Whose turn a message is; results of tools have one of their own."""
+"""The author of a message; tool results have a role of their own."""
 
 
-# dict=True: a message never changes, so codecs keep its wire form beside it instead of encoding it every turn.
+# dict=True: a message never changes, so codecs keep its wire form in its memory instead of encoding it every turn.
 class Message(Value, frozen=True, dict=True, gc=True):
     """One turn: the user's, the model's, or the results of the tools that the model called."""
 
@@ -91,22 +91,22 @@ class Message(Value, frozen=True, dict=True, gc=True):
     time: datetime | None = None
     native: Native | None = None
     account: Account | None = None
-    """Of a reply in a conversation that is kept: how it came about. Never sent to a model."""
+    """How a stored reply was made. Never sent to a model."""
 
     @classmethod
-    def user(cls, *content: str | Block, time: datetime | None = None) -> Message:
-        """A message of the user: texts and media in the given order."""
-        return cls(role="user", blocks=_blocks(content), time=time)
+    def user(cls, *content: str | Block) -> Message:
+        """A message of the user, with texts and media."""
+        return cls(role="user", blocks=_blocks(content))
 
     @classmethod
-    def assistant(cls, *content: str | Block, time: datetime | None = None) -> Message:
-        """A message put into the model's mouth, for examples and tests."""
-        return cls(role="assistant", blocks=_blocks(content), time=time)
+    def assistant(cls, *content: str | Block) -> Message:
+        """A message of the model, for examples and tests."""
+        return cls(role="assistant", blocks=_blocks(content))
 
     @classmethod
-    def tool(cls, results: Iterable[ToolResult], *, time: datetime | None = None) -> Message:
-        """The results of the calls of the message before, in the order of the calls."""
-        return cls(role="tool", blocks=tuple(results), time=time)
+    def tool(cls, results: Iterable[ToolResult]) -> Message:
+        """The results of the message before, in the order of its calls."""
+        return cls(role="tool", blocks=tuple(results))
 
     @property
     def text(self) -> str:
@@ -115,7 +115,7 @@ class Message(Value, frozen=True, dict=True, gc=True):
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """Where the texts come from, in order; a span is one of the text block that has the citation."""
+        """The sources of the texts, in order; a span refers to the text block with the citation."""
         return tuple([one for block in self.blocks if isinstance(block, Text) for one in block.citations])
 
     @property
@@ -139,14 +139,13 @@ class Message(Value, frozen=True, dict=True, gc=True):
         return tuple([block.used for block in self.blocks if isinstance(block, Opaque) and block.used is not None])
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it."""
-        from .html import message_to_html  # which knows messages
+        from .html import message_to_html  # only notebooks need it
 
         return message_to_html(self)
 
     @property
     def interrupted(self) -> bool:
-        """Whether the reply broke off before it was complete."""
+        """Whether the reply is incomplete."""
         return self.stop_reason in BROKEN_OFF
 
 

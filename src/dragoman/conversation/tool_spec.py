@@ -1,4 +1,4 @@
-"""What a model is told about a tool: its description without the code, which codecs encode and snapshots keep."""
+"""Tool definitions without their code, which codecs encode and snapshots store."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from .values import Value
 
 
 class ToolExample(Value, frozen=True):
-    """One example of a call, for people and for models that read examples."""
+    """One example of a call, for people and models."""
 
     input: dict[str, object]
     output: object = None
     description: str = ""
 
 
-# dict=True: codecs keep a spec's wire form beside it, since it never changes.
+# dict=True: codecs keep a spec's wire form in its memory, since it never changes.
 class ToolSpec(Value, frozen=True, dict=True, gc=True):
     """A tool's name, description and parameters, without its function."""
 
     name: str
     description: str = ""
     parameters: Raw = Raw(b'{"type":"object","properties":{}}')
-    """A JSON Schema of type object, as raw JSON so that its order and its bytes never change."""
+    """A JSON Schema of type object, as raw JSON so that its bytes never change."""
     strict: bool | None = None
-    """Whether the provider shall hold the model to the schema exactly; None leaves it to the provider's profile."""
+    """Whether the provider must enforce the schema exactly; None: as in the provider's profile."""
     examples: tuple[ToolExample, ...] = ()
     tags: tuple[str, ...] = ()
     version: str = ""
     deferred: bool = False
-    """Not told of in full: a provider that searches tools itself gives it to the model when that looks for it."""
+    """Not sent in full: a provider with tool search loads it when the model looks for it."""
 
     @property
     def schema(self) -> dict[str, object]:

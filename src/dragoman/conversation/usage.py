@@ -1,4 +1,4 @@
-"""How many tokens a reply took, said alike for all providers."""
+"""Token counts of replies."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def _sum(a: int | None, b: int | None) -> int | None:
 
 
 class Usage(Value, frozen=True):
-    """Tokens of one reply, or of several added up. `None` means that the provider did not say.
+    """Tokens of one reply, or the sum of several. `None` means that the provider did not report it.
 
-    `input` counts everything the model read, cached parts included; `cache_read`, `cache_write` and `audio_input` are
+    `input` counts everything the model read, including cached parts; `cache_read`, `cache_write` and `audio_input` are
     parts of `input`, `reasoning` and `audio_output` are parts of `output`.
     """
 
@@ -27,15 +27,15 @@ class Usage(Value, frozen=True):
     reasoning: int | None = None
     total: int | None = None
     cache_write_1h: int | None = None
-    """Of `cache_write`, what is kept for an hour, which costs more."""
+    """The part of `cache_write` that is cached for an hour, which costs more."""
     audio_input: int | None = None
     audio_output: int | None = None
     audio_cache_read: int | None = None
-    """Of `audio_input`, what was read from the cache."""
+    """The part of `audio_input` that was read from the cache."""
     charged: float | None = None
-    """US dollars, where the reply came with its cost: said by the provider, or reckoned with prices of your own."""
+    """The cost in US dollars, if the provider reported it or you set your own prices."""
     partial: bool = False
-    """True for a sum in which some reply did not report its usage: the counts are lower bounds."""
+    """Whether this is a sum with unreported usage: the counts are lower bounds."""
 
     @property
     def known(self) -> bool:
@@ -44,7 +44,7 @@ class Usage(Value, frozen=True):
 
     @property
     def tokens(self) -> int | None:
-        """The total as reported, else input + output where both are known."""
+        """The reported total, else input + output if both are known."""
         if self.total is not None:
             return self.total
         if self.input is None or self.output is None:

@@ -1,10 +1,10 @@
-"""Whether a conversation can be sent, and how to mend one that cannot.
+"""Check whether a conversation can be sent, and repair one that cannot.
 
-The rule, which every provider enforces in its own words: each tool call of a message has exactly one result, right
-after that message and in the order of the calls; nothing else may be a result; no message is empty.
+The rule of every provider: each tool call of a message has exactly one result, right after that message and in the
+order of the calls; there are no other results; no message is empty.
 
-One walk gives both answers, what is wrong and what should stand there instead. What was really done is never dropped
-for its place: a result that came late (somebody spoke while the tools ran) is moved to its call.
+One pass finds the problems and the repaired messages. A result in the wrong place is never dropped: if it came late,
+because the user wrote while the tools ran, it is moved to its call.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .blocks import Block, Text, ToolCall, ToolResult
 from .message import Message
 
 ChangeKind: TypeAlias = Literal["added_result", "removed_result", "moved_result", "removed_call", "removed_message"]
-"""What was done to a conversation to make it valid."""
+"""How a conversation was changed to make it valid."""
 
 _NOT_RUN: Final = "This call was not completed: no result was recorded for it."
 
 
 class Change(NamedTuple):
-    """One thing that is wrong, and what mending does about it."""
+    """One problem, and how it was repaired."""
 
     kind: ChangeKind
     message: int
@@ -36,25 +36,25 @@ class Change(NamedTuple):
         return f"message {self.message}: {self.problem}"
 
 
-def mended(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Change, ...]]:
-    """The messages made valid with the least change, and each change; the same messages if nothing is wrong."""
-    right: list[Message] = []
+def repair(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Change, ...]]:
+    """Make the messages valid with as few changes as possible; returns the same messages if nothing is wrong."""
+    valid: list[Message] = []
     changes: list[Change] = []
     for start, end in _turns(messages, 0):
-        right += _mended_turn(messages, start, end, changes)
-    return (tuple(right), tuple(changes)) if changes else (messages, ())
+        valid += _repair_turn(messages, start, end, changes)
+    return (tuple(valid), tuple(changes)) if changes else (messages, ())
 
 
 def last_turn(messages: tuple[Message, ...], since: int) -> int | None:
-    """Where the last turn begins, if from `since` on, where a turn begins too, nothing is wrong; None if something is.
+    """Where the last turn begins, if all turns from `since` on are valid; None if one is not.
 
-    The turns before the last one stay right whatever comes behind it: each is mended by itself. The last one may still
-    grow, so whoever adds messages asks again from there.
+    `since` is the start of a turn. Turns before the last one stay valid whatever follows. The last one may still grow,
+    so it must be checked again when messages are added.
     """
     changes: list[Change] = []
     last = since
     for start, end in _turns(messages, since):
-        _mended_turn(messages, start, end, changes)
+        _repair_turn(messages, start, end, changes)
         if changes:
             return None
         last = start
@@ -62,7 +62,7 @@ def last_turn(messages: tuple[Message, ...], since: int) -> int | None:
 
 
 def _turns(messages: tuple[Message, ...], start: int) -> Iterator[tuple[int, int]]:
-    """Where turns begin and end: each is a message of the model and all that follows up to its next one."""
+    """The start and end of each turn: a message of the model and everything up to its next one."""
     while start < len(messages):
         end = start + 1
         while end < len(messages) and messages[end].role != "assistant":
@@ -71,36 +71,36 @@ def _turns(messages: tuple[Message, ...], start: int) -> Iterator[tuple[int, int
         start = end
 
 
-def _mended_turn(messages: tuple[Message, ...], start: int, end: int, changes: list[Change]) -> list[Message]:
-    """One turn as it should be: the answers of the tools first."""
+def _repair_turn(messages: tuple[Message, ...], start: int, end: int, changes: list[Change]) -> list[Message]:
+    """One valid turn: first the message of the model, then the results of its calls, then the rest."""
     turn = messages[start:end]
-    spoken: list[Message] = []
-    answers: list[tuple[int, Message]] = []
+    others: list[Message] = []
+    results: list[tuple[int, Message]] = []
     for index, message in enumerate(turn, start):
         if message.role == "tool":
-            answers.append((index, message))
+            results.append((index, message))
             continue
         cleaned = drop_unanswerable_calls(message, index, changes)
         if cleaned.blocks:
-            spoken.append(cleaned)
+            others.append(cleaned)
         else:
             changes.append(Change("removed_message", index, "", "the message is empty"))
-    head = spoken[:1] if turn[0].role == "assistant" and spoken and spoken[0].role == "assistant" else []
+    head = others[:1] if turn[0].role == "assistant" and others and others[0].role == "assistant" else []
     calls = head[0].tool_calls if head else ()
-    if _answers_stand_right(calls, answers, start + len(head)):
-        body = [message for _, message in answers]
+    if _are_valid_results(calls, results, start + len(head)):
+        body = [message for _, message in results]
     else:
-        body = _answers_for(calls, answers, start, changes)
-    return [*head, *body, *spoken[len(head) :]]
+        body = _repair_results(calls, results, start, changes)
+    return [*head, *body, *others[len(head) :]]
 
 
 def drop_unanswerable_calls(message: Message, index: int, changes: list[Change]) -> Message:
-    """The message without calls that nobody could answer, and without results (they belong in tool messages)."""
+    """The message without calls that cannot have a result, and without results, which belong in tool messages."""
     kept: list[Block] = []
     seen: set[str] = set()
     for block in message.blocks:
         if isinstance(block, ToolResult):
-            what = f"a result of call {block.call_id!r} stands in a message of the {message.role}"
+            what = f"a result of call {block.call_id!r} is in a message of the {message.role}"
             changes.append(Change("removed_result", index, block.call_id, what))
         elif isinstance(block, ToolCall) and (reason := _unanswerable(block, message, seen)):
             changes.append(Change("removed_call", index, block.id, f"the call {block.id!r} of {block.name!r} {reason}"))
@@ -117,32 +117,32 @@ def _unanswerable(call: ToolCall, message: Message, seen: set[str]) -> str:
     if message.role != "assistant":
         return "is not the model's"
     if call.partial:
-        return "broke off before its arguments were complete"
+        return "has incomplete arguments"
     if not call.id:
         return "has no id"
     return "has the id of another call in the same message" if call.id in seen else ""
 
 
-def _answers_stand_right(calls: tuple[ToolCall, ...], answers: list[tuple[int, Message]], first: int) -> bool:
-    """Whether the answers follow at once and hold exactly the results that are due, in order."""
+def _are_valid_results(calls: tuple[ToolCall, ...], results: list[tuple[int, Message]], first: int) -> bool:
+    """Whether the tool messages follow at once and hold exactly the results of the calls, in order."""
     given: list[str | None] = []
-    for place, (index, message) in enumerate(answers, first):
+    for place, (index, message) in enumerate(results, first):
         if index != place or not message.blocks:
             return False
         given += [block.call_id if isinstance(block, ToolResult) else None for block in message.blocks]
     return given == [call.id for call in calls]
 
 
-def _answers_for(
-    calls: tuple[ToolCall, ...], answers: list[tuple[int, Message]], start: int, changes: list[Change]
+def _repair_results(
+    calls: tuple[ToolCall, ...], messages: list[tuple[int, Message]], start: int, changes: list[Change]
 ) -> list[Message]:
-    """One tool message that answers each call once, in order, from what the given ones hold."""
-    found = _usable_results({call.id for call in calls}, answers, changes)
+    """Combine tool messages into one with exactly one result per call, in order."""
+    found = _usable_results({call.id for call in calls}, messages, changes)
     in_order = [call.id for call in calls if call.id in found]
-    late = {index for place, (index, _) in enumerate(answers, start + 1) if index != place}
+    late = {index for place, (index, _) in enumerate(messages, start + 1) if index != place}
     for right, (given, (index, _)) in zip(in_order, found.items(), strict=True):
         if given != right or index in late:
-            what = f"the result of call {given!r} is not where the order of the calls wants it"
+            what = f"the result of call {given!r} is not in the order of the calls"
             changes.append(Change("moved_result", index, given, what))
     for call in calls:
         if call.id not in found:
@@ -151,23 +151,23 @@ def _answers_for(
     if not calls:
         return []
     results = [found[call.id][1] if call.id in found else _not_run(call) for call in calls]
-    template = answers[0][1] if answers else Message(role="tool")
+    template = messages[0][1] if messages else Message(role="tool")
     return [msgspec.structs.replace(template, blocks=tuple(results))]
 
 
 def _usable_results(
-    wanted: set[str], answers: list[tuple[int, Message]], changes: list[Change]
+    wanted: set[str], messages: list[tuple[int, Message]], changes: list[Change]
 ) -> dict[str, tuple[int, ToolResult]]:
     """The first result of each wanted call, in the order found; everything else is reported as removed."""
     found: dict[str, tuple[int, ToolResult]] = {}
-    for index, message in answers:
+    for index, message in messages:
         if not message.blocks:
             changes.append(Change("removed_message", index, "", "the message is empty"))
         for block in message.blocks:
             if not isinstance(block, ToolResult):
-                changes.append(Change("removed_result", index, "", "a tool message holds something else than results"))
+                changes.append(Change("removed_result", index, "", "a tool message holds something other than results"))
             elif block.call_id not in wanted:
-                what = f"the result {block.call_id!r} answers no call of the message before"
+                what = f"the result {block.call_id!r} belongs to no call of the message before"
                 changes.append(Change("removed_result", index, block.call_id, what))
             elif block.call_id in found:
                 what = f"the call {block.call_id!r} has more than one result"

@@ -1,7 +1,7 @@
-"""The common ground of all values: frozen, compared by value, and keeping what they do not know.
+"""The base of all values: frozen, compared by value, and keeping unknown fields.
 
-Two things carry foreign data: `extra` (fields of our own JSON form that a newer writer added) and `Native` (fields of
-a provider's wire form that have no place in ours).
+Foreign data is kept in `extra` (fields of our own JSON form that a newer version added) and `Native` (fields of a
+provider's wire form that have no equivalent in ours).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Final, NoReturn
 from msgspec import Raw, Struct, field
 
 memory_of: Final[Callable[[Struct], dict[str, Any]]] = attrgetter("__dict__")
-"""What is kept beside a value (of a type with `dict=True`) to save work later. It is no part of the value: not
-compared, not written, not copied. Under a key stands only what the value (it never changes) and the key decide."""
+"""A cache on a value (of a type with `dict=True`). It is no part of the value: not compared, not written, not copied.
+What is stored under a key depends on nothing but the value, which never changes, and the key."""
 
 
 class FrozenDict(dict[str, object]):
-    """A dict that refuses to change, for the free-form parts of frozen values (msgspec encodes it as a dict)."""
+    """A read-only dict, for the free-form parts of frozen values (msgspec encodes it as a dict)."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ class FrozenDict(dict[str, object]):
         message = "this mapping belongs to a frozen value; build a changed copy instead: {**mapping, key: value}"
         raise TypeError(message)
 
-    # A refusal fits no overload of the methods it replaces, and need not.
+    # `_refuse` has another signature than the methods that it replaces.
     __setitem__ = __delitem__ = _refuse
     clear = pop = popitem = setdefault = update = __ior__ = _refuse  # pyright: ignore[reportAssignmentType]
 
@@ -34,13 +34,13 @@ class FrozenDict(dict[str, object]):
         return (FrozenDict, (dict(self),))
 
 
-# gc=False: frozen values are built from finished ones, so they cannot form cycles, and a long history is thousands of
-# objects that the collector need not visit.
+# gc=False: frozen values cannot form cycles, and a long history is thousands of objects that the collector need not
+# visit.
 class Value(Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """Base of every value. Unknown fields of the JSON form are kept in `extra`, byte for byte, and written back."""
 
-    # Spread among the members when written, so it has no member of its own, and a type that msgspec never reads: a
-    # document with a member of this name must not get to say what the others are.
+    # Its entries are written as members of the value. Its own name and type are never read from a document, which could
+    # otherwise set the unknown fields through a member of this name.
     extra: FrozenDict | None = field(name="*", default=None)
 
 

@@ -1,8 +1,8 @@
-"""Vectors of texts: `embed(texts, model="openai:text-embedding-3-small")`, and `aembed` on an event loop.
+"""Text embeddings: `embed(texts, model="openai:text-embedding-3-small")`, and `aembed` for async programs.
 
-run.py        the two functions: texts in parts that the provider takes, several at once, order kept
-profiles.py   what differs between providers and models, as rows      codecs.py   how each is asked, and answers
-vectors.py    Embeddings, the result: one buffer that NumPy takes as it is; Sheet, where parts are put together
+run.py        the two functions: texts split into requests, several at once, order kept
+profiles.py   what differs between providers and models, as rows      codecs.py   their requests and replies
+vectors.py    Embeddings, the result: one buffer that NumPy uses without a copy; Sheet, which collects it
 """
 
 from dragoman._door import open_door

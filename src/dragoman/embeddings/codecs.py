@@ -1,7 +1,7 @@
-"""How each kind of service is asked for vectors, and where they stand in its answer. Data in, data out.
+"""Requests for embeddings, and their replies. Data in, data out.
 
-Owns: a codec for OpenAI, which compatible servers and Voyage share, for Gemini, for Cohere; for the models of Bedrock
-(Titan, Nova, Cohere) and for the two ways of Vertex AI.
+Owns: a codec for OpenAI, compatible servers and Voyage; for Gemini; for Cohere; for the models of Bedrock (Titan, Nova,
+Cohere); for the two APIs of Vertex AI.
 Must not know: network, threads, how many texts there are in all.
 """
 
@@ -20,48 +20,47 @@ from dragoman.providers import WireRequest
 from .profiles import BY_TOKENS, Asked, Task
 
 Row: TypeAlias = bytes | list[float]
-"""A vector as it came: 32-bit floats, the lowest byte first, or numbers."""
+"""A vector as it arrived: 32-bit floats, little-endian, or numbers."""
 
 
 class Answered(Struct, frozen=True):
-    """The vectors of one reply, in the order of the texts, and how many tokens these had, if that was said."""
+    """The vectors of one reply, in the order of the texts, and their number of tokens, if known."""
 
     rows: Sequence[Row]
     tokens: int | None
 
 
 class EmbeddingCodec(Struct, frozen=True):
-    """How one kind of service is spoken to."""
+    """The API of one kind of service."""
 
     encode: Callable[[Asked, Sequence[str]], WireRequest]
-    """In place of a text tokens may stand, where the profile says that the service takes them."""
+    """A text may be given as tokens, if the profile says that the service accepts them."""
     decode: Callable[[bytes], Answered]
-    """Raises ValueError, TypeError or an error of msgspec for what is not a reply of that kind."""
+    """Raises ValueError, TypeError or an error of msgspec for a malformed reply."""
 
 
 def _task_of(asked: Asked, usual: Task | None = None) -> str:
-    """The model's word for the task; if it has none, for the usual one."""
+    """The model's name for the task; if it has none, for the usual one."""
     words = asked.profile.tasks
     return next((words[task] for task in (asked.task, usual) if task is not None and task in words), "")
 
 
 def _prefix_and_kind(asked: Asked) -> tuple[str, str]:
-    """The words for the task: before the text, or as a parameter."""
+    """The model's name for the task: as a prefix of the text, or as a parameter."""
     task = _task_of(asked)
     return (task, "") if asked.profile.tasks_in_text else ("", task)
 
 
-def _said(members: Mapping[str, object]) -> dict[str, object]:
-    """The members that say something."""
+def _non_empty(members: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in members.items() if value not in (None, "")}
 
 
 def _write(path: str, members: Mapping[str, object]) -> WireRequest:
-    return WireRequest(path=path, body=msgspec.json.encode(_said(members)))
+    return WireRequest(path=path, body=msgspec.json.encode(_non_empty(members)))
 
 
 def _reader(rows: str, tokens: str, *, each: bool = False) -> Callable[[bytes], Answered]:
-    """A decoder for replies that have their vectors, and the tokens of `each` or of all, at these paths of names."""
+    """A decoder for replies with their vectors, and the tokens of `each` or of all, at these paths."""
 
     def decode(body: bytes) -> Answered:
         reply = msgspec.json.decode(body)
@@ -72,7 +71,7 @@ def _reader(rows: str, tokens: str, *, each: bool = False) -> Callable[[bytes], 
 
 
 def _at(path: Sequence[str], value: object) -> Iterator[Any]:
-    """What stands at a path; in a list of objects or of vectors, for each of them."""
+    """The values at a path; in a list of objects or of vectors, those of each item."""
     if isinstance(value, list) and value and isinstance(value[0], dict | list):
         for each in cast("list[object]", value):
             yield from _at(path, each)
@@ -83,7 +82,7 @@ def _at(path: Sequence[str], value: object) -> Iterator[Any]:
         yield value
 
 
-# --- OpenAI, servers that are compatible with it, and Voyage ----------------------------------------------------------
+# --- OpenAI, compatible servers, and Voyage --------------------------------------------------------------------------
 
 
 class _Datum(Struct):
@@ -115,7 +114,7 @@ def _encode_openai(asked: Asked, texts: Sequence[str]) -> WireRequest:
     return _write("/embeddings", members)
 
 
-_decode_openai_reply = msgspec.json.Decoder(_OpenAIReply).decode  # which reads base64 without a detour
+_decode_openai_reply = msgspec.json.Decoder(_OpenAIReply).decode  # decodes base64 directly
 
 
 def _decode_openai(body: bytes) -> Answered:
@@ -133,7 +132,7 @@ def _decode_openai(body: bytes) -> Answered:
 def _encode_gemini(asked: Asked, texts: Sequence[str]) -> WireRequest:
     model = f"models/{asked.model.removeprefix('models/')}"
     prefix, kind = _prefix_and_kind(asked)
-    shared = _said({"model": model, "taskType": kind, "outputDimensionality": asked.dimensions})
+    shared = _non_empty({"model": model, "taskType": kind, "outputDimensionality": asked.dimensions})
     requests = [{"content": {"parts": [{"text": prefix + text}]}, **shared} for text in texts]
     return _write(f"/v1beta/{model}:batchEmbedContents", {"requests": requests})
 
@@ -146,13 +145,13 @@ def _encode_cohere(asked: Asked, texts: Sequence[str]) -> WireRequest:
 def _cohere_members(asked: Asked, texts: Sequence[str]) -> dict[str, object]:
     return {
         "texts": texts,
-        "input_type": _task_of(asked, "document"),  # which newer models insist on
+        "input_type": _task_of(asked, "document"),  # newer models require one
         "truncate": "END" if asked.truncate else "NONE",
         asked.profile.dimensions: asked.dimensions,
     }
 
 
-# --- Bedrock: each maker in its own form; Titan and Nova take one text at a time --------------------------------------
+# --- Bedrock: each vendor has its own form; Titan and Nova take one text at a time ------------------------------------
 
 
 def _invoke(asked: Asked, members: dict[str, object]) -> WireRequest:
@@ -164,7 +163,7 @@ def _encode_titan(asked: Asked, texts: Sequence[str]) -> WireRequest:
 
 
 def _encode_nova(asked: Asked, texts: Sequence[str]) -> WireRequest:
-    wanted = _said(
+    wanted = _non_empty(
         {
             "embeddingPurpose": _task_of(asked, "document"),
             "embeddingDimension": asked.dimensions,
@@ -178,23 +177,23 @@ def _encode_bedrock_cohere(asked: Asked, texts: Sequence[str]) -> WireRequest:
     return _invoke(asked, _cohere_members(asked, texts))
 
 
-# --- Vertex AI: predictions of the older models, content of the newer ones --------------------------------------------
+# --- Vertex AI: `predict` for older models, `embedContent` for newer ones ---------------------------------------------
 
 
 def _vertex_path(asked: Asked, method: str) -> str:
-    return f"{dragoman.providers.path_on_vertex(asked.model)}:{method}"  # loaded for it alone
+    return f"{dragoman.providers.path_on_vertex(asked.model)}:{method}"  # loaded only for Vertex AI
 
 
 def _encode_vertex(asked: Asked, texts: Sequence[str]) -> WireRequest:
-    task = _said({"task_type": _task_of(asked)})
-    parameters = _said({"outputDimensionality": asked.dimensions, "autoTruncate": asked.truncate})
+    task = _non_empty({"task_type": _task_of(asked)})
+    parameters = _non_empty({"outputDimensionality": asked.dimensions, "autoTruncate": asked.truncate})
     members = {"instances": [{"content": text, **task} for text in texts], "parameters": parameters}
     return _write(_vertex_path(asked, "predict"), members)
 
 
 def _encode_vertex_content(asked: Asked, texts: Sequence[str]) -> WireRequest:
     prefix, kind = _prefix_and_kind(asked)
-    how = _said({"taskType": kind, "outputDimensionality": asked.dimensions, "autoTruncate": asked.truncate})
+    how = _non_empty({"taskType": kind, "outputDimensionality": asked.dimensions, "autoTruncate": asked.truncate})
     content = {"parts": [{"text": prefix + texts[0]}]}
     return _write(_vertex_path(asked, "embedContent"), {"content": content, "embedContentConfig": how})
 

@@ -1,9 +1,9 @@
-"""What is asked for, and how each provider and model takes texts, as rows.
+"""What differs between providers and models, as rows.
 
-Owns: the tasks, EmbeddingProfile and its rows (limits, names of tasks and options), Asked, what of it means nothing.
-Must not know: how a request looks (codecs.py), network.
+Owns: the tasks, EmbeddingProfile and its rows (limits, names of tasks and options), Asked and its adaptations.
+Must not know: requests and replies (codecs.py), network.
 
-A provider is added with a row of PROFILES, and a codec if it speaks in yet another way.
+To add a provider, add a row to PROFILES, and a codec if its API is different.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ Task: TypeAlias = Literal[
     "fact_verification",
     "code_retrieval",
 ]
-"""What a vector is for. `document` is what is searched, `query` and the last three are what it is searched with."""
+"""What a vector is for. `document` is searched; `query` and the last three search it."""
 BY_TOKENS: Final = "by tokens"
-"""The truncation of a service that has no parameter for it, but takes tokens in place of a text."""
+"""The truncation of a service without a parameter for it, which accepts tokens instead of a text."""
 TASKS: Final[tuple[Task, ...]] = get_args(Task)
 
 
 class EmbeddingProfile(Struct, frozen=True, kw_only=True):
-    """How a provider, or one of its models, takes texts."""
+    """The API of a provider, or of one of its models."""
 
     codec: Literal["openai", "gemini", "cohere", "titan", "nova", "bedrock_cohere", "vertex", "vertex_content"] = (
         "openai"
     )
     texts: int = 2048
-    """The most texts of one request."""
+    """The maximum number of texts in a request."""
     tokens: int = 300_000
-    """The most tokens of one request, all texts together."""
+    """The maximum number of tokens in a request."""
     tasks: Mapping[Task, str] = {}
-    """The tasks that it knows, and its words for them; none: it embeds all texts alike."""
+    """The supported tasks, and its names for them."""
     tasks_in_text: bool = False
-    """Whether the words for a task stand before the text, and not in a parameter."""
+    """Whether the name of the task is a prefix of the text, not a parameter."""
     base64: bool = False
-    """Whether vectors can be asked for in base64, which costs far less to read than numbers."""
+    """Whether it can send vectors in base64, which is much faster to parse than numbers."""
     dimensions: str = "dimensions"
-    """The name of the parameter for the length of vectors; empty: they have but one."""
+    """The parameter for the length of vectors; empty if it cannot be chosen."""
     truncation: str = ""
-    """The name of the parameter that says whether a text that is too long is cut; empty: it is refused."""
+    """The parameter for cutting a text that is too long; empty if there is none."""
     folded: bool = False
-    """Whether texts are to be sent as BERT was taught to read them; see `fold`."""
+    """Whether texts must be normalized as for BERT; see `fold`."""
     tokens_header: str = ""
-    """The header that says how many tokens the texts had, where the reply itself does not."""
+    """The header with the number of tokens, if the reply does not contain it."""
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """What is wanted, without the texts."""
+    """A request for embeddings, without the texts."""
 
     model: str
     profile: EmbeddingProfile
@@ -141,7 +141,7 @@ PROFILES: Final[dict[str, EmbeddingProfile]] = {
     "local": EmbeddingProfile(base64=True, texts=64, dimensions="", truncation=BY_TOKENS),
     "bedrock": EmbeddingProfile(texts=1, tokens_header="x-amzn-bedrock-input-token-count"),
 }
-"""By provider. One that is not here is a compatible server, and asked as OpenAI is, for numbers."""
+"""By provider. Others are treated as servers compatible with OpenAI, without base64."""
 
 _PREFIXED: Final = {"tasks": _GEMINI_PREFIXES, "tasks_in_text": True}
 _MODELS: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
@@ -173,9 +173,9 @@ _MODELS: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
 
 
 def fold(text: str) -> str:
-    """A text without accents, and with words that are longer than any word as unknown ones.
+    """The text without accents, and with overlong words as unknown ones.
 
-    The tokenizer that BERT was trained with does both; llama.cpp does so for some scripts, and never for long words.
+    BERT's original tokenizer does both; llama.cpp does the first for some scripts, and never the second.
     """
     bare = [each for each in unicodedata.normalize("NFD", text) if unicodedata.category(each) != "Mn"]
     return _LONG_WORD.sub("[UNK]", "".join(bare))
@@ -185,12 +185,12 @@ _LONG_WORD: Final = re.compile(r"[^\W_]{101,}")
 
 
 def full_name(model: str) -> str:
-    """The name of a model for vectors: `local:` means the one on this machine that makes them."""
+    """The name of an embedding model: `local:` means the default one on this machine."""
     return "local:all-minilm-l6-v2" if model.lower() == "local:" else model
 
 
 def profile_for(provider: Provider, model: str) -> EmbeddingProfile:
-    """How this model takes texts. Raises ConfigurationError for a provider that has no vectors."""
+    """The profile of this model. Raises ConfigurationError for a provider without embeddings."""
     no_vectors = provider.dialect == "anthropic" or provider.name.startswith("bedrock-")
     if no_vectors or (provider.name in PROGRAMS and provider.chat):
         message = f"{provider.name} has no models that embed texts." if no_vectors else f"{model} makes no vectors."
@@ -200,7 +200,7 @@ def profile_for(provider: Provider, model: str) -> EmbeddingProfile:
     for name, pattern, fields in _MODELS:
         if name == provider.name and fnmatchcase(model, pattern):
             profile = msgspec.structs.replace(profile, **fields)
-    if provider.name == "bedrock" and profile.codec == "openai":  # each maker has a form of its own
+    if provider.name == "bedrock" and profile.codec == "openai":  # each vendor has its own form
         message = f"How {model} on Bedrock takes texts is not known here."
         hint = "Use a model whose name has amazon.titan-embed-text, amazon.nova-…-embeddings or cohere.embed in it."
         raise ConfigurationError(message, hint=hint)
@@ -208,7 +208,7 @@ def profile_for(provider: Provider, model: str) -> EmbeddingProfile:
 
 
 def adaptations_of(asked: Asked, provider: str) -> tuple[Adaptation, ...]:
-    """What was said that means nothing to this model."""
+    """The options that this model does not support."""
     found: list[Adaptation] = []
     tasks = asked.profile.tasks
     if asked.task is not None and asked.task not in tasks:

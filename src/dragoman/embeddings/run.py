@@ -1,7 +1,7 @@
-"""Texts to vectors: in parts that the provider takes, several parts at once, each tried again by itself.
+"""Texts to vectors: split into requests, several at once, each retried on its own.
 
-Owns: `embed` and `aembed`, the division into parts, and halving one that is refused as too large.
-Must not know: how a provider is asked (codecs.py), how a request is sent and tried again (the engine).
+Owns: `embed` and `aembed`, splitting texts into parts, and halving a part that is refused as too large.
+Must not know: the providers' APIs (codecs.py), how requests are sent and retried (the engine).
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from .profiles import BY_TOKENS, TASKS, Asked, Task, adaptations_of, fold, full_
 from .vectors import Embeddings, Sheet
 
 Progress: TypeAlias = Callable[[int, int], object]
-"""Called with how many texts have their vectors, and how many there are."""
+"""Called with the number of texts that are done, and of all texts."""
 
 _USUAL_BATCH: Final = 256
-"""Texts of a request where nobody says: enough that requests cost little, few enough that one lost is soon repeated."""
+"""The default number of texts in a request: many enough to be cheap, few enough to be retried quickly."""
 _TOO_MUCH: Final = (400, 413, 422)
-"""The statuses with which a part is refused that may be too large, or have one text that is."""
+"""The statuses of a refusal that may mean that a part, or one of its texts, is too large."""
 
 
 class EmbedOptions(TypedDict, total=False):
-    """How the provider is reached, where a model is named; an engine knows it."""
+    """Options of the connection, if the model is given by name."""
 
     key: str | Secret | KeySource | Credential | None
     base_url: str | None
@@ -87,11 +87,11 @@ def embed(
 
     dimensions    the length of the vectors, for models that can shorten them
     task          what the vectors are for: `document`, `query` …
-    truncate      cut a text that is too long for the model, where the provider can, and do not refuse it
-    batch_size    the most texts of one request; never more than the provider takes
-    concurrency   requests under way at once
-    progress      called with how many texts are done, and how many there are
-    resume        what an earlier call had reached when it failed (`error.embeddings`): only the rest is asked for
+    truncate      cut texts that are too long for the model, if the provider can do that
+    batch_size    the maximum number of texts in a request; never more than the provider accepts
+    concurrency   the maximum number of concurrent requests
+    progress      called with the number of texts that are done, and of all texts
+    resume        the result so far of a call that failed (`error.embeddings`): only the rest is requested
     """
     texts = [texts] if isinstance(texts, str) else texts
     wanted = _Wanted(texts, dimensions, task, truncate, batch_size, concurrency, resume)
@@ -116,7 +116,7 @@ async def aembed(
     transport: Transport | None = None,
     **options: Unpack[EmbedOptions],
 ) -> Embeddings:
-    """`embed` for a program on an event loop."""
+    """The async version of `embed`."""
     texts = [texts] if isinstance(texts, str) else texts
     wanted = _Wanted(texts, dimensions, task, truncate, batch_size, concurrency, resume)
     if not isinstance(model, str):
@@ -131,11 +131,11 @@ def _check_options(options: EmbedOptions) -> None:
     check_names(options, EmbedOptions.__annotations__, "embed", elsewhere)
 
 
-# --- what is wanted ---------------------------------------------------------------------------------------------------
+# --- arguments --------------------------------------------------------------------------------------------------------
 
 
 class _Wanted(Struct, frozen=True):
-    """What was said, checked before anything is sent."""
+    """The arguments of a call, validated."""
 
     texts: Sequence[str]
     dimensions: int | None
@@ -155,28 +155,28 @@ class _Wanted(Struct, frozen=True):
         for name in ("dimensions", "batch_size", "concurrency"):
             number: object = getattr(self, name)
             if number is not None and (not isinstance(number, int) or number < 1):
-                raise ConfigurationError(f"{name} is a number from 1 on, not {number!r}.", hint=f"Leave {name} out.")
+                raise ConfigurationError(f"{name} must be at least 1, not {number!r}.", hint=f"Leave {name} out.")
         if self.resume is not None and self.resume.count != len(self.texts):
-            message = f"What is to be resumed has {self.resume.count} texts; these are {len(self.texts)}."
+            message = f"The result to resume has {self.resume.count} texts; these are {len(self.texts)}."
             raise ConfigurationError(message, hint="Resume with the same texts in the same order.")
 
 
 def _check_resumed(wanted: _Wanted, model: str) -> None:
-    """Vectors of two models, or of two lengths, have nothing to do with each other."""
+    """Vectors of different models, or of different lengths, cannot be compared."""
     begun = wanted.resume
     if begun is None:
         return
     if begun.model != model:
-        message = f"What is to be resumed are vectors of {begun.model}, not of {model}."
-        raise ConfigurationError(message, hint=f"Say model={begun.model!r}, or leave resume out.")
+        message = f"The vectors to resume are of {begun.model}, not of {model}."
+        raise ConfigurationError(message, hint=f"Give model={begun.model!r}, or leave resume out.")
     if wanted.dimensions and begun.dimensions and wanted.dimensions != begun.dimensions:
-        message = f"What is to be resumed has vectors of {begun.dimensions} numbers, not of {wanted.dimensions}."
-        raise ConfigurationError(message, hint=f"Say dimensions={begun.dimensions}, or leave resume out.")
+        message = f"The vectors to resume have {begun.dimensions} numbers, not {wanted.dimensions}."
+        raise ConfigurationError(message, hint=f"Give dimensions={begun.dimensions}, or leave resume out.")
 
 
 def _problem_of(text: object) -> str:
     if not isinstance(text, str):
-        return f"is no text but {type(text).__name__}"
+        return f"is not a text but {type(text).__name__}"
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -185,7 +185,7 @@ def _problem_of(text: object) -> str:
 
 
 def _divide(texts: Sequence[str], positions: Sequence[int], most_texts: int, most_tokens: int) -> Iterator[list[int]]:
-    """Positions in parts of which none has more texts or, as far as one can tell, more tokens than a request may."""
+    """Split positions into parts within the limits of a request. Numbers of tokens are estimated."""
     part: list[int] = []
     tokens = 0
     for position in positions:
@@ -200,15 +200,15 @@ def _divide(texts: Sequence[str], positions: Sequence[int], most_texts: int, mos
 
 
 def _estimate(text: str) -> int:
-    """More tokens than a text probably has. Where it has yet more, its part is refused and halved."""
+    """A generous estimate of a text's tokens. If it has more, its part is refused and halved."""
     return len(text) // 3 + 1 if text.isascii() else len(text) + 1
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 class _Job:
-    """One call of `embed`: what every part of it needs."""
+    """One call of `embed`: the state that its parts share."""
 
     def __init__(self, engine: AnyHttpEngine, wanted: _Wanted) -> None:
         connection = engine.connection
@@ -239,9 +239,9 @@ class _Job:
         return msgspec.structs.replace(found, usage=usage)
 
     async def embed_part(self, part: list[int]) -> int:
-        """Put the vectors of these texts into the sheet; gives how many texts these were."""
+        """Add the vectors of these texts to the sheet. Returns the number of texts."""
         texts: list[Any] = [self.texts[position] for position in part]
-        if self._cuts:  # those that are probably too long at once, the others when they are refused
+        if self._cuts:  # those that are probably too long now, others when they are refused
             window = self.engine.context_window or 0
             texts = [await self._first_tokens(text) if len(text) > window else text for text in texts]
         return await self._ask(part, texts)
@@ -268,7 +268,7 @@ class _Job:
         return len(part)
 
     async def _first_tokens(self, text: str) -> list[int]:
-        """The tokens of a text, as many as the model reads, with the one that ends every text."""
+        """The tokens of a text, cut to the model's window, with the token that ends every text."""
         request = WireRequest(path="/tokenize", body=msgspec.json.encode({"content": text, "add_special": True}))
         body = await self.engine.exchange(request, is_read=True).body()
         with self._understanding():
@@ -307,31 +307,31 @@ _Work: TypeAlias = Callable[[], Coroutine[Any, Any, int]]
 
 
 async def _together(work: Iterable[_Work], most: int, *, blocking: bool) -> AsyncGenerator[int, None]:
-    """Do all of it, so many at once, and give each result as soon as it is there.
+    """Run all of it, at most so many at once, and yield each result as soon as it is there.
 
-    In a plain program each runs in a worker thread, on an event loop as a task. After the first that fails no further
-    one is begun; those under way are finished and their results given, then its error is raised. Whoever closes this
-    generator, or is stopped while it waits, ends what is under way at once.
+    In a sync program each runs in a worker thread, in an async one as a task. After a failure nothing more is started;
+    running work is finished and its results are yielded, then the error is raised. Closing this generator, or a stop
+    while it waits, cancels running work.
     """
     threads = WorkerThreads()
     runner = Runner(threads) if blocking else AsyncRunner(threads)
     outer, stop = current_stop(), Stop()
-    under_way: list[Job] = []
+    running: list[Job] = []
     waiting, failure = iter(work), None
     try:
         with nullcontext() if outer is None else outer.waking(runner.wake):
             while True:
-                while failure is None and len(under_way) < most and (begin := next(waiting, None)) is not None:
+                while failure is None and len(running) < most and (begin := next(waiting, None)) is not None:
                     run = partial(_run, begin) if blocking else begin
-                    with stopping(stop):  # each has a copy of the context
-                        under_way.append(runner.start(run, is_async=not blocking, is_limited=True))
-                if not under_way:
+                    with stopping(stop):  # each runs in a copy of the context
+                        running.append(runner.start(run, is_async=not blocking, is_limited=True))
+                if not running:
                     break
                 await runner.wait(None if outer is None else outer.deadline)
                 if outer is not None:
                     outer.check()
-                over = {job: job.ended for job in under_way if job.ended is not None}  # others may end meanwhile
-                under_way = [job for job in under_way if job not in over]
+                over = {job: job.ended for job in running if job.ended is not None}  # others may end in the meantime
+                running = [job for job in running if job not in over]
                 for value, error, _ in over.values():
                     if error is None:
                         yield value
@@ -340,7 +340,7 @@ async def _together(work: Iterable[_Work], most: int, *, blocking: bool) -> Asyn
             raise failure
     finally:
         stop.cancel()
-        for job in under_way:
+        for job in running:
             runner.give_up(job)
         threads.close()
         await runner.close()

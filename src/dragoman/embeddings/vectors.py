@@ -1,6 +1,6 @@
 """The vectors of many texts in one buffer.
 
-Owns: Embeddings, the result; Sheet, into which parts are put as they come, from any thread.
+Owns: Embeddings, the result; Sheet, which collects the parts, from any thread.
 Must not know: providers, requests.
 """
 
@@ -19,30 +19,30 @@ from dragoman.providers import Adaptation, prices_of
 from .codecs import Answered, Row
 
 _SIZE = 4
-"""Bytes of a number: vectors are 32-bit floats, which is what models give."""
+"""Bytes of a number: vectors are 32-bit floats."""
 _LONGEST = 1 << 16
-"""More numbers than the vector of any model has."""
+"""More numbers than the vectors of any model have."""
 
 
 class Embeddings(Struct, frozen=True, kw_only=True):
-    """Vectors in the order of the texts. `numpy.asarray(embeddings)` is an array of them without a copy."""
+    """Vectors in the order of the texts. `numpy.asarray(embeddings)` makes an array of them without a copy."""
 
     model: str
-    """As in `provider:model`."""
+    """`provider:model`."""
     data: memoryview[float]
-    """All numbers one after the other, of format `f`."""
+    """All numbers in a row, of format `f`."""
     count: int
     dimensions: int
     """The length of a vector; 0 if there is none."""
     usage: Usage = Usage()
     adaptations: tuple[Adaptation, ...] = ()
-    """What was said that means nothing to this model."""
+    """The options that this model does not support."""
     missing: tuple[int, ...] = ()
-    """Positions of texts whose vectors are not here, since something failed before; in their places are zeros."""
+    """Positions of texts without vectors, after a failure; their vectors are zeros."""
 
     @property
     def cost(self) -> float | None:
-        """What they cost, in US dollars; None if that, or how many tokens the texts had, is not known."""
+        """The cost in US dollars; None if the price or the number of tokens is not known."""
         if self.usage.charged is not None:
             return self.usage.charged
         provider, _, model = self.model.partition(":")
@@ -51,14 +51,14 @@ class Embeddings(Struct, frozen=True, kw_only=True):
 
     @property
     def vectors(self) -> list[memoryview[float]]:
-        """A view on each vector; nothing is copied."""
+        """A view of each vector, without a copy."""
         return list(self)
 
     def __len__(self) -> int:
         return self.count
 
     def __getitem__(self, position: int) -> memoryview[float]:
-        at = range(self.count)[position] * self.dimensions  # which knows negative positions, and those out of range
+        at = range(self.count)[position] * self.dimensions  # handles negative positions, and those out of range
         return self.data[at : at + self.dimensions]
 
     def __iter__(self) -> Iterator[memoryview[float]]:
@@ -66,7 +66,7 @@ class Embeddings(Struct, frozen=True, kw_only=True):
 
     @property
     def __array_interface__(self) -> dict[str, object]:
-        """What NumPy asks for, and whatever else reads its interface."""
+        """For NumPy, and other readers of its interface."""
         kind = "<f4" if sys.byteorder == "little" else ">f4"
         return {"version": 3, "shape": (self.count, self.dimensions), "typestr": kind, "data": self.data}
 
@@ -81,14 +81,14 @@ class Embeddings(Struct, frozen=True, kw_only=True):
 
 
 class Sheet:
-    """Vectors that are being put together."""
+    """Collects vectors."""
 
     def __init__(self, count: int, begun: Embeddings | None = None, dimensions: int | None = None) -> None:
         self._lock: threading.Lock = threading.Lock()
         self._count: int = count
         self._missing: set[int] = set(range(count) if begun is None else begun.missing)
         self._dimensions: int = (0 if begun is None else begun.dimensions) or dimensions or 0
-        """The length that was asked for, or the first vector has."""
+        """The requested length, or that of the first vector."""
         self._bytes: bytearray = bytearray(b"" if begun is None else begun.data)
         self._usages: list[Usage] = [] if begun is None else [begun.usage]
 
@@ -97,7 +97,7 @@ class Sheet:
         return sorted(self._missing)
 
     def fill(self, positions: Sequence[int], answered: Answered) -> None:
-        """Put the vectors of these texts into their places. Raises ValueError if they are not what was asked for."""
+        """Store the vectors of these texts. Raises ValueError if their number or length is wrong."""
         rows = [_to_bytes(row) for row in answered.rows]
         if len(rows) != len(positions):
             raise ValueError(f"{len(rows)} vectors for {len(positions)} texts")
@@ -115,7 +115,7 @@ class Sheet:
             self._usages.append(Usage() if tokens is None else Usage(input=tokens, output=0, total=tokens))
 
     def finish(self, model: str, adaptations: tuple[Adaptation, ...]) -> Embeddings:
-        """What has come so far."""
+        """The result so far."""
         return Embeddings(
             model=model,
             data=memoryview(self._bytes).cast("f"),

@@ -1,13 +1,13 @@
-"""Engines: a model's reply to a conversation, whatever stands behind it.
+"""Engines: a model's reply to a conversation.
 
 base.py         Engine and AsyncEngine, streams
 call.py         one call, of any engine and over HTTP: send, read, decode, retry      http.py   models behind HTTP
 factory.py      engines by name, and third parties' providers
-fallback.py     several models, of which the next one answers where one fails        health.py  their breakers
-limiter.py      rate limits before they happen
-credential.py   keys as values: typed ones, and ones that are made and renewed
-keys.py         which key may go to which host        clouds/   Azure, Vertex AI and Amazon: addresses and identities
-scripted.py     a test double        service.py   reading what a provider says of anything but answers
+fallback.py     chains of models: if one fails, the next one answers                  health.py  their circuit breakers
+limiter.py      client-side rate limits
+credential.py   keys as values: fixed ones, and generated ones that are renewed
+keys.py         which key may be sent to which host       clouds/   Azure, Vertex AI and Amazon
+scripted.py     a test double
 claude_cli/     the `claude` program       local/    a model on this machine
 """
 

@@ -47,6 +47,7 @@ from .http import (
     Exchange as Exchange,
     HttpEngine as HttpEngine,
     as_service as as_service,
+    understanding as understanding,
 )
 from .keys import (
     given_key as given_key,
@@ -56,7 +57,6 @@ from .keys import (
     usual_key as usual_key,
 )
 from .limiter import RateLimiter as RateLimiter
-from .local.download import bar_if_terminal as bar_if_terminal
 from .local.models import MODELS as MODELS, model_named as model_named
 from .local.server import (
     ModelServer as ModelServer,
@@ -65,6 +65,7 @@ from .local.server import (
 )
 from .local.storage import (
     StoredModel as StoredModel,
+    bar_if_terminal as bar_if_terminal,
     models as models,
     present as present,
     pull as pull,
@@ -75,4 +76,3 @@ from .scripted import (
     ScriptedCall as ScriptedCall,
     ScriptedEngine as ScriptedEngine,
 )
-from .service import understanding as understanding

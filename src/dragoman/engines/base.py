@@ -1,9 +1,9 @@
-"""Engines: one job, a model's reply to a conversation.
+"""Engines: get a model's reply to a conversation.
 
-Owns: Engine and AsyncEngine, which everything above speaks to; the ways to read a reply.
-Must not know: loops, tools' code, stores. Tool calls in a reply are left as they are.
+Owns: Engine and AsyncEngine, and the streams of a reply.
+Must not know: the loop, the code of tools, stores. Tool calls in a reply are left as they are.
 
-An engine has one method of its own, `call`: a call that is ready to be made, as a ReplyCall (call.py).
+A subclass implements one method, `call`, which prepares a ReplyCall (call.py).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 def lossy(name: str, losses: tuple[Loss, ...]) -> LossyConversionError:
-    """The error for a model that would not get everything, where the caller wants it to."""
+    """The error for `strict=True` if the model would not get all of the conversation."""
     more = f" (and {len(losses) - 1} more)" if losses[1:] else ""
     message = f"{name} would not get all of the conversation: {losses[0]}{more}."
     return LossyConversionError(message, losses=tuple(map(str, losses)))
 
 
 class MessageCall(ReplyCall):
-    """A call that is answered with a whole message: by a script, or an engine that only has `run_inference`."""
+    """A call answered with a whole message: by a script, or an object that only has `run_inference`."""
 
     def __init__(self, answer: Callable[[], Awaitable[Message]], *, piece: int | None = None) -> None:
         super().__init__()
@@ -77,36 +77,36 @@ class ToolFeatures(Struct, frozen=True, kw_only=True):
 
 
 class BaseEngine:
-    """What the engines of both colours have in common; an engine sets `name`, and what differs of the rest."""
+    """What sync and async engines share. A subclass sets `name` and overrides what differs."""
 
     name: str
     """As in `provider:model`."""
     profile: Profile = Profile(provider="other", dialect="other")
     """What the model can do."""
     options: ModelOptions = ModelOptions()
-    """What is asked of the model where a call does not say."""
+    """The default options of a call."""
     asks_others: bool = False
-    """Whether other engines make its calls, and are observed themselves."""
+    """Whether it only forwards calls to other engines, which are observed themselves."""
     place: tuple[object, ...] | None = None
-    """What tells two engines of one name apart, such as an address; None: they have nothing in common."""
+    """Distinguishes engines of the same name, for example by address; None: unique."""
     prices: Prices | None = None
-    """What the model costs, in place of what the table says."""
+    """Prices that override the table."""
 
     @property
     def known_prices(self) -> Prices | None:
-        """What the model costs: as somebody said, else as the table does. None: not known."""
+        """The prices that were set, else those of the table; None if unknown."""
         if self.prices is not None:
             return self.prices
         return dragoman.providers.prices_of(*self._address, time=datetime.now(UTC))
 
     @property
     def priced(self) -> bool:
-        """Whether it is known what this model costs."""
+        """Whether the model's prices are known."""
         return self.known_prices is not None
 
     @property
     def context_window(self) -> int | None:
-        """How many tokens the model can read: as its profile says, else as the table does. None: not known."""
+        """The model's context window in tokens, from its profile or the table; None if unknown."""
         known = self.profile.context_window
         return dragoman.providers.window_of(*self._address) if known is None else known
 
@@ -118,7 +118,7 @@ class BaseEngine:
     def call(
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
     ) -> ReplyCall:
-        """A call that is ready to be made. Raises before anything is sent if it cannot be."""
+        """Prepare a call. Raises before anything is sent if it is impossible."""
         raise NotImplementedError
 
     def begin(
@@ -130,7 +130,7 @@ class BaseEngine:
         stream: bool,
         veto: Veto | None = None,
     ) -> ReplyCall:
-        """`call` for whoever makes it: seen by who observes the program, if anybody does."""
+        """`call`, reported to the observer if there is one."""
         call, observing = self.call(conversation, tools, options, stream=stream), dragoman._observer.current
         if veto is not None:
             call.veto = veto
@@ -141,9 +141,9 @@ class BaseEngine:
     def count_call(
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None
     ) -> ReplyCall | None:
-        """A call whose reply is empty and reports, as its input, how many tokens the model would read.
+        """A call whose reply only reports how many input tokens the model would read.
 
-        None: the provider cannot be asked, and the number is estimated.
+        None: the provider has no such endpoint, and the number is estimated.
         """
         return None
 
@@ -163,11 +163,11 @@ class BaseEngine:
         return dragoman.providers.TokenCount(tokens=usage.input, source="provider")
 
     def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
-        """What this model would not get of the conversation, or would get in another form; nothing is sent."""
+        """What the model would not get of the conversation, or would get in another form; nothing is sent."""
         return ()
 
     def prepare_tools(self, tools: Sequence[ToolSpec]) -> object:
-        """The tools in the provider's own form, as JSON data; nothing is sent."""
+        """The tools in the provider's format, as JSON data; nothing is sent."""
         raise NotImplementedError
 
     @property
@@ -190,7 +190,7 @@ class BaseEngine:
 
 
 class Engine(BaseEngine):
-    """A model, for a plain program. An engine of your own sets `name` and has `call`, or `run_inference` alone."""
+    """A model, for a sync program. A subclass sets `name` and implements `call`, or only `run_inference`."""
 
     def run_inference(
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
@@ -213,7 +213,7 @@ class Engine(BaseEngine):
     def count(
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
     ) -> TokenCount:
-        """How many tokens the model would read, as its provider counts them, or else estimated; nothing is answered."""
+        """How many tokens the model would read, as counted by its provider, or else estimated; nothing is generated."""
         return step(self._count(conversation, tools, options))
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ class Engine(BaseEngine):
 
 
 class AsyncEngine(BaseEngine):
-    """A model, for a program on an event loop."""
+    """A model, for an async program."""
 
     async def run_inference(
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
@@ -250,7 +250,7 @@ class AsyncEngine(BaseEngine):
     async def count(
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
     ) -> TokenCount:
-        """How many tokens the model would read, as its provider counts them, or else estimated; nothing is answered."""
+        """How many tokens the model would read, as counted by its provider, or else estimated; nothing is generated."""
         return await self._count(conversation, tools, options)
 
     async def aclose(self) -> None:
@@ -268,7 +268,7 @@ class AsyncEngine(BaseEngine):
 
 class _Simple(BaseEngine):
     def __init__(self, model: Any) -> None:
-        from inspect import signature  # few programs need it
+        from inspect import signature  # rarely needed
 
         self._model: Any = model
         self.name = str(getattr(model, "name", "") or f"other:{type(model).__name__}")
@@ -282,13 +282,13 @@ class _Simple(BaseEngine):
         given = {"tools": tools, "options": options}
 
         async def answer() -> Message:
-            said: object = self._model.run_inference(conversation, **{name: given[name] for name in self._takes})
-            longer: object = await cast("Awaitable[object]", said) if isinstance(said, Awaitable) else said
+            value: object = self._model.run_inference(conversation, **{name: given[name] for name in self._takes})
+            longer: object = await cast("Awaitable[object]", value) if isinstance(value, Awaitable) else value
             if not isinstance(longer, Conversation) or len(longer.messages) <= len(conversation.messages):
-                message = f"run_inference of {self.name} did not return the conversation with a reply at its end."
+                message = f"run_inference of {self.name} did not return the conversation with a reply appended."
                 raise ConfigurationError(message, hint="Return conversation.plus(Message.assistant(…)).")
             reply = longer.messages[-1]
-            if reply.provider is None:  # else it would pass for one that was put into the model's mouth, and is free
+            if reply.provider is None:  # else it would count as written by hand, and as free
                 reply = structs.replace(reply, provider=self._address[0])
             return reply
 
@@ -308,26 +308,26 @@ def adopt(model: object, kind: type[Engine]) -> Engine: ...
 @overload
 def adopt(model: object, kind: type[AsyncEngine]) -> AsyncEngine: ...
 def adopt(model: object, kind: type[Engine] | type[AsyncEngine]) -> Engine | AsyncEngine:
-    """What was given as a model, as an engine of this kind; ConfigurationError if it cannot be one."""
+    """A given model as an engine of this kind; ConfigurationError if it cannot be one."""
     if isinstance(model, kind):
         return model
     other = AsyncEngine if kind is Engine else Engine
     if isinstance(model, other):
-        twin, programs = ("AsyncChatClient", "an event loop") if kind is Engine else ("ChatClient", "plain programs")
-        message = f"The engine {model!r} is for {programs}; this client is not."
-        raise ConfigurationError(message, hint=f"Use {twin}, or the engine's twin of the other colour.")
-    from inspect import iscoroutinefunction  # few programs need it
+        twin, colour = ("AsyncChatClient", "async") if kind is Engine else ("ChatClient", "sync")
+        message = f"The engine {model!r} is {colour}; this client is not."
+        raise ConfigurationError(message, hint=f"Use {twin}, or the {'sync' if kind is Engine else 'async'} engine.")
+    from inspect import iscoroutinefunction  # rarely needed
 
     run = getattr(model, "run_inference", None)
     if not callable(run):
         shown = "None" if model is None else f"{type(model).__name__} {str(model)[:60]!r}"
-        message = f"A model is given by its name, or as an engine, not as {shown}."
-        raise ConfigurationError(message, hint='Say for instance "anthropic:claude-sonnet-4-5" or "local:".')
+        message = f"A model is a name or an engine, not {shown}."
+        raise ConfigurationError(message, hint='Pass "anthropic:claude-sonnet-4-5" or "local:", for example.')
     if kind is AsyncEngine:
         return _AsyncSimpleEngine(model)
     if iscoroutinefunction(run):
         message = f"run_inference of {type(model).__name__} is async; this client is not."
-        raise ConfigurationError(message, hint="Use AsyncChatClient, or make it a plain function.")
+        raise ConfigurationError(message, hint="Use AsyncChatClient, or make it a sync function.")
     return _SimpleEngine(model)
 
 
@@ -335,30 +335,30 @@ def adopt(model: object, kind: type[Engine] | type[AsyncEngine]) -> Engine | Asy
 
 
 class _Stream:
-    """What the streams of both colours tell."""
+    """What sync and async streams share."""
 
     def __init__(self, call: ReplyCall) -> None:
         self._call: ReplyCall = call
 
     @property
     def message(self) -> Message:
-        """What was received so far; marked interrupted unless the reply is complete."""
+        """The message so far; marked as interrupted unless the reply is complete."""
         return self._call.message
 
     @property
     def reply(self) -> Reply:
-        """The message and the account of the call so far."""
+        """The reply so far."""
         return self._call.account
 
 
 class ReplyStream(_Stream):
-    """A reply while it arrives: iterate it inside a `with` block, which closes the connection however it is left."""
+    """A streamed reply: iterate it inside a `with` block, which closes the connection on exit."""
 
     def __init__(self, call: ReplyCall) -> None:
         super().__init__(call)
         self._events: Generator[ReplyEvent, None, None] = self._iterate(call)
 
-    @staticmethod  # the stream has the generator: if that had the stream, one that is dropped would stay for a while
+    @staticmethod  # static, to avoid a reference cycle that would keep a dropped stream open
     def _iterate(call: ReplyCall) -> Generator[ReplyEvent, None, None]:
         try:
             while events := step(call.next()):
@@ -381,7 +381,7 @@ class ReplyStream(_Stream):
 
 
 class AsyncReplyStream(_Stream):
-    """A reply while it arrives: iterate it inside an `async with` block, which closes the connection in any case."""
+    """A streamed reply: iterate it inside an `async with` block, which closes the connection on exit."""
 
     def __init__(self, call: ReplyCall) -> None:
         super().__init__(call)

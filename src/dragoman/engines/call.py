@@ -1,8 +1,7 @@
-"""Calls of a model, written once for both colours: what every call does, and a call over HTTP.
+"""Model calls, sync and async: what every call does, and a call over HTTP.
 
-Owns: Reply, the account of a call; ReplyCall, which hands events over as soon as something of an answer has come;
-ModelCall: attempts, retries, and the ledger of them.
-Must not know: plain or async. The transport blocks or awaits.
+Owns: Reply; ReplyCall, which delivers events once content has arrived; ModelCall with its attempts, retries and ledger.
+Must not know: event loops. The transport blocks or awaits.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Sent(Struct, frozen=True, dict=True):
-    """Calls that this process made. It has no fields: they are in no pickle, JSON or text, for others said them."""
+    """Calls that this process made. Not a field, so that no pickle, JSON or repr of a reply contains them."""
 
     @classmethod
     def of(cls, calls: tuple[Call, ...]) -> Sent:
@@ -64,97 +63,97 @@ class Sent(Struct, frozen=True, dict=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """A model's answer and the account of the call."""
+    """A model's reply and how it came about."""
 
     message: Message
-    """Complete, or marked interrupted with everything that was received."""
+    """Complete, or marked as interrupted with everything that was received."""
     request_id: str | None = None
     headers: Mapping[str, str] = {}
     received: float = 0.0
-    """When: the Unix time."""
+    """The Unix time at which it was received."""
     adaptations: tuple[Adaptation, ...] = ()
-    """Options and schemas that were changed to suit the model."""
+    """Options and schemas that were changed for the model."""
     losses: tuple[Loss, ...] = ()
-    """Parts of the history that this model did not get."""
+    """Parts of the history that the model did not get."""
     attempts: tuple[AttemptRecord, ...] = ()
-    """The ledger: every attempt, why it failed, how long was waited."""
+    """Every attempt: why it failed, and how long was waited."""
     sent: Sent = Sent()
-    """What this engine had sent of late and, last, what this reply answers: references, which `cache` compares."""
+    """The last calls of this engine, this one included, for `cache` to compare."""
 
     @property
     def cost(self) -> float | None:
-        """What the reply cost, in US dollars; None if that is not known."""
+        """The cost of the reply in US dollars; None if unknown."""
         return dragoman.providers.cost_of(self.message)
 
     @property
     def logprobs(self) -> tuple[TokenLogprob, ...]:
-        """How likely each token was; none where `ModelOptions.logprobs` did not ask for them."""
-        return dragoman.providers.logprobs_of(self.message)  # loaded when somebody asks, as the next two
+        """The likelihood of each token; empty unless `ModelOptions.logprobs` asked for it."""
+        return dragoman.providers.logprobs_of(self.message)  # loaded on first use, like the next two
 
     @property
     def safety(self) -> tuple[SafetyRating, ...]:
-        """What the provider's filters found in the prompt and the answer, where it says so."""
+        """What the provider's filters reported about the prompt and the answer."""
         return dragoman.providers.safety_of(self.message)
 
     @property
     def choices(self) -> tuple[Message, ...]:
-        """All answers, where `ModelOptions.choices` asked for several; the first is the message itself."""
+        """All answers, if `ModelOptions.choices` asked for several; the first is the message itself."""
         return dragoman.providers.choices_of(self.message)
 
     @property
     def rate_limits(self) -> RateLimits | None:
-        """What the provider said about its limits; None if nothing. Read from the headers when it is asked for."""
-        return dragoman.transport.rate_limits_of(self.headers, self.received)  # loaded when somebody asks
+        """The rate limits in the response headers; None if there are none."""
+        return dragoman.transport.rate_limits_of(self.headers, self.received)
 
     @property
     def cache(self) -> CacheUse:
-        """What the provider's prompt cache did for this reply, and why it did no more; found out when asked for."""
-        return dragoman.providers.explain_cache(self.sent.calls, self.message.usage)  # loaded when somebody asks
+        """What the provider's prompt cache saved for this reply, and why not more."""
+        return dragoman.providers.explain_cache(self.sent.calls, self.message.usage)
 
 
 Veto: TypeAlias = Callable[[ProviderError, float], str]
-"""Asked before another attempt, with the error and the seconds until then: why it is not made, or nothing."""
+"""Called before a retry, with the error and the seconds until then; a text, the reason, prevents it."""
 
 
 class ReplyCall:
-    """One call, ready or under way: read it whole with `reply`, or event by event with `next`.
+    """One call: `reply` returns the whole reply, `next` the next events.
 
-    A kind of call has `advance`, and where it holds something open `release`. In a plain program they block and never
+    Subclasses implement `advance`, and `release` if they hold something open. In a sync program these block and never
     suspend (see `dragoman._stepping`).
     """
 
     veto: Veto | None = None
     over: bool = False
-    """Whether nothing more will come."""
+    """Whether the call has ended."""
     _handed_over: bool = False
     _failure: ProviderError | None = None
-    """What the call has ended with, until it is raised."""
+    """The error that ended the call, until it is raised."""
 
     def __init__(self) -> None:
         self.attempts: list[AttemptRecord] = []
         self._fold: Fold = Fold()
         self._unsaid: list[ReplyEvent] = []
-        """What was taken in and not handed over yet."""
+        """Events that were received and not delivered yet."""
 
     # --- for callers ---
 
     @property
     def message(self) -> Message:
-        """What was received so far; marked interrupted unless the reply is complete."""
+        """The reply so far; marked as interrupted unless it is complete."""
         return self._fold.message()
 
     @property
     def failure(self) -> ProviderError | None:
-        """What the call has failed with, if `next` has handed that event over and will raise it."""
+        """The error of the call, after `next` has delivered its event and before it raises it."""
         return self._failure
 
     @property
     def account(self) -> Reply:
-        """The message and the account of the call so far."""
+        """The reply so far."""
         return Reply(message=self._fold.message(), attempts=tuple(self.attempts))
 
     async def reply(self) -> Reply:
-        """Make the call and give the whole reply. Raises ProviderError."""
+        """Make the call and return the whole reply. Raises ProviderError."""
         try:
             while not self.over:
                 await self._attempt()
@@ -165,11 +164,11 @@ class ReplyCall:
         return self.account
 
     async def next(self) -> list[ReplyEvent]:
-        """The next events; none when the reply is complete. Raises ProviderError, once its event was handed over."""
+        """The next events; empty when the reply is complete. Raises ProviderError, after its event was delivered."""
         while not self.over:
             await self._attempt()
-            # That a reply has begun is told together with what it begins with: until then a provider that accepts the
-            # request and fails at once can still be tried again.
+            # Events are held back until content arrives: until then a provider that accepts the request and fails at
+            # once can be retried.
             if self._unsaid and (self.over or self.has_begun):
                 self._handed_over = True
                 said, self._unsaid = self._unsaid, []
@@ -190,7 +189,7 @@ class ReplyCall:
                 self._fail(error)
 
     async def aclose(self) -> None:
-        """Stop, and close what is open."""
+        """End the call and close what is open."""
         self.over = True
         await self.release()
 
@@ -201,32 +200,32 @@ class ReplyCall:
         error.attempts = tuple(self.attempts)
         self.over, self._failure = True, error
 
-    # --- for kinds of calls ---
+    # --- for subclasses ---
 
     async def advance(self) -> None:
-        """Wait for what comes next, and `take` it; set `over` with the last of it. Raises ProviderError."""
+        """Wait for the next events and `take` them; set `over` with the last. Raises ProviderError."""
         raise NotImplementedError
 
     async def try_again(self, error: ProviderError) -> bool:
-        """Whether the call is made once more after this error; waits until it is time."""
+        """Whether to retry after this error; waits until it is time."""
         return False
 
     async def release(self) -> None:
         """Close what is open."""
 
     def take(self, events: list[ReplyEvent]) -> None:
-        """Take events of the reply in."""
+        """Add events of the reply."""
         self._fold.extend(events)
         self._unsaid += events
 
     @property
     def has_begun(self) -> bool:
-        """Whether something of the answer itself has come."""
+        """Whether content of the reply has arrived."""
         return self._handed_over or any(map(is_content, self._unsaid))
 
 
 def charge(event: ReplyEvent, prices: Prices) -> ReplyEvent:
-    """The event; one that reports usage says what that costs at these prices, whatever else was said."""
+    """The event; one that reports usage gets its cost at these prices."""
     if not isinstance(event, UsageReported):
         return event
     return UsageReported(msgspec.structs.replace(event.usage, charged=prices.cost(event.usage)))
@@ -242,7 +241,7 @@ def failed(error: Exception) -> Failed:
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 _NOTHING_SENT: Final = Sent()
 _BYTES_A_TOKEN: Final = 4
-"""Of a request's body, as an estimate for the limiter; what a call has really taken is put right when it ends."""
+"""Estimates the tokens of a request for the limiter; corrected when the call ends."""
 _REQUEST_IDS: Final = (
     "request-id",
     "x-request-id",
@@ -251,17 +250,17 @@ _REQUEST_IDS: Final = (
     "x-amzn-requestid",
     "cf-ray",
 )
-"""Headers with the id under which a provider can find a request."""
+"""Headers with the provider's id of a request."""
 
 
 class Prepared(Struct, frozen=True):
-    """A call as the model gets it, what the codec made of it, and how its reply is read."""
+    """A call, its encoded request, and how its reply is decoded."""
 
     codec: Codec
     call: Call
     encoded: Encoded
     reader: AnswerReader | None = None
-    """What takes the answer out of a reply that had to be asked for in another form."""
+    """Extracts a structured answer that had to be requested in another form."""
 
     def decoder(self) -> Decoder:
         """A decoder for the reply."""
@@ -270,25 +269,25 @@ class Prepared(Struct, frozen=True):
 
 
 class ModelCall(ReplyCall):
-    """One call over HTTP. Nothing is tried again once a part of the answer has reached the caller."""
+    """One call over HTTP. It is not retried once part of the reply has reached the caller."""
 
     line: Line | None = None
-    """Where each attempt waits for its turn, if there is a limiter."""
+    """The limiter's queue in which each attempt waits, if there is a limiter."""
     most_bytes: int = MAX_BODY_BYTES
-    """Of a reply that is read whole; a longer one is a ProtocolError."""
+    """The limit of a reply that is read whole; a longer one is a ProtocolError."""
     _place: Place | None = None
     _queued: float = 0.0
-    """Seconds in the line before the attempt that is under way."""
+    """Seconds in the limiter's queue before the current attempt."""
     is_read: bool = True
-    """Whether a model reads the body, so that the limiter counts its tokens."""
+    """Whether the body is a prompt whose tokens the limiter counts."""
     _sent: HttpRequest | None = None
     _made: MadeKey | None = None
-    """The request of the attempt under way and its key, where the key was made for it."""
+    """The request of the current attempt and its key, if the key is generated."""
     _key_renewed: bool = False
     _waited: float = 0.0
-    """Seconds before the attempt that is under way."""
+    """Seconds waited before the current attempt."""
     _began: float = 0.0
-    """When the first attempt began, and when the one that is under way."""
+    """When the first attempt started; `_started` is the current one."""
     _started: float = 0.0
     _first_token: float | None = None
     _headers: Mapping[str, str] = _NO_HEADERS
@@ -310,7 +309,7 @@ class ModelCall(ReplyCall):
     ) -> None:
         super().__init__()
         self._remember: Callable[[Call], tuple[Call, ...]] | None = remember
-        """Told of the call when it is sent for the first time; it gives those of late."""
+        """Called with the call when it is first sent; returns the recent ones."""
         self._blocking: bool = blocking
         self.request: HttpRequest = request
         self._prepared: Prepared = prepared
@@ -332,7 +331,7 @@ class ModelCall(ReplyCall):
         )
 
     async def advance(self) -> None:
-        """Send the request if it was not sent, and read the next piece of a stream, or the whole reply."""
+        """Send the request if needed, and read the next piece of a stream, or the whole reply."""
         streamed, events = self._prepared.call.stream, list[ReplyEvent]()
         problem: ProviderError | None = None
         try:
@@ -342,7 +341,7 @@ class ModelCall(ReplyCall):
                 decoder.feed(piece, events)
             if not piece or not streamed or decoder.done:
                 if self._response is not None and decoder.done:
-                    await self._response.finish()  # the end that the dialect names is the end, whatever the server does
+                    await self._response.finish()  # the dialect marks the end; the server may keep the connection open
                 decoder.finish(events)
                 self.over = True
         except ProviderError as error:
@@ -355,9 +354,9 @@ class ModelCall(ReplyCall):
         self._unsaid += events
         if problem is not None and not self._fold.completed:
             raise problem
-        if self.over or problem is not None:  # then the provider had said before that this is all: nothing is missing
+        if self.over or problem is not None:  # after the end of the reply an error does not matter
             self.over = True
-            if streamed:  # else whoever reads the whole of it closes the call
+            if streamed:  # else `reply` closes the call
                 await self.release()
             self._record("ok", None)
 
@@ -383,7 +382,7 @@ class ModelCall(ReplyCall):
         if self._prepared.call.stream:
             return await response.next()
         self._response = None
-        return await response.read(self.most_bytes)  # which frees the connection, however it ends
+        return await response.read(self.most_bytes)  # this releases the connection in any case
 
     async def release(self) -> None:
         response, self._response, self._decoder = self._response, None, None
@@ -395,7 +394,7 @@ class ModelCall(ReplyCall):
             self.line.leave(place, self._connection.clock(), tokens=None if usage is None else usage.tokens)
 
     async def _queue_up(self, line: Line) -> None:
-        """Wait for the turn of the next attempt; a limit of the whole call holds for the wait as well."""
+        """Wait in the limiter's queue; the total timeout of the call includes this."""
         clock, total = self._connection.clock, self.request.timeout.total
         began = self._started = clock()
         if not self.attempts:
@@ -415,7 +414,7 @@ class ModelCall(ReplyCall):
     # --- decisions and the ledger ---
 
     def _begin_attempt(self) -> HttpRequest:
-        """The request of the next attempt: a limit of the whole call holds for all attempts together."""
+        """The request of the next attempt; the total timeout applies to all attempts together."""
         self._started, self._first_token = self._connection.clock(), None
         if not self.attempts and not self._queued:
             self._began = self._started
@@ -433,14 +432,14 @@ class ModelCall(ReplyCall):
         except ProviderError as error:
             error.provider, error.model = self._connection.provider.name, self._connection.model
             raise
-        except MissingKeyError as error:  # found out in the middle of a call, of which a chain goes on
+        except MissingKeyError as error:  # as a ProviderError, so that a fallback chain continues
             provider, model = self._connection.provider.name, self._connection.model
             raise AuthenticationError(error.message, hint=error.hint, provider=provider, model=model) from error
         self._sent = self._connection.signed(request, self._made)
         return self._sent
 
     def _can_renew_key(self, error: ProviderError) -> bool:
-        """Whether the provider has refused a key that was made, for the first time in this call."""
+        """Whether the provider has rejected a generated key, for the first time in this call."""
         key, made = self._connection.key, self._made
         if self._key_renewed or made is None or not isinstance(error, AuthenticationError) or self.has_begun:
             return False
@@ -451,22 +450,22 @@ class ModelCall(ReplyCall):
     def _refusal(self, body: bytes) -> ProviderError:
         error = dragoman.providers.read_refusal(self._status or 0, self._headers, body, self._prepared.call)
         advice = retry_after_of(self._headers, self._connection.wall_clock())
-        if advice is not None:  # the header is more precise than what a body may say
+        if advice is not None:  # the header is more precise than the body
             error.retry_after = advice
         if self.line is not None and error.retry_after and isinstance(error, RateLimitError | OverloadedError):
-            self.line.close(error.retry_after, self._connection.clock())  # and not only for this call
+            self.line.close(error.retry_after, self._connection.clock())  # for all calls
         return error
 
     async def try_again(self, error: ProviderError) -> bool:
-        """Decide about another attempt, and wait for its time."""
+        """Decide whether to retry, and wait until then."""
         without_keys(error, (self._sent or self.request).headers)
         if self._can_renew_key(error):
-            self._record("the key was refused, and is made again", error)
+            self._record("the key was rejected; generating a new one", error)
             self._begin_anew(0.0)
             return True
         connection, total = self._connection, self.request.timeout.total
         if error.code == "unknown_host" and connection.provider.cloud is not None:
-            error.hint = "Check the region or the resource that it is named by, and that this machine is online."
+            error.hint = "Check the region or resource in its name, and that this machine is online."
         elapsed = connection.clock() - self._began
         delivered = self._prepared.call.stream and self.has_begun
         decision = decide(

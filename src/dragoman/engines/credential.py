@@ -1,10 +1,7 @@
-"""Keys as values: typed ones that do not print themselves, and ones that are made.
+"""Keys as values: fixed ones, which do not print themselves, and generated ones.
 
-A made key is fetched by a function when it is first needed, kept, and renewed before it expires, by one for all who
-wait, in both colours.
-
-Owns: Secret and Confidential; Token and AwsKeys, which such a function may give; Credential, which asks it.
-Must not know: where keys come from, and how a request carries one (`Connection.sign`).
+A generated key is returned by a function when it is first needed, cached, and renewed before it expires, with one call
+for all waiting requests, sync and async. Must not know: how a request carries a key (`Connection.signed`).
 """
 
 from __future__ import annotations
@@ -20,11 +17,11 @@ from dragoman._stop import pause
 from dragoman.errors import AuthenticationError, ConfigurationError, DragomanError, StoppedError
 
 _EARLY: Final = 300.0
-"""Seconds before its end that a key is renewed; one that lives for less than 25 minutes, in its last fifth."""
-_GLANCE: Final = 0.01
-"""Seconds after which is looked again whether the key that somebody else makes is there."""
-_NEXT_TRY: Final = 30.0
-"""Seconds until a renewal that failed is tried again, while the key that is there still holds."""
+"""Seconds before its expiry that a key is renewed; one that lives for less than 25 minutes, in its last fifth."""
+_POLL_SECONDS: Final = 0.01
+"""How often a waiting request checks whether another one has renewed the key."""
+_RETRY_SECONDS: Final = 30.0
+"""When a failed renewal is tried again, while the old key is still valid."""
 
 
 class Secret:
@@ -35,7 +32,7 @@ class Secret:
     def __init__(self, value: str, *, hosts: Iterable[str] | None = None) -> None:
         self._value: str = value
         self.hosts: frozenset[str] | None = None if hosts is None else frozenset(hosts)
-        """The hosts that it may be sent to: `name` or `name:port`. None: wherever the one who gave it says."""
+        """The hosts that it may be sent to: `name` or `name:port`. None: any."""
 
     def reveal(self) -> str:
         return self._value
@@ -47,7 +44,7 @@ class Secret:
 
     @property
     def masked(self) -> str:
-        """Enough to tell two keys apart, and too little to be of use: `…` and the last four characters."""
+        """`…` and the last four characters, to tell two keys apart."""
         return f"…{self._value[-4:]}" if len(self._value) >= 20 else "…"
 
     def __repr__(self) -> str:
@@ -71,15 +68,15 @@ class Secret:
         return self
 
     def __reduce__(self) -> NoReturn:
-        message = "a secret is not pickled; pass it on by other means"
+        message = "a secret is not pickled; pass it on in another way"
         raise TypeError(message)
 
-    def __getstate__(self) -> NoReturn:  # what serializers other than pickle ask for
+    def __getstate__(self) -> NoReturn:  # for serializers other than pickle
         return self.__reduce__()
 
 
 class Confidential(Struct, frozen=True, kw_only=True):
-    """A value whose fields are not shown: one of them is, or may hold, a key."""
+    """A value whose fields are not printed, because one of them may contain a key."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(…)"
@@ -88,16 +85,16 @@ class Confidential(Struct, frozen=True, kw_only=True):
         return []  # rich would print every field
 
 
-# --- keys that are made -----------------------------------------------------------------------------------------------
+# --- generated keys ---------------------------------------------------------------------------------------------------
 
 
 class Token(Confidential, frozen=True, kw_only=False):
-    """A key with an end: `Token(value, expires_at)`."""
+    """A key that expires: `Token(value, expires_at)`."""
 
     value: Secret | str
-    """Kept as a Secret."""
+    """Stored as a Secret."""
     expires_at: float | None = None
-    """The Unix time; None: it is kept until a provider refuses it."""
+    """The Unix time; None: it is used until a provider refuses it."""
 
     def __post_init__(self) -> None:
         if isinstance(self.value, str):
@@ -105,31 +102,29 @@ class Token(Confidential, frozen=True, kw_only=False):
 
 
 class AwsKeys(Confidential, frozen=True, kw_only=False):
-    """What requests to Amazon are signed with."""
+    """The keys that requests to Amazon are signed with."""
 
     access_key: str
     secret_key: str
     token: str | None = None
-    """Of the session, for keys that were lent."""
+    """The session token of temporary keys."""
     expires_at: float | None = None
 
 
 MadeKey: TypeAlias = Token | AwsKeys
 KeySource: TypeAlias = Callable[[], str | Secret | MadeKey] | Callable[[], Awaitable[str | Secret | MadeKey]]
-"""A function that makes a key. A plain one may block: on an event loop it is called in a worker thread."""
+"""A function that returns a key. A sync one may block: on an event loop it is called in a worker thread."""
 
 
 class _Renewal(Struct):
-    """A key that is being made."""
-
     over: bool = False
     error: Exception | None = None
 
 
 class Credential:
-    """A key that a function makes, one time for all who wait. Safe to share between threads, tasks and engines."""
+    """A key that a function generates, once for all waiting calls. Safe to share between threads, tasks and engines."""
 
-    masked: Final = "… (made when it is needed)"
+    masked: Final = "… (generated when it is needed)"
 
     def __init__(
         self, source: KeySource, *, hosts: Iterable[str] | None = None, clock: Callable[[], float] = time.time
@@ -141,7 +136,7 @@ class Credential:
         self._made: MadeKey | None = None
         self._renew_at: float | None = None
         self._renewal: dict[str, _Renewal] = {}
-        """The one that is under way, if one is. Not a lock, which Ctrl-C could leave taken."""
+        """The current one, if there is one. Not a lock: Ctrl-C could leave it held."""
 
     def __repr__(self) -> str:
         return "Credential(…)"
@@ -152,15 +147,15 @@ class Credential:
     def __hash__(self) -> int:
         try:
             return hash((self.source, self.hosts))
-        except TypeError:  # a function may be an object that has no hash
+        except TypeError:  # a callable object may not be hashable
             return hash((type(self.source), self.hosts))
 
     async def made(self, *, blocking: bool) -> MadeKey:
-        """The key that is kept, or a new one. Raises AuthenticationError if it cannot be made.
+        """The cached key, or a new one. Raises AuthenticationError if the function fails.
 
-        Whoever finds a renewal under way goes on with the old key while that holds, and otherwise waits.
+        While another call renews the key, the old one is used if it is still valid; otherwise this call waits.
         """
-        while (found := self._kept()) is None:
+        while (found := self._cached()) is None:
             mine = _Renewal()
             try:
                 renewal = self._renewal.setdefault("", mine)
@@ -169,7 +164,7 @@ class Credential:
                 if (old := self._unexpired()) is not None:
                     return old
                 while not renewal.over:
-                    await pause(_GLANCE, blocking=blocking)
+                    await pause(_POLL_SECONDS, blocking=blocking)
                 if renewal.error is not None:
                     raise renewal.error
             except Exception as error:
@@ -178,22 +173,22 @@ class Credential:
             finally:
                 if self._renewal.get("") is mine:
                     del self._renewal[""]
-                mine.over = True  # made, or given up: then one of those who wait makes it
+                mine.over = True  # if it was given up, one of those that wait renews the key
         return found
 
     def discard(self, made: MadeKey) -> None:
-        """A provider has refused this key: the next who needs one gets a new one."""
+        """Forget this key, because a provider has refused it."""
         if self._made is made:
             self._made = None
 
     def reveal(self) -> tuple[str, ...]:
-        """What of the key that is kept nobody may read; nothing before it is made."""
+        """The secret parts of the cached key; empty before there is one."""
         made = self._made
         if isinstance(made, Token):
             return (cast("Secret", made.value).reveal(),)
         return () if made is None else (made.secret_key, made.token or "")
 
-    def _kept(self) -> MadeKey | None:
+    def _cached(self) -> MadeKey | None:
         return None if self._renew_at is not None and self._clock() >= self._renew_at else self._made
 
     def _unexpired(self) -> MadeKey | None:
@@ -201,18 +196,18 @@ class Credential:
         return made if made is not None and self._clock() < (made.expires_at or 0) else None
 
     async def _renew(self, *, blocking: bool) -> MadeKey:
-        if (found := self._kept()) is not None:  # somebody was quicker
+        if (found := self._cached()) is not None:  # another call was quicker
             return found
         try:
-            made = _read(await _ask(self.source, blocking=blocking))
+            made = _to_key(await _call_source(self.source, blocking=blocking))
         except DragomanError as error:
             if isinstance(error, StoppedError) or (old := self._unexpired()) is None:
                 raise
-            import logging  # slow to load, and keys that are typed need none of it
+            import logging  # slow to load, and rarely needed
 
             logger = logging.getLogger("dragoman.engines")
             logger.warning("A key could not be renewed; the old one is used until it expires. %s", error)
-            self._renew_at = self._clock() + _NEXT_TRY
+            self._renew_at = self._clock() + _RETRY_SECONDS
             return old
         self._renew_at = None
         if made.expires_at is not None:
@@ -222,39 +217,39 @@ class Credential:
 
 
 AnyKey: TypeAlias = str | Secret | KeySource | Credential
-"""What can be given as a key."""
+"""What can be passed as a key."""
 
 
-async def _ask(source: KeySource, *, blocking: bool) -> object:
+async def _call_source(source: KeySource, *, blocking: bool) -> object:
     from inspect import isawaitable, iscoroutinefunction  # few programs need it
 
     try:
         if blocking or iscoroutinefunction(source):
             given: object = source()
         else:
-            import asyncio  # which plain programs do not load
+            import asyncio  # sync programs do not load it
 
             given = await asyncio.to_thread(cast("Callable[[], object]", source))
         if isawaitable(given):
             if blocking:
                 getattr(given, "close", bool)()
-                message = "The key is made by an async function, and this program is a plain one."
-                raise ConfigurationError(message, hint="Give a plain function, or use AsyncChatClient.")
+                message = "The function that returns the key is async, and this program is not."
+                raise ConfigurationError(message, hint="Pass a sync function, or use AsyncChatClient.")
             given = cast("object", await given)
         return given
     except DragomanError:
         raise
     except Exception as error:
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}".rstrip(".: ")
-        hint = "Look at the function that makes it: what key=… gave, or the cloud's own library."
-        raise AuthenticationError(f"The key could not be made: {said}.", hint=hint) from error
+        why = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}".rstrip(".: ")
+        hint = "Check the function that was passed as key=…, or the cloud's own library."
+        raise AuthenticationError(f"The key could not be generated: {why}.", hint=hint) from error
 
 
-def _read(given: object) -> MadeKey:
+def _to_key(given: object) -> MadeKey:
     if isinstance(given, str | Secret) and given:
         return Token(given)
     if isinstance(given, Token | AwsKeys):
         return given
     shown = type(given).__name__ if given else "nothing"
-    message = f"The function that makes the key gave {shown}."
-    raise ConfigurationError(message, hint="It gives a text, a Secret, or Token(value, expires_at).")
+    message = f"The function that returns the key returned {shown}."
+    raise ConfigurationError(message, hint="Return a string, a Secret, or Token(value, expires_at).")

@@ -1,8 +1,7 @@
 """Engines by name: `engine("anthropic:claude-sonnet-4-5")`, or several: `engine(["anthropic:…", "openai:…"])`.
 
-Owns: from names and options to an engine; the registry of third parties' providers.
-Must not know: configuration files and keychains (the chat room does). A key is given, or found in the provider's usual
-environment variable; keys.py decides whether it may go to the address.
+Must not know: configuration files and keychains (the chat room does). A key is passed, or found in the provider's
+environment variable; keys.py decides whether it may be sent to the address.
 """
 
 from __future__ import annotations
@@ -42,69 +41,69 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=Engine | AsyncEngine)
 
 Models: TypeAlias = str | Sequence[str | E]
-"""A model by its name; or several, by name or as engines, of which the next one answers where one fails."""
+"""A model by its name; or several, by name or as engines: if one fails, the next one answers."""
 
 ENTRY_POINTS = "dragoman.providers"
-"""The group in which an installed package offers a ProviderFactory under its provider's name."""
+"""The entry point group in which a package registers a ProviderFactory under its provider's name."""
 
 
 class EngineOptions(TypedDict, total=False):
-    """What an engine can be given beside its name."""
+    """Options of an engine."""
 
     key: AnyKey | Mapping[str, AnyKey] | None
-    """The key, or a function that makes one, in place of the one that is found in the environment; for several models,
-    by provider."""
+    """The key, or a function that returns one, instead of the key in the environment; for several models, by
+    provider."""
     base_url: str | None
-    """Where the provider is, in place of its own address."""
+    """The address, instead of the provider's own."""
     region: str
-    """For models in a cloud: the region, such as `us-east-1`; in place of that of the environment."""
+    """For models in a cloud: the region, such as `us-east-1`, instead of the environment's."""
     project: str
-    """For models on Vertex AI: the project of Google Cloud; in place of that of the environment."""
+    """For models on Vertex AI: the Google Cloud project, instead of the environment's."""
     options: ModelOptions
-    """What is asked of the model where a call does not say."""
+    """Defaults for calls."""
     prices: Prices | None
-    """What the model costs, in place of what the table says."""
+    """The model's prices, instead of those in the table."""
     profile: Profile | Mapping[str, Any]
-    """A whole profile, or the fields in which this model differs from what the catalogue says."""
+    """A whole profile, or the fields in which this model differs from the catalogue."""
     strict: bool
-    """Refuse a history of which this model would not get every part."""
+    """Refuse a conversation if this model would not get every part of it."""
     retry: RetryPolicy
-    """When a failed call is made again, and after which pause."""
+    """When and how soon a failed call is retried."""
     timeouts: Timeouts
-    """How long is waited for a connection, for the next bytes, and in all."""
+    """Timeouts for connecting, for the next bytes, and for the whole call."""
     headers: Mapping[str, str]
     """Sent with every request."""
     limiter: RateLimiter
-    """How much is asked for in a minute and at once, by all engines of the process with the same key."""
+    """Client-side rate limits for all engines of the process with the same key."""
     fallback: Fallback
-    """For several models: when the next one is asked, and which one that is."""
+    """For several models: when the next one is called, and which one."""
     allow_insecure_base_url: bool
-    """For tests against a server without TLS. Only ever set in code."""
+    """For tests with a server without TLS. Cannot be set in a file."""
     find_program: Callable[[str], str | None] | None
-    """For providers that are programs: how one is found by its name, as shutil.which does. Only ever set in code."""
+    """For providers that are programs: looks one up by its name, like shutil.which. Cannot be set in a file."""
 
 
 class ProviderFactory:
-    """What a third party's provider offers: engines for a model, in one colour or both. Override what you support."""
+    """Creates the engines of a third party's provider, sync, async or both. Override what you support."""
 
     def engine(self, model: str, **options: Unpack[EngineOptions]) -> Engine:
-        """An engine for a plain program."""
-        raise self._no_colour(model, "plain programs")
+        """An engine for a sync program."""
+        raise self._unsupported(model, "sync programs")
 
     def async_engine(self, model: str, **options: Unpack[EngineOptions]) -> AsyncEngine:
         """An engine for a program on an event loop."""
-        raise self._no_colour(model, "async programs")
+        raise self._unsupported(model, "async programs")
 
-    def _no_colour(self, model: str, programs: str) -> ConfigurationError:
-        message = f"{type(self).__name__} offers no engine for {programs} (model {model!r})."
-        return ConfigurationError(message, hint="Use the other colour, or another provider.")
+    def _unsupported(self, model: str, programs: str) -> ConfigurationError:
+        message = f"{type(self).__name__} has no engine for {programs} (model {model!r})."
+        return ConfigurationError(message, hint="Use ChatClient or AsyncChatClient instead, or another provider.")
 
 
 _registered: dict[str, ProviderFactory] = {}
 
 
 def register_provider(name: str, factory: ProviderFactory, *, replace: bool = False) -> None:
-    """Make `name:model` stand for engines of this factory. A name that is taken is an error unless replaced."""
+    """Use this factory for `name:model`. A name that is taken is an error, unless `replace` is true."""
     if not replace and (name in _registered or name in PROVIDERS or name in PROGRAMS):
         message = f"There is a provider named {name!r} already."
         raise ConfigurationError(message, hint="Choose another name, or say replace=True.")
@@ -112,14 +111,14 @@ def register_provider(name: str, factory: ProviderFactory, *, replace: bool = Fa
 
 
 def is_registered(name: str) -> bool:
-    """Whether engines of this name come from a factory: a third party's, or that of a program on this machine."""
+    """Whether a factory creates the engines of this provider: a third party's, or the one of a local program."""
     return name in PROGRAMS or _factory_named(name) is not None
 
 
 def engine(model: Models[Engine], *, transport: Transport | None = None, **options: Unpack[EngineOptions]) -> Engine:
-    """An engine for a plain program, by `provider:model`, `provider/model` or a well-known model's bare name.
+    """An engine for a sync program, by `provider:model`, `provider/model` or a well-known model's bare name.
 
-    Of several models the first one answers, and where it fails the next: `engine(["anthropic:…", "openai:…"])`.
+    Of several models the first one answers, and if it fails the next one: `engine(["anthropic:…", "openai:…"])`.
     """
     return _make(Engine, model, transport, options)
 
@@ -145,7 +144,7 @@ def _make(kind: type[E], model: Models[E], transport: Transport | None, options:
             _refuse_places(parts[0], own)
         return cast("E", (factory.engine if is_plain else factory.async_engine)(parts[1], **own))
     found = connection(model, **own)
-    if is_plain:  # of the two transports, the one that is used is loaded
+    if is_plain:  # only the transport that is used is loaded
         return cast("E", HttpEngine(found, transport or dragoman.transport.SocketTransport()))
     return cast("E", AsyncHttpEngine(found, transport or dragoman.transport.AsyncioTransport()))
 
@@ -153,17 +152,14 @@ def _make(kind: type[E], model: Models[E], transport: Transport | None, options:
 def _engines(
     kind: type[E], models: Sequence[str | E], transport: Transport | None, options: EngineOptions
 ) -> tuple[list[E], list[E]]:
-    """The engines of a list, and those of them that were made here; options hold for all that are."""
-    if not isinstance(cast("object", models), Sequence):  # whatever the types promise
+    """The engines of a list, and those of them that were created here, with these options."""
+    if not isinstance(cast("object", models), Sequence):  # whatever the types say
         models = [cast("Any", models)]
-    if not models:
-        message = "The list of models is empty."
-        raise ConfigurationError(message, hint='Name one or more, such as ["anthropic:claude-sonnet-4-5", "local:"].')
     names = [each for each in models if isinstance(each, str)]
     given = [*[name for name in options if name != "fallback"], *([] if transport is None else ["transport"])]
-    if given and not names:
+    if given and models and not names:
         message = f"{given[0]!r} is given together with engines, which have their own."
-        raise ConfigurationError(message, hint=f"Give {given[0]} to the engines, or names of models instead of them.")
+        raise ConfigurationError(message, hint=f"Pass {given[0]} to the engines, or name models instead of them.")
     _refuse_shared(options, names)
     made: dict[int, E] = {}
     for at, each in enumerate(models):
@@ -182,13 +178,13 @@ _OF_ONE: Final = {
 
 
 def _refuse_shared(options: EngineOptions, names: Sequence[str]) -> None:
-    """Raise ConfigurationError for what is one provider's, or one model's, and is given for several."""
+    """Raise ConfigurationError for an option of one provider or model that is given for several."""
     counts = {"provider": len({_providers_of(name)[-1] for name in names}), "model": len(names)}
     for name, owner in _OF_ONE.items():
         value = options.get(name)
         if value and counts[owner] > 1 and not (name == "key" and isinstance(value, Mapping)):
-            hint = f"Make the engine that needs it first: engine([engine(model, {name}=…), …])."
-            hint = 'Give keys by provider: key={"openai": …, "anthropic": …}.' if name == "key" else hint
+            hint = f"Create the engine that needs it first: engine([engine(model, {name}=…), …])."
+            hint = 'Pass keys by provider: key={"openai": …, "anthropic": …}.' if name == "key" else hint
             raise ConfigurationError(f"{name!r} belongs to one {owner}, and there are {counts[owner]}.", hint=hint)
 
 
@@ -196,10 +192,7 @@ _PLACES: Final = ("region", "project")
 
 
 def _options_for(model: str, options: EngineOptions, models: Sequence[str]) -> EngineOptions:
-    """What of the options is for one of these models.
-
-    Of keys by provider it gets its own. A region and a project go to those that have one, if any of them has.
-    """
+    """The options for one of these models: its own key, and region and project unless only other models have them."""
     own: dict[str, Any] = {name: value for name, value in options.items() if name != "fallback"}
     if isinstance(keys := own.get("key"), Mapping):
         own["key"] = _key_for(model, cast("Mapping[str, AnyKey]", keys), models)
@@ -210,18 +203,18 @@ def _options_for(model: str, options: EngineOptions, models: Sequence[str]) -> E
 
 
 def _key_for(model: str, keys: Mapping[str, AnyKey], models: Sequence[str]) -> AnyKey | None:
-    """The key of this model's provider; every one must be for one of the models."""
-    meant = {ALIASES.get(name, name): key for name, key in keys.items()}
+    """The key for this model's provider. Raises ConfigurationError for a key without a model."""
+    resolved = {ALIASES.get(name, name): key for name, key in keys.items()}
     known = list(dict.fromkeys(name for each in models for name in reversed(_providers_of(each))))
     for name in keys:
         if ALIASES.get(name, name) not in known:
-            message = f"There is a key for {name!r}, and no model of that provider."
-            raise ConfigurationError(message, hint=f"Leave it out, or correct the name: {', '.join(known)}.")
-    return next((meant[name] for name in _providers_of(model) if name in meant), None)
+            message = f"There is a key for {name!r}, but no model of that provider."
+            raise ConfigurationError(message, hint=f"Remove it, or correct the name: {', '.join(known)}.")
+    return next((resolved[name] for name in _providers_of(model) if name in resolved), None)
 
 
 def _has_place(model: str, place: str) -> bool:
-    """Whether a region, or a project, can be given to it: its cloud has such, or a third party decides."""
+    """Whether the model takes a region, or a project: its cloud has them, or a third party decides."""
     provider = _providers_of(model)[0]
     if provider.lower() in PROGRAMS:
         return False
@@ -229,7 +222,7 @@ def _has_place(model: str, place: str) -> bool:
 
 
 def _providers_of(model: str) -> tuple[str, str]:
-    """The names that the model's provider has: its own, and the one before the model, which may be a sibling's."""
+    """The names of the model's provider: its own, and the one before the model, which may be a related provider's."""
     parts = divided(model)
     if parts is not None and is_registered(parts[0]):
         return parts[0], parts[0]
@@ -239,12 +232,12 @@ def _providers_of(model: str) -> tuple[str, str]:
 
 
 def made_here(found: Engine | AsyncEngine, model: object) -> bool:
-    """Whether an engine was made for the names that were given, and is therefore to be closed with what uses it."""
+    """Whether an engine was created from a name, and is therefore closed by what uses it."""
     return isinstance(model, str) or (isinstance(model, Sequence) and found not in cast("Sequence[object]", model))
 
 
 def connection(model: str, **options: Unpack[EngineOptions]) -> Connection:
-    """The model, where it is and how it is to be called, from a name and what differs from the catalogue."""
+    """The connection for a model's name."""
     provider_name, bare = split_model(model)
     provider = PROVIDERS[provider_name]
     base_url, place = options.get("base_url") or provider.base_url, None
@@ -259,7 +252,7 @@ def connection(model: str, **options: Unpack[EngineOptions]) -> Connection:
         _refuse_places(provider_name, options)
     if not base_url:
         message = f"The provider {provider_name!r} has no address of its own."
-        raise ConfigurationError(message, hint="Say base_url='https://…/v1'.")
+        raise ConfigurationError(message, hint="Pass base_url='https://…/v1'.")
     validate_base_url(base_url, allow_insecure=options.get("allow_insecure_base_url", False))
     key = key_of(provider, options.get("key"), base_url)
     if key is None and place is not None:
@@ -282,12 +275,12 @@ def _refuse_places(provider: str, options: EngineOptions, taken: Sequence[str] =
         if options.get(name) and name not in taken:
             others = ", ".join(f"{row}:" for row in ("bedrock", "vertex") if name in PROVIDERS[row].places)
             where = f"the argument, {name} in a configuration file or DRAGOMAN_{name.upper()}"
-            hint = f"Leave {name} out ({where}), or use a model that has one: {others}."
+            hint = f"Remove {name} ({where}), or use a model that has one: {others}."
             raise ConfigurationError(f"{provider} has no {name}.", hint=hint)
 
 
 def how_to_call(options: EngineOptions) -> dict[str, Any]:
-    """What of the options is a field of a Connection as it is."""
+    """The options that are fields of a Connection."""
     fields = ("options", "prices", "strict", "retry", "timeouts", "headers", "limiter")
     return {name: value for name, value in options.items() if name in fields}
 

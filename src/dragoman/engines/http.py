@@ -1,6 +1,6 @@
-"""Models behind HTTP, in both colours.
+"""Engines for models behind HTTP, sync and async.
 
-Owns: turning a conversation into a call that is ready: checks, fallbacks for structured replies, address, headers, key.
+Owns: preparing a call: checks, structured replies, address, headers, key.
 Must not know: how requests are sent.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar, cast
 
@@ -19,7 +20,7 @@ from dragoman._stepping import step
 from dragoman._stop import chance
 from dragoman._version import __version__
 from dragoman.conversation import Conversation, Message, ToolSpec
-from dragoman.errors import AuthenticationError, ConfigurationError, ProviderError
+from dragoman.errors import AuthenticationError, ConfigurationError, ProtocolError, ProviderError
 from dragoman.providers import (
     Call,
     Codec,
@@ -44,16 +45,16 @@ if TYPE_CHECKING:
     from .limiter import Line, RateLimiter
 
 _RECENT: Final = 8
-"""How many calls before one are kept to compare it with."""
+"""How many earlier calls are kept for `Reply.cache`."""
 _AGENT: Final = f"dragoman/{__version__} python/{'.'.join(map(str, sys.version_info[:3]))}"
 
 
 Sign: TypeAlias = Callable[[HttpRequest, AwsKeys], Mapping[str, str]]
-"""The headers that prove who sends a request."""
+"""Returns the headers of a signed request."""
 
 
 class Connection(Confidential, frozen=True, kw_only=True):
-    """A model, where it is, and how it is to be called."""
+    """A model, its address, and how to call it."""
 
     provider: Provider
     model: str
@@ -61,12 +62,12 @@ class Connection(Confidential, frozen=True, kw_only=True):
     base_url: str
     key: Secret | Credential | None = None
     sign: Sign | None = None
-    """How requests are signed with keys of Amazon; None: this provider takes none."""
+    """Signs requests with AWS keys; None if this provider does not use them."""
     options: ModelOptions = ModelOptions()
     prices: Prices | None = None
-    """What the model costs, in place of what the table says."""
+    """Prices that override the table."""
     strict: bool = False
-    """Refuse a history of which this model would not get every part."""
+    """Raise if the model would not get all of the history."""
     retry: RetryPolicy = RetryPolicy()
     timeouts: Timeouts = Timeouts()
     headers: Mapping[str, str] = {}
@@ -81,8 +82,8 @@ class Connection(Confidential, frozen=True, kw_only=True):
 
     @property
     def place(self) -> tuple[str, object]:
-        """Where the model is, and by which key it is called: nothing that could be shown to anybody."""
-        # Not the hash of a Credential: that is an address, which comes back for another one when this one is freed.
+        """Identifies the address and key of the model; for comparison only."""
+        # Not the hash of a Credential: that is a memory address, which is reused after it is freed.
         return self.base_url, self.key if isinstance(self.key, Credential) else hash(self.key)
 
     @property
@@ -90,33 +91,33 @@ class Connection(Confidential, frozen=True, kw_only=True):
         return codec_of(self.provider.dialect)
 
     def key_header(self) -> dict[str, str]:
-        """The header with a key that was typed, if there is one."""
+        """The header with a fixed key, if there is one."""
         return self._header(self.provider.key_header, self.key) if isinstance(self.key, Secret) else {}
 
     def signed(self, request: HttpRequest, made: MadeKey) -> HttpRequest:
-        """The request with a key that was made."""
+        """The request with a generated key."""
         if isinstance(made, Token):
             headers = self._header(self.provider.token_header or self.provider.key_header, cast("Secret", made.value))
         elif self.sign is not None:
             headers = self.sign(request, made)
         else:
-            message = f"{self.provider.name} takes a key, and no keys of Amazon."
-            raise ConfigurationError(message, hint="Let the function that makes the key give a text or a Token.")
+            message = f"{self.provider.name} takes a key, not AWS keys."
+            raise ConfigurationError(message, hint="Let the key function return a text or a Token.")
         return msgspec.structs.replace(request, headers={**request.headers, **headers})
 
     def _header(self, name: str, key: Secret) -> dict[str, str]:
         if not key.is_sendable:
-            message = f"The key for {self.provider.name} contains characters that no key has."
+            message = f"The key for {self.provider.name} contains invalid characters."
             hint = "Copy it again, without quotes, spaces or line ends."
             raise AuthenticationError(message, hint=hint, provider=self.provider.name)
         return {name: f"Bearer {key.reveal()}" if name == "authorization" else key.reveal()}
 
 
 class Exchange(ModelCall):
-    """A request that is no model's call, and its reply as it is: sent and tried again like one that is."""
+    """A request that is not a model call; sent and retried like one. `body` returns the raw reply."""
 
     repeatable: bool = True
-    """Whether it may be sent again when nobody knows what became of it; otherwise only what was refused is."""
+    """Whether it may be sent again when its outcome is unknown; otherwise only after a refusal."""
     _body: bytes = b""
 
     async def try_again(self, error: ProviderError) -> bool:
@@ -132,26 +133,28 @@ class Exchange(ModelCall):
         self._record("ok", None)
 
     async def body(self) -> bytes:
-        """Send it and give the body of the reply. Raises ProviderError."""
+        """Send the request and return the body of the reply. Raises ProviderError."""
         await self.reply()
         return self._body
 
 
 def _refused(status: int | None) -> bool:
-    """Whether a status says that nothing was done; a gateway that gave up (504) knows nothing of what is behind it."""
+    """Whether a status means that nothing was done; a gateway timeout (504) does not tell."""
     return status is not None and ((400 <= status < 500 and status != 408) or status in (503, 529))
 
 
 class _Http(BaseEngine):
-    """What both colours have in common."""
+    """What the sync and the async engine share."""
 
     _blocking: ClassVar[bool]
 
     def __init__(self, connection: Connection, transport: Transport) -> None:
         if transport.blocking is (not self._blocking):
-            kind, fitting = ("plain", "SocketTransport") if self._blocking else ("async", "AsyncioTransport")
-            message = f"An engine for {kind} programs cannot use {type(transport).__name__}."
-            raise ConfigurationError(message, hint=f"Use {fitting}, or the engine of the other colour.")
+            kind, fitting = ("A sync", "SocketTransport") if self._blocking else ("An async", "AsyncioTransport")
+            message = f"{kind} engine cannot use {type(transport).__name__}."
+            raise ConfigurationError(
+                message, hint=f"Use {fitting}, or the {'async' if self._blocking else 'sync'} engine."
+            )
         self.connection: Connection = connection
         self.name: str = connection.name
         self.profile: Profile = connection.profile
@@ -168,13 +171,13 @@ class _Http(BaseEngine):
         self.place: tuple[object, ...] | None = connection.place
         self._line: Line | None = None
         if connection.limiter is not None:
-            from .limiter import line_of  # few programs need it
+            from .limiter import line_of  # rarely needed
 
             self._line = line_of(connection.limiter, connection.provider.name, connection.place)
         self._warned: int = 0
-        """How many losses were told of; the same ones come again with every turn."""
+        """How many losses were logged; the same ones recur in every turn."""
         self._sent: tuple[Call, ...] = ()
-        """What was sent of late, which the provider may have in its cache."""
+        """Recent calls, which the provider may have in its cache."""
 
     def call(
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
@@ -191,9 +194,9 @@ class _Http(BaseEngine):
     ) -> ModelCall | None:
         if not self.profile.counts_tokens:
             return None
-        codec = dragoman.providers.counting_codec(self._codec)  # few programs need it
+        codec = dragoman.providers.counting_codec(self._codec)  # loaded on first use
         prepared = self._prepare(conversation, tools, options, stream=False, codec=codec)
-        return self._make_call(msgspec.structs.replace(prepared, reader=None))  # no answer is to be read
+        return self._make_call(msgspec.structs.replace(prepared, reader=None))  # there is no answer to read
 
     def _make_call(self, prepared: Prepared, remember: Callable[[Call], tuple[Call, ...]] | None = None) -> ModelCall:
         wanted = "text/event-stream" if prepared.call.stream else "application/json"
@@ -213,7 +216,7 @@ class _Http(BaseEngine):
         *,
         stream: bool = False,
     ) -> Prepared:
-        """A call as the model will get it, and how its reply is read; nothing is sent. Raises if it cannot be made."""
+        """The encoded request of a call, and how its reply is decoded; nothing is sent. Raises if it is impossible."""
         prepared = self._prepare(conversation, tools, options, stream=stream)
         if prepared.encoded.losses:
             self._report(prepared.encoded.losses)
@@ -222,7 +225,7 @@ class _Http(BaseEngine):
     def exchange(
         self, wire: WireRequest, *, method: str = "POST", repeatable: bool = True, is_read: bool = False
     ) -> Exchange:
-        """A request of another kind to the same provider, with the same key, ready to be sent: for vectors, say."""
+        """Prepare another kind of request to the same provider, with the same key, for example for embeddings."""
         call = Call(model=self.connection.model, conversation=Conversation(), profile=self.profile)
         request, prepared = self._request(wire, "*/*", method), Prepared(self._codec, call, Encoded(request=wire))
         made = Exchange(request, prepared, self.connection, self._transport, blocking=self._blocking)
@@ -239,12 +242,12 @@ class _Http(BaseEngine):
         )
 
     def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
-        if not conversation.messages:  # there is no request for it, and nothing to lose
+        if not conversation.messages:  # nothing to lose
             return ()
         return self._prepare(conversation.repaired().conversation, (), None, stream=False).encoded.losses
 
     def prepare_tools(self, tools: Sequence[ToolSpec]) -> object:
-        asked = Conversation().plus(Message.user("?"))  # no provider takes a request without a message
+        asked = Conversation().plus(Message.user("?"))  # providers require a message
         body = self._prepare(asked, tools, None, stream=False).encoded.request.body
         return msgspec.json.decode(body, type=dict[str, object]).get("tools")
 
@@ -258,7 +261,7 @@ class _Http(BaseEngine):
         codec: Codec | None = None,
     ) -> Prepared:
         if not self.connection.provider.chat:
-            message = f"{self.connection.provider.name} has no models that answer, only embeddings."
+            message = f"{self.connection.provider.name} has no chat models, only embeddings."
             raise ConfigurationError(message, hint="Use another provider here, and this one in dragoman.embeddings.")
         conversation.ensure_valid()
         call = Call(
@@ -281,14 +284,14 @@ class _Http(BaseEngine):
             raise lossy(self.name, losses)
         if len(losses) > self._warned:
             self._warned = len(losses)
-            import logging  # slow to load, and hardly ever needed here
+            import logging  # slow to import, and rarely needed
 
             logger = logging.getLogger("dragoman.engines")
             logger.warning("%s does not get all of the conversation: %s", self.name, "; ".join(map(str, losses)))
 
 
 class HttpEngine(_Http, Engine):
-    """A model behind HTTP, for a plain program. Safe to share between threads."""
+    """A model behind HTTP, for a sync program. Safe to share between threads."""
 
     _blocking = True
 
@@ -297,7 +300,7 @@ class HttpEngine(_Http, Engine):
 
 
 class AsyncHttpEngine(_Http, AsyncEngine):
-    """A model behind HTTP, for a program on an event loop. Safe to share between tasks."""
+    """A model behind HTTP, for an async program. Safe to share between tasks."""
 
     _blocking = False
 
@@ -310,12 +313,22 @@ _E = TypeVar("_E", HttpEngine, AsyncHttpEngine)
 
 
 def as_service(made: object, kind: type[_E], what: str) -> _E:
-    """The engine, if it speaks to a service; a program on this machine, say, has no `what`: ConfigurationError."""
+    """The engine, if it calls a remote service; ConfigurationError if not, since a local program has no `what`."""
     if isinstance(made, AnyHttpEngine) and not isinstance(made, kind):
-        programs = "an event loop" if kind is HttpEngine else "plain programs"
-        hint = "Use the function, the class or the engine of the other colour."
-        raise ConfigurationError(f"The engine {made!r} is for {programs}.", hint=hint)
+        colour, wanted = ("async", "sync") if kind is HttpEngine else ("sync", "async")
+        raise ConfigurationError(f"The engine {made!r} is {colour}.", hint=f"Use a {wanted} engine, or {colour} code.")
     if not isinstance(made, kind):
-        message = f"{getattr(made, 'name', made)} has no {what}: it is no service."
+        message = f"{getattr(made, 'name', made)} has no {what}: it is not a remote service."
         raise ConfigurationError(message, hint="Use a provider that is reached over HTTP, such as openai or gemini.")
     return made
+
+
+@contextmanager
+def understanding(engine: AnyHttpEngine, what: str) -> Generator[None]:
+    """Inside the block, errors of parsing a reply of embeddings, batches or files become a ProtocolError."""
+    try:
+        yield
+    except (msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError) as error:
+        message = f"{what} of {engine.name} cannot be understood: {error}."
+        provider, model = engine.connection.provider.name, engine.connection.model
+        raise ProtocolError(message, provider=provider, model=model) from None

@@ -1,9 +1,7 @@
-"""Keys and the hosts that they belong to.
+"""Which key may be sent to which host, and keeping keys out of error texts and child processes.
 
-Owns: which hosts a provider's key may go to, the check before a key is used, the key in the provider's usual variable,
-the error for a missing one, and keeping keys out of texts and children. What a key is, is in credential.py.
-Must not know: configuration files and keychains. Whoever finds keys there (the chat room) hands them over bound to
-their hosts; here alone it is decided whether a key goes along.
+Must not know: configuration files and keychains. The chat room finds keys there and passes them on, bound to their
+hosts; whether a key is sent is decided here alone.
 """
 
 from __future__ import annotations
@@ -23,50 +21,37 @@ LOCAL_MODEL: Final = "Or use the local model, which needs no key: local:"
 
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _REGION: Final = "[a-z]{2,}(-[a-z]+)+-?[0-9]+"
-"""What REGION stands for in a host's name: no name that a customer of a cloud can choose looks like one."""
-_CLOUD_HOSTS: Final[Mapping[str, tuple[frozenset[str], str]]] = {
+"""What REGION means in a host name: nothing that a customer of a cloud can choose matches it."""
+_CLOUD_HOSTS: Final = {
     "amazon": (
-        frozenset(
-            [
-                "bedrock-runtime.REGION.amazonaws.com",
-                "bedrock-runtime-fips.REGION.amazonaws.com",
-                "bedrock-runtime.REGION.amazonaws.com.cn",
-                "bedrock-mantle.REGION.api.aws",
-            ]
-        ),
-        "AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+        "bedrock-runtime.REGION.amazonaws.com",
+        "bedrock-runtime-fips.REGION.amazonaws.com",
+        "bedrock-runtime.REGION.amazonaws.com.cn",
+        "bedrock-mantle.REGION.api.aws",
     ),
     "azure": (
-        frozenset(
-            [
-                *(f"*.openai.azure.{end}" for end in ("com", "us", "cn")),
-                *(f"*.cognitiveservices.azure.{end}" for end in ("com", "us", "cn")),
-                "*.services.ai.azure.com",
-            ]
-        ),
-        "AZURE_OPENAI_ENDPOINT",
+        *(f"*.openai.azure.{end}" for end in ("com", "us", "cn")),
+        *(f"*.cognitiveservices.azure.{end}" for end in ("com", "us", "cn")),
+        "*.services.ai.azure.com",
     ),
     "google": (
-        frozenset(
-            [
-                "aiplatform.googleapis.com",
-                "REGION-aiplatform.googleapis.com",
-                "aiplatform.us.rep.googleapis.com",
-                "aiplatform.eu.rep.googleapis.com",
-            ]
-        ),
-        "",
+        "aiplatform.googleapis.com",
+        "REGION-aiplatform.googleapis.com",
+        "aiplatform.us.rep.googleapis.com",
+        "aiplatform.eu.rep.googleapis.com",
     ),
 }
-"""Where each cloud has its models, and the variable in which the user says where else."""
+"""Where each cloud has its models."""
+_CLOUD_VARIABLES: Final = {"amazon": "AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "azure": "AZURE_OPENAI_ENDPOINT"}
+"""The variables in which the user names another host."""
 
 
 def hosts_of(provider: Provider, environ: Mapping[str, str] | None = None) -> frozenset[str] | None:
-    """The provider's own hosts; None for one without an address of its own, which is where the user says."""
+    """The provider's own hosts; None for a provider whose address only the user knows."""
     if provider.cloud is not None:
-        hosts, variable = _CLOUD_HOSTS[provider.cloud]
+        variable = _CLOUD_VARIABLES.get(provider.cloud, "")
         named = host_of((os.environ if environ is None else environ).get(variable, ""))
-        return hosts | {named} if named else hosts
+        return frozenset([*_CLOUD_HOSTS[provider.cloud], *([named] if named else [])])
     if not provider.base_url:
         return None
     host = host_of(provider.base_url)
@@ -79,17 +64,17 @@ def may_go(key: Secret | Credential, url: str) -> bool:
         return True
     host, port = host_of(url), port_of(url)
     if not url.startswith("https:") and not is_loopback(host):
-        return False  # where others can listen, a key goes only if whoever gave it says so
+        return False  # without TLS, a key is sent only if it is bound to no host
     if not host:
         return False
     if any("REGION" in name and re.fullmatch(re.escape(name).replace("REGION", _REGION), host) for name in key.hosts):
         return True
-    wanted = {_folded(name) for name in key.hosts}
-    below = any(name.startswith("*.") and host.endswith(name[1:]) for name in wanted)
-    return below or not wanted.isdisjoint((host, f"{host}:{port}", f"[{host}]:{port}"))
+    allowed = {_normalized(name) for name in key.hosts}
+    is_subdomain = any(name.startswith("*.") and host.endswith(name[1:]) for name in allowed)
+    return is_subdomain or not allowed.isdisjoint((host, f"{host}:{port}", f"[{host}]:{port}"))
 
 
-def _folded(name: str) -> str:
+def _normalized(name: str) -> str:
     lower = name.strip().lower()
     return lower.strip("[]") if lower.endswith("]") else lower
 
@@ -101,7 +86,7 @@ def key_of(
     *,
     environ: Mapping[str, str] | None = None,
 ) -> Secret | Credential | None:
-    """The key for a provider at an address: the given one, or that of the usual variable; None if none is needed."""
+    """The key for a provider at an address: the given one, or the one in its variable; None if none is needed."""
     if key := given_key(given):
         if not may_go(key, base_url):
             raise belongs_elsewhere(provider.name, key, base_url)
@@ -118,19 +103,19 @@ def key_of(
 
 
 def given_key(given: AnyKey | Mapping[str, AnyKey] | None) -> Secret | Credential | None:
-    """A key from an argument, or what makes one. Given as a text or a function it goes wherever the caller says."""
+    """The key for an argument. A plain text or function is bound to no host."""
     if not given:
         return None
     if isinstance(given, Mapping):
-        message = "Keys by provider are for engines that are made by name."
-        raise ConfigurationError(message, hint="Give this one its own key.")
+        message = "Keys by provider work only for engines that are created by name."
+        raise ConfigurationError(message, hint="Pass this engine its own key.")
     if isinstance(given, Secret | Credential):
         return given
     return Secret(given) if isinstance(given, str) else Credential(given)
 
 
 def usual_key(provider: Provider, environ: Mapping[str, str] | None = None) -> tuple[Secret, str] | None:
-    """The key in one of the provider's usual variables, bound to the provider's hosts, and the variable's name."""
+    """The key in one of the provider's variables, bound to the provider's hosts, and the variable's name."""
     environment: Mapping[str, str] = os.environ if environ is None else environ
     for variable in provider.key_variables:
         if value := environment.get(variable):
@@ -139,7 +124,7 @@ def usual_key(provider: Provider, environ: Mapping[str, str] | None = None) -> t
 
 
 def missing_key(provider: Provider, places: Sequence[str]) -> MissingKeyError:
-    """There is no key: where it was looked for, and the shortest way to give one."""
+    """The error for a missing key: where it was looked for, and how to set one."""
     fix = f"Set {provider.key_variables[0]}, or give the key as an argument." if provider.key_variables else ""
     looked = f"Looked at {', '.join(places[:-1])} and {places[-1]}." if len(places) > 1 else f"Looked at {places[0]}."
     return MissingKeyError(
@@ -153,28 +138,28 @@ def missing_key(provider: Provider, places: Sequence[str]) -> MissingKeyError:
 def belongs_elsewhere(
     provider: str, key: Secret | Credential, base_url: str, which: str = "The one that was found"
 ) -> ConfigurationError:
-    """A key was found, and may not be sent to this address."""
+    """The error for a key that was found, but may not be sent to this address."""
     host = host_of(base_url)
     own = " or ".join(sorted(key.hosts or ()))
     return MissingKeyError(
         f"There is no key for {provider} at {host}. {which} belongs to {own} and is not sent anywhere else.",
         hint=(
-            f"Give the key together with the base URL as arguments, or allow the host in your own configuration file: "
+            f"Pass the key together with the base URL as arguments, or allow the host in your own configuration file: "
             f'[keys.{provider}] hosts = ["{host}"].'
         ),
         provider=provider,
     )
 
 
-# --- keeping keys out of what others see ------------------------------------------------------------------------------
+# --- keeping keys secret ----------------------------------------------------------------------------------------------
 
 _SHOWN: Final = "[key]"
 
 
 def without_keys(error: ProviderError, headers: Mapping[str, str]) -> None:
-    """Take the keys of a request's headers out of an error's texts: some servers repeat the key that they refuse."""
+    """Remove the keys in a request's headers from an error's texts: some servers repeat the key that they refuse."""
     for key in keys_in(headers):
-        if len(key) < 4:  # it would be found everywhere, and is no key
+        if len(key) < 4:  # not a real key, and too common in texts
             continue
         message = _without(error.message, key)
         if message != error.message:
@@ -189,7 +174,7 @@ def _without(text: str, key: str) -> str:
 
     for form in {key, quote(key, safe="")}:
         text = text.replace(form, _SHOWN)
-    # Long texts of a provider are cut before they get here, perhaps in the middle of the key.
+    # A long text was cut before, perhaps in the middle of the key.
     for size in range(len(key) - 1, 7, -1):
         if (start := text.rfind(key[:size])) >= 0 and len(text) - start - size <= 1:
             return text[:start] + _SHOWN + text[start + size :]
@@ -205,14 +190,11 @@ _COMMON: Final = frozenset(
     ]
 )
 PYTHON: Final = ("DYLD_", "LD_", "PYTHON", "VIRTUAL_ENV")
-"""How the names of variables begin that Python and the libraries of its modules read."""
+"""Prefixes of the variables that Python and its extension modules read."""
 
 
 def child_environment(environ: Mapping[str, str], *, own: tuple[str, ...]) -> dict[str, str]:
-    """What a child gets of an environment: what every program needs, and what is its own, but none of the usual keys.
-
-    `own` is how the names of those variables begin that are the child's own.
-    """
+    """The variables for a child process: those that every program needs, and those with a prefix in `own`; no keys."""
     keys = {variable for provider in PROVIDERS.values() for variable in provider.key_variables}
     return {
         name: value for name, value in environ.items() if name in _COMMON or (name.startswith(own) and name not in keys)

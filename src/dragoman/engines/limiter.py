@@ -1,11 +1,10 @@
-"""Rate limits before they happen: requests wait here for their turn, in order, instead of being refused.
+"""Client-side rate limits: requests wait here for their turn, in order, instead of being refused.
 
-A RateLimiter says how much may be done. All engines of a process that have the same one, for the same provider and key,
-stand in one Line, whichever colour or thread they are of. A Line never lets more through in any 60 seconds than its
-limiter says, and less if the provider's headers say so; after a refusal with Retry-After nobody goes before that time.
+A RateLimiter says how much is allowed. All engines of a process with the same limiter, provider and key wait in one
+Line, sync and async, in any thread. A Line never admits more in any 60 seconds than its limiter allows, and less if the
+provider's headers say so; after a refusal with Retry-After nobody is admitted before that time.
 
-Owns: who goes next and when, as a pure function of the time (join, ask, leave, learn); waiting for it in both colours.
-Must not know: requests and replies.
+The decisions (join, ask, leave, learn) are pure functions of the time; `enter` waits for them.
 """
 
 from __future__ import annotations
@@ -30,52 +29,46 @@ from dragoman.transport import rate_limits_of
 from .health import Shared
 
 MINUTE: Final = 60.0
-_LOOK: Final = 1.0
-"""Seconds after which the first in line looks again: a call that was dropped has told nobody that its place is free."""
+_POLL_SECONDS: Final = 1.0
+"""How often the first in line asks again: a dropped call frees its place without a word."""
 _LONG: Final = 3600.0
 _LEAST: Final = 0.001
 
 
 class RateLimiter(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much a provider is asked for with one key, by all engines of the process that have the same limiter.
+    """How much all engines of the process with the same limiter, provider and key may do.
 
-    What is None has no limit; with nothing said it is off. When it is on, the limits in the provider's headers and its
-    Retry-After hold as well.
+    None means no limit; without any limit it is off. When it is on, the limits in the provider's headers and its
+    Retry-After apply as well.
     """
 
     requests: Positive | None = None
-    """A minute."""
+    """Per minute."""
     tokens: Positive | None = None
-    """A minute, of prompts and replies: estimated before a call and put right after it."""
+    """Per minute, of prompts and replies: estimated before a call and corrected after it."""
     concurrency: Positive | None = None
-    """Calls under way at once, until the last event of their replies."""
+    """Concurrent calls, each until the last event of its reply."""
 
 
-class Place:
-    """One who waits, or has been let through."""
-
-    __slots__ = ("__weakref__", "entry", "leads", "tokens", "wake")
-
-    def __init__(self, tokens: int, wake: Callable[[], object]) -> None:
-        self.tokens: int = tokens
-        self.wake: Callable[[], object] = wake
-        """Called, from any thread, when it is time to ask again."""
-        self.leads: bool = False
-        """Whether it knows that it is the first in line, and minds the time."""
-        self.entry: _Entry | None = None
-        """What was counted for it, once it was let through."""
+class _Entry(Struct, eq=False):
+    at: float
+    tokens: int
 
 
-class _Entry:
-    __slots__ = ("at", "tokens")
+class Place(Struct, eq=False, weakref=True):
+    """A call that waits, or was admitted."""
 
-    def __init__(self, at: float, tokens: int) -> None:
-        self.at: float = at
-        self.tokens: int = tokens
+    tokens: int
+    wake: Callable[[], object]
+    """Called, from any thread, when it is time to ask again."""
+    leads: bool = False
+    """Whether it knows that it is the first in line, and watches the time."""
+    entry: _Entry | None = None
+    """What was counted for it when it was admitted."""
 
 
 class _Allowance:
-    """What the provider said is left of a limit, which grows until it is whole again (a token bucket, as most have)."""
+    """What the provider's headers say is left of a limit; it refills like a token bucket."""
 
     def __init__(self, remaining: int, limit: int | None, reset: float, now: float) -> None:
         self._remaining: float = remaining
@@ -84,7 +77,7 @@ class _Allowance:
         self._until: float = now + reset
 
     def wait(self, needed: float, now: float) -> float:
-        """Seconds until so much may be used."""
+        """Seconds until this much may be used."""
         lacking = needed - self._remaining - self._rate * (now - self._at)
         if now >= self._until or lacking <= 0:
             return 0.0
@@ -95,7 +88,7 @@ class _Allowance:
 
 
 class Line:
-    """The line before one provider, for one key. Takes its lock with `with` only: Ctrl-C must not leave it locked."""
+    """The queue for one provider and key. It locks only by `with`, so that Ctrl-C leaves no lock held."""
 
     def __init__(self, limiter: RateLimiter) -> None:
         self._limiter: RateLimiter = limiter
@@ -103,63 +96,61 @@ class Line:
         _lines.add(self)
 
     def begin(self) -> None:
-        """Begin anew, also in the child of a fork, where nobody is left of those who waited."""
+        """Start empty; also in the child of a fork, where those who waited do not exist."""
         self._lock: threading.RLock = threading.RLock()
-        """Of a thread that has it already, too: the garbage collector may close a stream at any moment."""
+        """Reentrant: the garbage collector may close a stream at any moment."""
         self._leaving: deque[tuple[Place, float, int | None]] = deque()
-        """Who leaves, when and with how many tokens; taken in between two rounds, never inside one."""
+        """Who leaves, when and with how many tokens; handled between two rounds, never inside one."""
         self._admitting: bool = False
         self._waiting: deque[Place] = deque()
         self._busy: WeakSet[Place] = WeakSet()
-        """Who was let through and has not left; one that is simply dropped is not in the way for ever."""
+        """Who was admitted and has not left; a dropped call vanishes from it."""
         self._sent: deque[_Entry] = deque()
-        """What was let through in the last minute, the oldest first …"""
+        """What was admitted in the last minute, the oldest first."""
         self._tokens: int = 0
-        """… and the tokens of all of it."""
+        """The tokens of all of it."""
         self._closed_until: float = -math.inf
         self._allowances: dict[str, _Allowance] = {}
 
-    # --- who goes when ---
-
     def join(self, place: Place) -> None:
-        """Stand at the end of the line."""
+        """Go to the end of the line."""
         with self._lock:
             self._waiting.append(place)
 
     def ask(self, place: Place, now: float) -> float | None:
-        """0 if the place has been let through, else the least that it has to wait; None: until somebody leaves.
+        """0 if the place was admitted, else how long it must wait at least; None: until another call leaves.
 
-        Who does not lead is woken in time, and who leads when somebody leaves.
+        A place that becomes the first in line is woken, and so is the first one when another call leaves.
         """
         with self._lock:
             wait = self._admit(now)
             return wait if place.entry is None else 0.0
 
     def leave(self, place: Place, now: float, *, tokens: int | None = None) -> None:
-        """Give the place up, in the line or after the call; `tokens` is what the call has really taken."""
+        """Give up the place, in the line or after the call; `tokens` is what the call has really used."""
         with self._lock:
             self._leaving.append((place, now, tokens))
             if not self._admitting:
                 self._admit(now)
 
     def close(self, seconds: float, now: float) -> None:
-        """Let nobody through for so long."""
+        """Admit nobody for this long."""
         with self._lock:
             self._closed_until = max(self._closed_until, now + seconds)
 
     def learn(self, headers: Mapping[str, str], now: float, wall: float) -> None:
-        """Take in what a reply's headers say about limits; `wall` is the Unix time."""
-        told = rate_limits_of(headers, wall)
-        if told is None:
+        """Read the limits in a reply's headers; `wall` is the Unix time."""
+        limits = rate_limits_of(headers, wall)
+        if limits is None:
             return
         with self._lock:
-            for name, limit in (("requests", told.requests), ("tokens", told.tokens or told.input_tokens)):
+            for name, limit in (("requests", limits.requests), ("tokens", limits.tokens or limits.input_tokens)):
                 if limit is not None and limit.remaining is not None and limit.reset is not None:
                     self._allowances[name] = _Allowance(limit.remaining, limit.limit, limit.reset, now)
             self._admit(now)
 
     def _admit(self, now: float) -> float | None:
-        """Let all through who may go, and wake them; what the first of the others has to wait, as `ask` says it."""
+        """Admit and wake everybody who may go. Returns the wait of the next one, like `ask`."""
         self._admitting = True
         try:
             while True:
@@ -214,7 +205,7 @@ class Line:
             waits.append(self._sent[0].at + MINUTE - now)
         if limiter.tokens is not None:
             surplus = self._tokens + head.tokens - limiter.tokens
-            for entry in self._sent:  # if it is more than a minute may have, it goes alone
+            for entry in self._sent:  # one that exceeds the limit by itself goes alone
                 if surplus <= 0:
                     break
                 surplus -= entry.tokens
@@ -227,8 +218,6 @@ class Line:
         while self._sent and self._sent[0].at + MINUTE <= now:
             self._tokens -= self._sent.popleft().tokens
 
-    # --- waiting ---
-
     async def enter(
         self,
         tokens: int,
@@ -239,11 +228,10 @@ class Line:
         longest: float = math.inf,
         name: str,
     ) -> Place:
-        """Wait for one's turn, but not longer than `limit` and the run's deadline: if that is not enough, fail at once.
+        """Wait for a place, which the caller must leave. Cancelled or interrupted, nothing is left in the line.
 
-        So it does if a provider asks for a wait of more than `longest`; a minute is waited, as RateLimiter's own limits
-        may need it.
-        Whoever gets a place leaves it. Cancelled or interrupted, nobody is left in the line.
+        Raises RateLimitError at once if the wait would exceed `limit` or the run's deadline, or if a provider asks for
+        more than a minute and than `longest`.
         """
         bell = _ThreadBell() if blocking else _LoopBell()
         place, stop = Place(tokens, bell.ring), current_stop()
@@ -259,8 +247,8 @@ class Line:
                         raise _too_long(name, wait, max(longest, MINUTE))
                     if left is not None and (wait or 0.0) >= left:
                         raise _too_long(name, wait, left)
-                    patience = _LONG if not place.leads else _LOOK if wait is None else wait
-                    await bell.wait(patience if left is None else min(patience, left))
+                    seconds = _LONG if not place.leads else _POLL_SECONDS if wait is None else wait
+                    await bell.wait(seconds if left is None else min(seconds, left))
         except BaseException:
             self.leave(place, clock())
             raise
@@ -268,16 +256,16 @@ class Line:
 
 
 def _too_long(name: str, wait: float | None, left: float) -> RateLimitError:
-    when = "not before others are done" if wait is None else f"in {wait:.1f} s"
-    message = f"The limiter lets this request of {name} through {when}, and it may wait {max(0.0, left):.1f} s."
-    more = "Timeouts(total=…), or RetryPolicy(longest_advice=…) if it is the provider's wait"
+    when = "when another call ends" if wait is None else f"in {wait:.1f} s"
+    message = f"The limiter admits this request of {name} {when}, but it may wait {max(0.0, left):.1f} s."
+    more = "Timeouts(total=…), or RetryPolicy(longest_advice=…) if the provider asks for the wait"
     hint = f"Raise the limits of RateLimiter, or allow the call more time: {more}. Or name models to fall back on."
     provider, _, model = name.partition(":")
     return RateLimitError(message, hint=hint, code="limiter", retry_after=wait, provider=provider, model=model)
 
 
 class _ThreadBell:
-    """Wakes a thread. Not an Event, whose lock a signal handler could find taken."""
+    """Wakes a thread. Not an Event: a signal handler could find its lock taken."""
 
     def __init__(self) -> None:
         self._rung: SimpleQueue[None] = SimpleQueue()
@@ -294,13 +282,13 @@ class _LoopBell:
     """Wakes a task, from any thread."""
 
     def __init__(self) -> None:
-        import asyncio  # which plain programs do not load
+        import asyncio  # sync programs do not load it
 
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._rung: asyncio.Event = asyncio.Event()
 
     def ring(self) -> None:
-        with suppress(RuntimeError):  # the loop was closed, and with it whoever waited
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._rung.set)
 
     async def wait(self, seconds: float) -> None:
@@ -309,26 +297,24 @@ class _LoopBell:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._rung.wait()
-        self._rung.clear()  # whoever rang has changed the line before, and it is asked again now
+        self._rung.clear()  # the change that it was rung for came before, and is seen by the next `ask`
 
-
-# --- one line for each provider and key -------------------------------------------------------------------------------
 
 _lines: Final[WeakSet[Line]] = WeakSet()
 _shared: Final[Shared[Line]] = Shared()
 
 
 def line_of(limiter: RateLimiter, provider: str, place: tuple[object, ...]) -> Line | None:
-    """The line in which everybody stands who has this limiter at this place; None for a limiter that is off."""
+    """The line for this limiter, provider, address and key; None for a limiter that is off."""
     if limiter == RateLimiter():
         return None
     return _shared.get_or_make((limiter, provider, *place), lambda: Line(limiter))
 
 
-def _begin_anew() -> None:
+def _reset_lines() -> None:
     for line in list(_lines):
         line.begin()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_reset_lines)

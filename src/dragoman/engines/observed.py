@@ -1,4 +1,4 @@
-"""A model call that somebody observes: it tells when it begins, when the answer begins to come, and how it ends."""
+"""A model call that reports its start, its first content and its end to the observer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .call import Reply, ReplyCall
 
 
 class ObservedCall(ReplyCall):
-    """Another call, observed."""
+    """Wraps another call."""
 
     def __init__(self, call: ReplyCall, observed: Observed[Reply]) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class ObservedCall(ReplyCall):
 
     async def next(self) -> list[ReplyEvent]:
         try:
-            if self._handed_over:  # what was asked for only has to be read now
+            if self._handed_over:  # only reading from here on
                 events = await self._call.next()
             else:
                 with within(self._observed):
@@ -54,12 +54,12 @@ class ObservedCall(ReplyCall):
             self._handed_over = True
             self._observed.mark()
         self.over = not events
-        if (failure := self._call.failure) is not None:  # whoever reads may ask another model instead of us
+        if (failure := self._call.failure) is not None:  # a fallback chain may now try another model
             self._observed.end(self._call.account, failure)
         return events
 
     async def aclose(self) -> None:
-        """Stop, and close what is open: the end, whether all of the reply has come or not."""
+        """End the call, whether the reply is complete or not."""
         self.over = True
         try:
             with within(self._observed):

@@ -1,8 +1,4 @@
-"""An engine that says what it was told to: a test double for code that talks to models.
-
-Owns: ScriptedEngine and AsyncScriptedEngine. Public, so that users' tests need no key, no network and no patching.
-Must not know: providers' wire formats (the simulator speaks those).
-"""
+"""An engine that answers from a script: a public test double, so that users' tests need no key and no network."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from .base import AsyncEngine, BaseEngine, Engine, MessageCall
 
 
 class ScriptedCall(Struct, frozen=True):
-    """What the engine was asked, for assertions and for replies that depend on it."""
+    """A call of the engine, for assertions and for replies that depend on it."""
 
     conversation: Conversation
     tools: tuple[ToolSpec, ...]
@@ -28,11 +24,11 @@ class ScriptedCall(Struct, frozen=True):
 
 
 ScriptedReply: TypeAlias = str | Message | DragomanError | Callable[[ScriptedCall], "str | Message | DragomanError"]
-"""A text, a whole message, an error to raise, or a function of the call that gives one of these."""
+"""A text, a whole message, an error to raise, or a function of the call that returns one of these."""
 
 
 class _Script(BaseEngine):
-    """What both colours share: the replies still to be given, and the calls that were made."""
+    """What both engines share."""
 
     def __init__(
         self, replies: Iterable[ScriptedReply], *, name: str = "scripted:model", piece: int | None = None
@@ -48,34 +44,33 @@ class _Script(BaseEngine):
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
     ) -> MessageCall:
         """A call that is answered by the next reply of the script."""
-        asked = ScriptedCall(conversation, tuple(tools), options)
+        call = ScriptedCall(conversation, tuple(tools), options)
 
         async def answer() -> Message:
-            return self._next(asked)
+            return self._next(call)
 
         return MessageCall(answer, piece=self._piece)
 
     def _next(self, call: ScriptedCall) -> Message:
         call.conversation.ensure_valid()
         self.calls.append(call)
-        said = next(self._replies, None)
-        if said is None:
+        reply = next(self._replies, None)
+        if reply is None:
             message = f"The script has no reply left for call number {len(self.calls)}."
             raise ProviderError(message, hint="Add a reply to the script, or make fewer calls.", provider="scripted")
-        if callable(said):
-            said = said(call)
-        if isinstance(said, DragomanError):
-            raise said
-        if isinstance(said, str):
-            said = Message.assistant(said)
-        ended = said.stop_reason or (StopReason.TOOL_CALLS if said.tool_calls else StopReason.END)
-        return msgspec.structs.replace(
-            said, provider=said.provider or self.profile.provider, model=said.model or self._model, stop_reason=ended
-        )
+        if callable(reply):
+            reply = reply(call)
+        if isinstance(reply, DragomanError):
+            raise reply
+        if isinstance(reply, str):
+            reply = Message.assistant(reply)
+        reason = reply.stop_reason or (StopReason.TOOL_CALLS if reply.tool_calls else StopReason.END)
+        provider, model = reply.provider or self.profile.provider, reply.model or self._model
+        return msgspec.structs.replace(reply, provider=provider, model=model, stop_reason=reason)
 
 
 class ScriptedEngine(_Script, Engine):
-    """Answers from a script, one reply for each call; `calls` tells what it was asked."""
+    """Answers from a script, one reply for each call; `calls` lists the calls."""
 
 
 class AsyncScriptedEngine(_Script, AsyncEngine):

@@ -1,7 +1,7 @@
 """Files at a provider: uploaded once by their content, referred to in messages, renewed when they expire, deleted.
 
-Owns: Files and AsyncFiles, over one core; which media of a conversation go inline and which by reference.
-Must not know: how a provider takes files (services.py), how a request is sent and tried again (the engine).
+Owns: Files and AsyncFiles, over one core; which media of a conversation are sent inline and which by reference.
+Must not know: the providers' APIs (services.py), how requests are sent and retried (the engine).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from .services import FileService, service_for
 from .stored import FileList, StoredFile
 
 INLINE_UP_TO: Final = 1 << 20
-"""Bytes up to which media go along with every request where nobody says."""
-_GLANCE: Final = 0.05
-"""Seconds after which is looked again whether another upload of the same bytes is done."""
+"""The default maximum size of inline media."""
+_POLL_SECONDS: Final = 0.05
+"""How often to check whether another upload of the same bytes is done."""
 _NUMBERS: Final = count()
-"""Of cores: unlike an `id` none comes again, since messages may remember another account's files."""
+"""Of cores: unlike an `id` never reused, since messages may remember another account's files."""
 
 
 class Core:
-    """What both colours do, over an engine that blocks or awaits."""
+    """The work of both colours, over an engine that blocks or awaits."""
 
     def __init__(self, engine: AnyHttpEngine, kept: FileList | str | Path | None, inline_up_to: int) -> None:
         self.engine: AnyHttpEngine = engine
@@ -55,46 +55,46 @@ class Core:
         self._provider: str = keeper_of(engine.connection.provider.name)
         self._number: int = next(_NUMBERS)
         self._generation: int = 0
-        """Counts what was deleted: what was kept beside messages before is no longer true."""
-        self._under_way: dict[str, object] = {}
-        """Whose turn it is to upload what, by digest: each content once, however many ask for it."""
+        """Changed by each deletion, which invalidates what is cached with messages."""
+        self._uploads: dict[str, object] = {}
+        """Who uploads what, by digest: each content is uploaded once, however many callers need it."""
         self._sleep: Any = partial(pause, blocking=isinstance(engine, HttpEngine))
 
     @property
     def kept(self) -> list[StoredFile]:
-        """What was uploaded, as far as it was written down."""
+        """The uploaded files that are listed."""
         return self._list.all()
 
     async def _store(self, media: Media) -> StoredFile:
-        """The file with these bytes, uploaded now unless it is there."""
+        """The file with these bytes, uploaded now if necessary."""
         data = media.data
         if data is None:
-            message = "Only media whose bytes are here can be uploaded."
+            message = "Only media with their bytes can be uploaded."
             raise ConfigurationError(message, hint="Give Media.from_path(…) or Media.from_bytes(…).")
-        if not self._service.takes(media):
+        if not self._service.accepts(media):
             message = f"{self.engine.name} takes no {media.mime_type} by reference."
-            raise ConfigurationError(message, hint="Send it inline, as it is.")
+            raise ConfigurationError(message, hint="Send it inline.")
         digest, turn = sha256(media.mime_type.encode() + b"\0" + data).hexdigest(), object()
-        while self._under_way.setdefault(digest, turn) is not turn:  # somebody else uploads the same bytes
-            await self._sleep(_GLANCE)
+        while self._uploads.setdefault(digest, turn) is not turn:  # another caller uploads the same bytes
+            await self._sleep(_POLL_SECONDS)
         try:
             known = self._list.find(self._provider, self.engine.connection.base_url, digest)
             if known is not None and known.is_there(self.engine.connection.wall_clock()):
                 return known
             return await self._upload(media, data, digest)
         finally:
-            del self._under_way[digest]
+            del self._uploads[digest]
 
     async def _upload(self, media: Media, data: bytes, digest: str) -> StoredFile:
         name = media.name or f"{media.kind}.{media.mime_type.rpartition('/')[2]}"
-        with understanding(self.engine, f"What is said of the file {name!r}"):
-            found = await self._service.upload(self.engine, media, name, self._sleep)
+        with understanding(self.engine, f"The reply about the file {name!r}"):
+            uploaded = await self._service.upload(self.engine, media, name, self._sleep)
         file = StoredFile(
             provider=self._provider,
             base_url=self.engine.connection.base_url,
-            id=found.id,
-            handle=found.handle,
-            expires=found.expires,
+            id=uploaded.id,
+            handle=uploaded.handle,
+            expires=uploaded.expires,
             sha256=digest,
             mime_type=media.mime_type,
             size=len(data),
@@ -104,25 +104,25 @@ class Core:
         return file
 
     async def upload(self, media: Media) -> Media:
-        """Media that refer to these, uploaded now unless the provider has them. Only its models can read them."""
+        """Upload media, unless the provider has them, and return a reference that only its models can read."""
         read = read_files(Conversation().plus(Message.user(media))).messages[0].blocks[0]
         assert isinstance(read, Media)
         return (await self._store(read)).media
 
     async def place(self, conversation: Conversation) -> Conversation:
-        """The conversation for this provider: large media of the user by reference, uploaded where need be.
+        """The conversation with large media of the user replaced by references, uploaded if necessary.
 
-        Send this one and keep the other: it has the bytes, and so can move to another provider.
+        Send this one, and keep the other: it has the bytes, and so can be sent to another provider.
         """
         messages = [await self._place_message(message) for message in conversation.messages]
         changed = any(new is not old for new, old in zip(messages, conversation.messages, strict=True))
         return replace(conversation, messages=tuple(messages)) if changed else conversation
 
     async def _place_message(self, message: Message) -> Message:
-        large = [block for block in message.blocks if isinstance(block, Media) and self._goes_by_reference(block)]
+        large = [block for block in message.blocks if isinstance(block, Media) and self._is_uploaded(block)]
         if message.role != "user" or not large:
             return message
-        # Kept beside the message, so that a later turn neither reads all bytes nor writes the message anew.
+        # Cached with the message, so that a later turn neither hashes the bytes nor encodes the message again.
         memory, key = memory_of(message), f"files {self._number} {self._generation}"
         files, placed = memory.get(key, ({}, message))
         if not files or not all(file.is_there(self.engine.connection.wall_clock()) for file in files.values()):
@@ -132,14 +132,14 @@ class Core:
             memory[key] = files, placed
         return placed
 
-    def _goes_by_reference(self, media: Media) -> bool:
-        return media.data is not None and len(media.data) > self._inline_up_to and self._service.takes(media)
+    def _is_uploaded(self, media: Media) -> bool:
+        return media.data is not None and len(media.data) > self._inline_up_to and self._service.accepts(media)
 
     async def delete(self, file: StoredFile | Media) -> None:
-        """Have the provider forget a file. One that is gone already is no error."""
+        """Delete a file at the provider. It is no error if it is gone already."""
         stored = self._find(file) if isinstance(file, Media) else file
         if (stored.provider, stored.base_url) != (self._provider, self.engine.connection.base_url):
-            raise ConfigurationError(f"The file {stored.id} is kept by {stored.provider}.", hint="Delete it there.")
+            raise ConfigurationError(f"The file {stored.id} is stored by {stored.provider}.", hint="Delete it there.")
         await self._service.delete(self.engine, stored.handle)
         self._list.remove(stored)
         self._generation += 1
@@ -151,7 +151,7 @@ class Core:
         raise ConfigurationError("This file was not uploaded from here.", hint="Give what `upload` returned.")
 
     def forget(self) -> bool:
-        """Take nothing for granted that was uploaded before; gives whether anything was."""
+        """Forget all uploads to this provider. Returns whether there were any."""
         place = (self._provider, self.engine.connection.base_url)
         own = [file for file in self._list.all() if (file.provider, file.base_url) == place]
         for file in own:
@@ -161,11 +161,11 @@ class Core:
 
 
 class Files:
-    """A provider's files, for a plain program: `with Files("anthropic:claude-sonnet-4-5") as files: …`.
+    """The files of a provider: `with Files("anthropic:claude-sonnet-4-5") as files: …`.
 
-    model          a name, with what an engine takes beside it (`key`, `base_url` …), or an HttpEngine
-    kept           where it is written down what was uploaded: a path or a FileList; in memory where nothing is said
-    inline_up_to   bytes up to which `place` leaves media in the conversation
+    model          a name, with the options of an engine (`key`, `base_url` …), or an HttpEngine
+    kept           the list of uploads: a path or a FileList; by default in memory
+    inline_up_to   the maximum size of media that `place` leaves in the conversation
     """
 
     def __init__(
@@ -182,23 +182,23 @@ class Files:
         self._core: Core = Core(as_service(made, HttpEngine, "files"), kept, inline_up_to)
 
     def upload(self, media: Media) -> Media:
-        """Media that refer to these, uploaded now unless the provider has them. Only its models can read them."""
+        """Upload media, unless the provider has them, and return a reference that only its models can read."""
         return step(self._core.upload(media))
 
     def place(self, conversation: Conversation) -> Conversation:
-        """The conversation for this provider: large media of the user by reference, uploaded where need be.
+        """The conversation with large media of the user replaced by references, uploaded if necessary.
 
-        Send this one and keep the other: it has the bytes, and so can move to another provider.
+        Send this one, and keep the other: it has the bytes, and so can be sent to another provider.
         """
         return step(self._core.place(conversation))
 
     def delete(self, file: StoredFile | Media) -> None:
-        """Have the provider forget a file. One that is gone already is no error."""
+        """Delete a file at the provider. It is no error if it is gone already."""
         step(self._core.delete(file))
 
     @property
     def kept(self) -> list[StoredFile]:
-        """What was uploaded, as far as it was written down."""
+        """The uploaded files that are listed."""
         return self._core.kept
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ class Files:
 
 
 class AsyncFiles(Core):
-    """`Files` for a program on an event loop."""
+    """The async version of `Files`."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""An engine whose large media go to the provider once: what a chat client is given in place of the engine itself.
+"""An engine that uploads large media once, for a chat client.
 
-Owns: FilesEngine and AsyncFilesEngine: uploading before a call, and once more if the provider has lost a file.
+Owns: FilesEngine and AsyncFilesEngine: uploading before a call, and again if the provider has lost a file.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from .client import INLINE_UP_TO, Core
 from .stored import FileList
 
 _REFUSED: Final = (InvalidRequestError, PermissionDeniedError)
-"""What a file that is gone is answered with; Google does not say whether it is gone or somebody else's."""
+"""The errors for a missing file; Google does not say whether it is missing or belongs to another account."""
 
 
 class FilesOptions(TypedDict, total=False):
-    """How files are kept."""
+    """Options of a FilesEngine."""
 
     kept: FileList | str | Path | None
-    """Where it is written down what was uploaded: a path or a FileList; in memory where nothing is said."""
+    """The list of uploads: a path or a FileList; by default in memory."""
     inline_up_to: int
-    """Bytes up to which media go along with every request."""
+    """The maximum size of inline media."""
 
 
 class _FilesCall(ReplyCall):
-    """A call that is made once the files of its conversation are there; the rest is the inner call's."""
+    """Uploads the files of the conversation, then makes the inner call."""
 
     def __init__(self, core: Core, conversation: Conversation, *given: Any, stream: bool) -> None:
         super().__init__()
@@ -53,10 +53,10 @@ class _FilesCall(ReplyCall):
         self._stream: bool = stream
         self._inner: ReplyCall | None = None
         self._before: int = 0
-        """How many attempts were made before the inner call."""
+        """The number of attempts before the inner call."""
         self._is_second: bool = False
         self._ids: frozenset[str] = frozenset()
-        """Of the files that were sent, without what stands before them in an address."""
+        """Of the files that were sent, without the rest of their URLs."""
 
     async def advance(self) -> None:
         try:
@@ -68,19 +68,19 @@ class _FilesCall(ReplyCall):
                     self._before = len(self.attempts)
                     raise
                 self._ids = frozenset(_ids_in(placed))
-                self._inner = self._core.engine.begin(placed, *self._given, stream=self._stream, veto=self._may_not)
+                self._inner = self._core.engine.begin(placed, *self._given, stream=self._stream, veto=self._veto)
             events = await self._inner.next()
         finally:
-            self._take_attempts()
+            self._update_attempts()
         failure = self._inner.failure
         if failure is not None:
-            self.take(events[:-1])  # without the event of the failure, which this call has itself
+            self.take(events[:-1])  # without the Failed event, which this call adds itself
             raise failure
         self.take(events)
         self.over = not events
 
     async def try_again(self, error: ProviderError) -> bool:
-        """Whether the provider may have lost a file, as by another program's hand; then all are uploaded once more."""
+        """Whether the provider may have lost a file; then all are uploaded again."""
         if self._is_second or self.has_begun or not isinstance(error, _REFUSED):
             return False
         if not any(id in error.message for id in self._ids) or not self._core.forget():
@@ -96,15 +96,15 @@ class _FilesCall(ReplyCall):
     def account(self) -> Reply:
         if self._inner is None:
             return super().account
-        self._take_attempts()
+        self._update_attempts()
         return replace(self._inner.account, attempts=tuple(self.attempts))
 
-    def _may_not(self, error: ProviderError, after: float) -> str:
-        self._take_attempts()
+    def _veto(self, error: ProviderError, after: float) -> str:
+        self._update_attempts()
         return "" if self.veto is None else self.veto(error, after)
 
-    def _take_attempts(self) -> None:
-        """Put what the inner call has tried into the ledger, which whoever observes this call holds."""
+    def _update_attempts(self) -> None:
+        """Add the attempts of the inner call, in the same list: an observer may hold it."""
         made = [] if self._inner is None else self._inner.attempts
         self.attempts[self._before :] = [replace(each, number=self._before + each.number) for each in made]
 
@@ -116,8 +116,8 @@ def _ids_in(conversation: Conversation) -> Iterator[str]:
                 yield block.stored[1].rpartition("/")[2]
 
 
-class _OverFiles(BaseEngine):
-    """What both colours have in common: all but closing is the inner engine's, once the files are there."""
+class _FilesEngineBase(BaseEngine):
+    """The work of both colours."""
 
     asks_others = True
 
@@ -136,7 +136,7 @@ class _OverFiles(BaseEngine):
     def count_call(
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None
     ) -> ReplyCall | None:
-        return self._core.engine.count_call(conversation, tools, options)  # inline: to count uploads nothing
+        return self._core.engine.count_call(conversation, tools, options)  # counting uploads nothing
 
     def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
         return self._core.engine.losses(conversation)
@@ -145,8 +145,8 @@ class _OverFiles(BaseEngine):
         return self._core.engine.prepare_tools(tools)
 
 
-class FilesEngine(_OverFiles, Engine):
-    """An engine over another one, for a plain program: `ChatClient(FilesEngine(engine("anthropic:…")))`."""
+class FilesEngine(_FilesEngineBase, Engine):
+    """An engine that uploads large media: `ChatClient(FilesEngine(engine("anthropic:…")))`."""
 
     def __init__(self, inner: Engine, **options: Unpack[FilesOptions]) -> None:
         self._inner: HttpEngine = as_service(inner, HttpEngine, "files")
@@ -156,8 +156,8 @@ class FilesEngine(_OverFiles, Engine):
         self._inner.close()
 
 
-class AsyncFilesEngine(_OverFiles, AsyncEngine):
-    """`FilesEngine` for a program on an event loop."""
+class AsyncFilesEngine(_FilesEngineBase, AsyncEngine):
+    """The async version of `FilesEngine`."""
 
     def __init__(self, inner: AsyncEngine, **options: Unpack[FilesOptions]) -> None:
         self._inner: AsyncHttpEngine = as_service(inner, AsyncHttpEngine, "files")

@@ -1,4 +1,4 @@
-"""What was uploaded where: by content, so that nothing is uploaded twice, also by a later process.
+"""The list of uploads, by content, so that nothing is uploaded twice, not even by a later process.
 
 Owns: StoredFile, FileList.
 Must not know: providers' APIs.
@@ -20,43 +20,43 @@ from dragoman.conversation import Media
 from dragoman.errors import MalformedDataError
 
 _MARGIN: Final = 600.0
-"""Seconds before its end in which a file counts as gone: a request with it may take a while."""
+"""A file counts as gone this many seconds before it expires: a request with it may take a while."""
 _LOCK: Final = threading.Lock()
-"""Around reading a list, changing it and writing it: one for all lists, since two may have the same path."""
+"""Held while a list is changed: one lock for all lists, since two may have the same path."""
 
 
 class StoredFile(Struct, frozen=True, kw_only=True):
-    """A file that a provider keeps."""
+    """A file that a provider stores."""
 
     provider: str
     base_url: str
     id: str
-    """What messages refer to it by."""
+    """How messages refer to it."""
     handle: str
-    """What it is deleted by."""
+    """How it is deleted."""
     sha256: str
     """Of its content."""
     mime_type: str
     size: int
     name: str | None = None
     expires: datetime | None = None
-    """When the provider forgets it by itself; None: never, or it does not say."""
+    """When the provider deletes it; None: never, or unknown."""
 
     @property
     def media(self) -> Media:
-        """Media that refer to it."""
+        """A reference to it."""
         return Media.from_file(self.provider, self.id, mime_type=self.mime_type, name=self.name)
 
     def is_there(self, now: float) -> bool:
-        """Whether it can still be referred to, at this Unix time."""
+        """Whether it can still be used at this Unix time."""
         return self.expires is None or self.expires.timestamp() - now > _MARGIN
 
 
 class FileList:
-    """Stored files, in memory or in a JSON file that only its owner can read. One for each account of a provider.
+    """Stored files, in memory or in a JSON file that only its owner can read. Use one for each account.
 
-    Safe to share between threads. Of two processes that write one file at the same moment one may lose its entry: that
-    content is then uploaded once more.
+    Threads can share it. If two processes write the file at the same moment, one entry may be lost: that content is
+    then uploaded again.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
@@ -89,7 +89,7 @@ class FileList:
                 self._known = msgspec.json.decode(self.path.read_bytes(), type=dict[str, StoredFile])
             except msgspec.MsgspecError as error:
                 hint = "Remove it: files are then uploaded again."
-                raise MalformedDataError(f"{self.path.name} is no list of files: {error}.", hint=hint) from None
+                raise MalformedDataError(f"{self.path.name} is not a list of files: {error}.", hint=hint) from None
         return self._known
 
     def _write(self, known: dict[str, StoredFile]) -> None:

@@ -1,10 +1,10 @@
-"""A fleet on PostgreSQL: turns of conversations are handed in from anywhere and carried out by any worker.
+"""A fleet on PostgreSQL: turns of conversations are submitted from anywhere and run by any worker.
 
-turns.py         values: Turn, Outcome, what is watched; what is asked and what came of it, as JSON
-database.py      connections, transactions, notices, the tables
-client.py        Fleet and AsyncFleet, for those who hand in, wait, answer, cancel and watch
-worker.py        Worker, Agent, ProviderLimit: takes turns, keeps their leases, hands results back
-carrying.py      one turn on a worker: the client it runs in, and the store that ends with its lease
+turns.py         values: Turn, Outcome, events; requests and outcomes as JSON
+database.py      connections, transactions, notifications, the tables
+client.py        Fleet and AsyncFleet, for callers: submit, wait, approve, cancel, watch
+worker.py        Worker, ProviderLimit: takes turns, renews their leases, records outcomes
+carrying.py      Agent; one turn on a worker: its client, and the store that ends with its lease
 """
 
 from dragoman._door import open_door

@@ -1,10 +1,10 @@
-"""One turn on a worker: what an agent is, the client that a turn runs in, and the store that ends with its lease.
+"""One turn on a worker: the agent, the client that runs the turn, and the store that ends with its lease.
 
-Owns: going on where a turn stands, whoever had it before. Must not know: queues, leases, other turns.
+Must not know: queues, leases, other turns.
 
-A turn may be delivered again, after its worker died or lost its lease. What was said carries the turn's id, so it is
-not said twice; what a tool has done is in the journal; a call that had begun is `uncertain` and waits for a person, and
-an approval that was given before it began does not hold for a second time.
+A turn may be delivered again, after its worker died or lost its lease. The prompt has the turn's id, so it is not added
+twice; results of tools are in the journal; a call that had started is `uncertain` and waits for a person, and an
+approval given before does not cover a second start.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, TypeVar, Unpack
+from typing import Final, TypeAlias, TypeVar, Unpack
 
 from dragoman.chat import AsyncChatClient, ChatOptions, drop_engine_options
 from dragoman.conversation import Message
@@ -34,13 +34,15 @@ from dragoman.transport import Transport
 from .turns import Ask
 
 _T = TypeVar("_T")
+Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 
-_PATIENCE: Final = 60.0
-_PAUSE: Final = 0.2
+PATIENCE: Final = 60.0
+"""Seconds to wait for a database that cannot be reached."""
+PAUSE: Final = 0.2
 
 
 class Agent:
-    """What a worker knows by a name: a model, its tools, and the options of a chat client. Keys stay on the worker."""
+    """A model, its tools, and the options of a chat client. A worker has agents by name; keys stay on the worker."""
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class Agent:
     ) -> None:
         for name in ("id", "stateless"):
             if name in options:
-                message = f"{name!r} is said of a conversation, not of an agent."
+                message = f"{name!r} is an option of a conversation, not of an agent."
                 raise ConfigurationError(message, hint="Leave it out: turns name their conversations.")
         self._model: Final = model
         self._tools: Final = tools
@@ -63,12 +65,12 @@ class Agent:
         before = name.partition(":")[0]
         is_known = not isinstance(first, str) or is_registered(before)
         self.provider: Final = before if is_known else split_model(name)[0]
-        """Whose limits hold; of several models, that of the first."""
+        """The provider whose limits apply: that of the first model."""
         self._first: AsyncChatClient | None = None
-        """Holds the engine, with its connections, which all turns of the agent use."""
+        """Has the engine, whose connections all turns of the agent share."""
 
     def make_client(self, conversation: str, store: AsyncConversationStore, hooks: LoopHooks) -> AsyncChatClient:
-        """A client for one turn of a conversation. Raises what is wrong with the agent, such as a missing key."""
+        """A client for one turn of a conversation. Raises errors of the agent, such as a missing key."""
         if self._first is None:
             self._first = AsyncChatClient(self._model, self._tools, transport=self._transport, **self._options)
         options = drop_engine_options(self._options)
@@ -93,32 +95,33 @@ async def carry_out(
     existed: bool,
     again: bool,
 ) -> tuple[RunResult, Sequence[Message]]:
-    """Carry a turn out, or, `again`, go on with it: its result, and the messages that it added.
+    """Run a turn, or, `again`, continue it: its result, and the messages that it added.
 
-    `exists` says whether the conversation is in the store, `existed` whether it was when the turn was handed in.
+    `exists`: the conversation is in the store. `existed`: it was there when the turn was submitted.
     """
+    prompt = ask.prompt
     if exists:
         if again:
             await _take_over(store, conversation)
         await client.restore(conversation)
-    elif existed or ask.message is None:
-        message = f"Conversation {conversation} is not in the store any more: it was deleted meanwhile."
-        hint = "Begin a new one: submit without `conversation`, or once more with this id."
+    elif existed or prompt is None:
+        message = f"Conversation {conversation} is no longer in the store: it was deleted in the meantime."
+        hint = "Start a new one: submit without `conversation`, or once more with this id."
         raise SnapshotNotFoundError(message, hint=hint)
-    if ask.message is None:
+    if prompt is None:
         before = len(client.history)
         result = await client.resume(*_still_open(client, ask.approvals, again=again))
         return result, result.conversation.messages[before:]
-    said = any(message.id == ask.message.id for message in client.history)
-    result = await client.chat(None if said else ask.message)
+    is_added = any(message.id == prompt.id for message in client.history)
+    result = await client.chat(None if is_added else prompt)
     messages = result.conversation.messages
-    return result, messages[next((at for at, each in enumerate(messages) if each.id == ask.message.id), 0) :]
+    return result, messages[next((at for at, each in enumerate(messages) if each.id == prompt.id), 0) :]
 
 
 async def _take_over(store: AsyncConversationStore, conversation: str) -> None:
-    """Let nobody else write what came of calls that had begun: a person is asked about them from now on.
+    """Let no other worker write the results of calls that had started: from now on a person decides about them.
 
-    A worker that had the turn may only be slow, or cut off. What it writes next finds the journal longer than it knows.
+    The previous worker may only be slow, or cut off. Its next write finds the journal longer than it expects.
     """
     found = await aresume(store, conversation)
     if found.uncertain_calls:
@@ -126,10 +129,7 @@ async def _take_over(store: AsyncConversationStore, conversation: str) -> None:
 
 
 def _still_open(client: AsyncChatClient, approvals: Iterable[Approval], *, again: bool) -> list[Approval]:
-    """The answers that still have a call to be about, where the turn was under way before.
-
-    What was approved and then begun is not approved to be begun again.
-    """
+    """The decisions that still apply if the turn was running before. An approval does not cover a second start."""
     if not again:
         return list(approvals)
     uncertain = [each.call for each in client.uncertain]
@@ -141,31 +141,30 @@ def _still_open(client: AsyncChatClient, approvals: Iterable[Approval], *, again
     ]
 
 
-async def patiently(work: Callable[[], Awaitable[_T]]) -> _T:
-    """Do this, which bears repeating, as soon as the database is there; it is waited for, a minute long."""
-    until = time.monotonic() + _PATIENCE
+async def patiently(work: Callable[[], Awaitable[_T]], sleep: Sleep = asyncio.sleep, seconds: float = PATIENCE) -> _T:
+    """Do something repeatable, waiting so long for the database if it is away."""
+    until = time.monotonic() + seconds
     while True:
         try:
             return await work()
         except StoreUnavailableError:
             if time.monotonic() >= until:
                 raise
-        await asyncio.sleep(_PAUSE)
+        await sleep(PAUSE)
 
 
 class TurnStore(BlockingStore):
-    """The store as one turn sees it: nothing more is written once its lease is gone.
+    """The store of one turn: nothing more is written once its lease is gone.
 
-    A database that is away for a while, to be started anew or to move, is waited for: the step that was to be written
-    is still known here, and only here.
+    While the database is away (a restart, a failover) writes wait: only this process knows the step to be written.
     """
 
     def __init__(self, shared: BlockingStore, is_ours: Callable[[], Awaitable[bool]]) -> None:
         super().__init__(shared.store)
         self._shared: Final = shared
-        """The store as all turns of the worker use it."""
+        """The store that all turns of the worker share."""
         self._is_ours: Final = is_ours
-        """Whether nobody else has taken the turn."""
+        """Whether this worker still has the turn."""
         self.is_closed: bool = False
 
     async def run(self, work: Callable[[], _T]) -> _T:
@@ -184,7 +183,7 @@ class TurnStore(BlockingStore):
         return await self._repeat(work)
 
     async def _is_there(self, id: str, new: tuple[JournalEntry, ...], after: int) -> bool:
-        """Whether the try before, whose answer got lost, has written all of it, and not somebody else the same."""
+        """Whether the previous attempt, whose response got lost, has written everything, and not another worker."""
         if not await self._is_ours():
             self.is_closed = True
             raise StoreConflictError("This turn is no longer this worker's.")

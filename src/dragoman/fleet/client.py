@@ -1,8 +1,8 @@
-"""Handing turns in from anywhere, and what can be done about them: wait, answer, cancel, watch.
+"""The fleet for callers: submit turns, wait for them, approve or deny calls, cancel, watch.
 
-One writer a conversation: at most one job of a conversation is in the queue, that of its oldest unfinished turn.
-Handing in, cancelling and finishing hold a lock of the conversation; whoever ends a turn queues the next one in the
-same transaction (`queue_next`). PgQueuer's index of keys, which are conversations here, would refuse a second job.
+A conversation has one writer: at most one of its jobs is in the queue, that of its oldest unfinished turn. Submitting,
+cancelling and finishing lock the conversation, and a turn that ends queues the next one in the same transaction
+(`queue_next`). PgQueuer's index of keys, which are conversations here, would refuse a second job.
 """
 
 from __future__ import annotations
@@ -40,13 +40,11 @@ from dragoman.tools import Approval, PendingApproval, approve, deny
 
 from .database import Connection, Database, Row, complete_address
 from .turns import (
-    Ask,
     FleetEvent,
     FleetStatus,
     Outcome,
     Turn,
     TurnEnded,
-    ask_from_json,
     ask_to_json,
     outcome_from_json,
     outcome_to_json,
@@ -55,7 +53,7 @@ from .turns import (
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 Which: TypeAlias = Turn | Outcome | str
-"""A turn, what came of it, or the id of a turn or of a conversation."""
+"""A turn, its outcome, or the id of a turn or a conversation."""
 Call: TypeAlias = PendingApproval | ToolCall | str
 """A call that waits, or its id."""
 
@@ -83,7 +81,7 @@ _ENDS: Final = (
 _ROOT: Final = "SELECT root FROM {s}snapshot WHERE id = $1"
 _TURN: Final = "SELECT * FROM {s}fleet_turn WHERE id = $1"
 _LATEST: Final = "SELECT * FROM {s}fleet_turn WHERE conversation = $1 ORDER BY number DESC LIMIT 1"
-# Turns that came to nothing have answered no call.
+# Turns that failed or were cancelled have decided about no call.
 _STANDING: Final = (
     "SELECT * FROM {s}fleet_turn WHERE conversation = $1 AND state NOT IN ('failed', 'cancelled') "
     "ORDER BY number DESC LIMIT 1"
@@ -98,18 +96,18 @@ _ENDED: Final = """SELECT agent, state, count(*) AS count FROM {s}fleet_turn
 
 
 async def lock(link: Connection, conversation: str) -> None:
-    """Keep all others from handing in, cancelling and finishing turns of this conversation."""
+    """Lock the conversation: others cannot submit, cancel or finish its turns."""
     await link.fetch("SELECT pg_advisory_xact_lock(hashtextextended($1, 7))", conversation)
 
 
 async def queue_next(database: Database, link: Connection, conversation: str) -> None:
-    """Put the next turn of the conversation into the queue, whose place there is free now."""
+    """Put the next turn of the conversation into the queue."""
     for row in await link.fetch(database.named(_NEXT), conversation):
         await database.queue(link).enqueue(row["provider"], row["id"].encode(), dedupe_key=conversation)
 
 
 class AsyncFleet:
-    """A fleet, for programs on an event loop: hand turns in, wait for them, answer, cancel and watch.
+    """A fleet, for programs on an event loop: submit turns, wait for them, approve, cancel and watch.
 
     `url` and the options are those of the PostgresStore that holds the conversations.
     """
@@ -130,7 +128,7 @@ class AsyncFleet:
         await self.aclose()
 
     async def install(self) -> None:
-        """Make the tables, or bring those of PgQueuer up to its version. Workers make them, too."""
+        """Create the tables, or upgrade those of PgQueuer to its version. Workers create them, too."""
         await self._database.install()
 
     # --- turns ---
@@ -138,18 +136,17 @@ class AsyncFleet:
     async def submit(
         self, prompt: Prompt, *, agent: str, conversation: str | None = None, id: str | None = None
     ) -> Turn:
-        """Hand a turn in: say something to an agent, in a conversation that is there already or begins now.
+        """Submit a turn: a prompt for an agent, in an existing conversation or a new one.
 
-        `id` makes it safe to hand the same turn in twice: a UUID of your own, by which it is known from then on.
+        `id`, a UUID of your own for the turn, makes it safe to submit the same turn twice.
         """
         turn = Turn(id=id or new_id(), conversation=conversation or new_id(), agent=agent)
-        message = structs.replace(make_message(prompt), id=turn.id)
-        return await self._hand_in(turn, Ask(message=message))
+        return await self._submit(turn, ask_to_json(structs.replace(make_message(prompt), id=turn.id)))
 
-    async def _hand_in(self, wanted: Turn, ask: Ask) -> Turn:
+    async def _submit(self, wanted: Turn, ask: bytes) -> Turn:
         for each in (wanted.id, wanted.conversation):
             validate_snapshot_id(each)
-        database, data = self._database, ask_to_json(ask)
+        database = self._database
 
         async def work(link: Connection) -> Turn:
             turn = wanted
@@ -158,15 +155,15 @@ class AsyncFleet:
             agents: dict[str, str] = {row["name"]: row["provider"] for row in offers if row["name"] is not None}
             if turn.agent not in agents:
                 known = ", ".join(sorted(agents)) or "none yet"
-                message = f"No worker of this fleet has offered an agent {turn.agent!r}; they have: {known}."
+                message = f"No worker of this fleet offers an agent {turn.agent!r}; they offer: {known}."
                 raise UnknownAgentError(message, agent=turn.agent, known=tuple(sorted(agents)))
             for row in await link.fetch(database.named(_ROOT), turn.conversation):  # any of its snapshots may be named
                 turn = structs.replace(turn, conversation=row["root"])
             await lock(link, turn.conversation)
-            sealed = database.records.seal(data, "ask", turn.id)
+            sealed = database.records.seal(ask, "ask", turn.id)
             provider = agents[turn.agent]
             added = await link.fetch(database.named(_ADD), turn.id, turn.conversation, turn.agent, provider, sealed)
-            if not added:  # handed in before, under this id
+            if not added:  # submitted before, under this id
                 [row] = await link.fetch(database.named(_TURN), turn.id)
                 return Turn(id=turn.id, conversation=row["conversation"], agent=row["agent"])
             if not added[0]["ahead"]:
@@ -181,7 +178,7 @@ class AsyncFleet:
         validate_snapshot_id(id)
         rows = await self._database.fetch(_TURN, id) or await self._database.fetch(_LATEST, id)
         if not rows:
-            raise TurnNotFoundError(f"The fleet has no turn {id}, and none of a conversation {id}.")
+            raise TurnNotFoundError(f"The fleet has no turn {id}, and no turn of a conversation {id}.")
         return rows[0]
 
     def _result(self, row: Row) -> Outcome | DragomanError:
@@ -189,9 +186,9 @@ class AsyncFleet:
         return outcome_from_json(self._database.records.unseal(row["outcome"], "outcome", turn.id), turn)
 
     async def wait(self, turn: Which, timeout: float | None = None) -> Outcome:  # noqa: ASYNC109 -- as in plain programs
-        """What came of the turn. Raises the error that it ended with, and StoppedError when the time is up."""
+        """The outcome of the turn. Raises the error that it ended with, and StoppedError after `timeout` seconds."""
         id = turn.id if isinstance(turn, Turn) else (await self._find(turn))["id"]
-        state = "out of reach"
+        state = "queued"
         async with aclosing(self._database.follow([id], lambda: self._find(id), timeout)) as rows:
             async for row in rows:
                 state = row["state"]
@@ -201,22 +198,22 @@ class AsyncFleet:
                         raise result
                     return result
         message = f"Turn {id} has not ended in {timeout:g} seconds; it is {state}."
-        raise StoppedError(message, hint="It goes on: wait again, or cancel it.", reason="deadline")
+        raise StoppedError(message, hint="It continues: wait again, or cancel it.", reason="deadline")
 
     async def resume(self, turn: Which, *approvals: Approval) -> Turn:
-        """Go on with a conversation as a new turn, with these answers about calls that wait, or without any."""
+        """Continue a conversation as a new turn, with decisions about pending calls, or without any."""
         row = await self._find(turn)
-        ask = Ask(approvals=approvals)
-        if row["state"] in ("failed", "cancelled") and not ask.approvals:  # what it was to say may not have been said
-            ask = ask_from_json(self._database.records.unseal(row["ask"], "ask", row["id"]))
-        return await self._hand_in(Turn(id=new_id(), conversation=row["conversation"], agent=row["agent"]), ask)
+        ask = ask_to_json(approvals=approvals)
+        if row["state"] in ("failed", "cancelled") and not approvals:  # its prompt may not have been added
+            ask = self._database.records.unseal(row["ask"], "ask", row["id"])
+        return await self._submit(Turn(id=new_id(), conversation=row["conversation"], agent=row["agent"]), ask)
 
     async def approve(self, turn: Which, *calls: Call, reason: str = "") -> Turn:
-        """Let the calls that wait be carried out, all or these, as a new turn."""
+        """Let pending calls run, all or these, as a new turn."""
         return await self._answer(turn, calls, lambda call: approve(call, reason=reason))
 
     async def deny(self, turn: Which, *calls: Call, reason: str = "") -> Turn:
-        """Refuse the calls that wait, all or these, as a new turn; the model reads the reason."""
+        """Refuse pending calls, all or these, as a new turn; the model reads the reason."""
         return await self._answer(turn, calls, lambda call: deny(call, reason=reason))
 
     async def _answer(self, turn: Which, calls: Iterable[Call], answer: Callable[[ToolCall], Approval]) -> Turn:
@@ -225,24 +222,22 @@ class AsyncFleet:
         result = self._result(row) if row["state"] == "await_approval" else None
         pending = {each.call.id: each.call for each in result.pending} if isinstance(result, Outcome) else {}
         if not pending:
-            message = (
-                f"No call of conversation {row['conversation']} waits for an answer; its latest turn is {row['state']}."
-            )
-            raise FleetError(message, hint="Wait for the turn first; its outcome lists the calls that wait.")
+            message = f"Conversation {row['conversation']} has no pending calls; its latest turn is {row['state']}."
+            raise FleetError(message, hint="Wait for the turn first; its outcome lists the pending calls.")
         wanted = [call.call if isinstance(call, PendingApproval) else call for call in calls] or list(pending)
         found = [pending.get(call) if isinstance(call, str) else call for call in wanted]
         if None in found:
-            message = f"The calls that wait are {', '.join(pending)}; {wanted[found.index(None)]!r} is none of them."
-            raise FleetError(message, hint="Answer those.")
+            message = f"The pending calls are {', '.join(pending)}; {wanted[found.index(None)]!r} is none of them."
+            raise FleetError(message, hint="Approve or deny those.")
         return await self.resume(row["id"], *[answer(call) for call in found if call is not None])
 
     async def cancel(self, turn: Which) -> str:
-        """Cancel the turn: at once if nobody has begun it, else its worker is told. Gives its state."""
+        """Cancel the turn: at once if no worker has started it, otherwise its worker is notified. Returns its state."""
         row, database = await self._find(turn), self._database
 
         async def work(link: Connection) -> str:
             await lock(link, row["conversation"])
-            # The job first, as workers do: one that is being taken is not there any more, and its turn is running.
+            # The job first, as workers do: if it is being taken it is gone, and its turn is running.
             dropped = await link.fetch(database.named(_DROP_JOB), row["conversation"], row["id"].encode())
             outcome = database.records.seal(outcome_to_json(None), "outcome", row["id"])
             if not (ended := await link.fetch(database.named(_CANCEL), row["id"], outcome)):
@@ -259,30 +254,29 @@ class AsyncFleet:
 
         return await database.run(work)
 
-    # --- looking ---
+    # --- watching ---
 
     async def watch(self, turn: Which, *, after: int = 0) -> AsyncGenerator[FleetEvent, None]:
-        """The steps of a conversation as they are written: messages, calls begun and done, turns ended.
+        """The steps of a conversation as they are written: messages, calls started and finished, turns ended.
 
-        They come behind the first `after` messages, also those of long ago; not the words of a reply one by one. With a
-        turn it ends with that turn, with the id of a conversation never.
+        The first `after` messages are left out. Watching a turn ends with that turn, watching a conversation never.
         """
         row = await self._find(turn)
         conversation = row["conversation"]
         last = None if turn == conversation else row["id"]
-        view, told = _View(after), set[str]()
+        view, reported = _View(after), set[str]()
 
         async def look() -> tuple[list[Row], Recovered | None]:
-            # First the turns: what they had done when they ended is in the store by then.
+            # First the turns: by the time one has ended, its steps are in the store.
             ended = await self._database.fetch(_ENDS, conversation, row["number"] - 1)
             return ended, await self._recover(conversation)
 
         async with aclosing(self._database.follow([conversation], look)) as looks:
             async for ended, found in looks:
-                for event in view.news(found) if found is not None else ():
+                for event in view.new_events(found) if found is not None else ():
                     yield event
-                for each in [each for each in ended if each["id"] not in told]:
-                    told.add(each["id"])
+                for each in [each for each in ended if each["id"] not in reported]:
+                    reported.add(each["id"])
                     result = self._result(each)
                     yield TurnEnded(error=result) if isinstance(result, DragomanError) else TurnEnded(outcome=result)
                     if each["id"] == last:
@@ -292,10 +286,10 @@ class AsyncFleet:
         try:
             return await aresume(self._database.store, conversation)
         except SnapshotNotFoundError:
-            return None  # not yet, or no more
+            return None  # not created yet, or deleted
 
     async def status(self) -> list[FleetStatus]:
-        """Each agent's turns: how many wait and for how long, how many are under way, how they ended."""
+        """For each agent: turns waiting, the age of the oldest, running turns, and how turns ended."""
         rows, ended = await self._database.fetch(_STATUS), await self._database.fetch(_ENDED)
         return [
             FleetStatus(
@@ -312,7 +306,7 @@ class AsyncFleet:
 
 
 class _SteppedFleet(AsyncFleet):
-    """The same over connections that block, whose coroutines never suspend."""
+    """The same over blocking connections: its coroutines never suspend."""
 
     _on_loop = False
 
@@ -328,7 +322,7 @@ def _stepped(
 
 
 class Fleet:
-    """A fleet, for plain programs: AsyncFleet with methods that block.
+    """A fleet, for sync programs: AsyncFleet with methods that block.
 
     `url` and the options are those of the PostgresStore that holds the conversations.
     """
@@ -357,43 +351,39 @@ class Fleet:
         self.close()
 
 
-# --- watching ---------------------------------------------------------------------------------------------------------
-
-
 class _View:
-    """What somebody who watches has seen of a conversation, and what is new to them.
+    """What a watcher has seen of a conversation.
 
-    Results are told twice, as they come and with the message that takes them in; who comes late, when the journal is
-    put away already, is told the same.
+    Results are reported twice, when they arrive and with the message that contains them, also to a late watcher.
     """
 
     def __init__(self, seen: int) -> None:
         self._seen: int = seen
-        """Messages."""
-        self._told: set[tuple[type[JournalEntry], str]] = set()
-        """What was told of the calls behind them."""
+        """The number of messages seen."""
+        self._reported: set[tuple[type[JournalEntry], str]] = set()
+        """What was reported about calls after those messages."""
 
-    def news(self, found: Recovered) -> Iterator[JournalEntry]:
+    def new_events(self, found: Recovered) -> Iterator[JournalEntry]:
         messages = found.conversation.messages
         self._seen = min(self._seen, len(messages))  # a context policy may have shortened it
         for message in messages[self._seen :]:
             calls = {call.id: call for call in messages[self._seen - 1].tool_calls} if self._seen else {}
             for result in message.tool_results:
                 if result.call_id in calls:
-                    yield from self._tell(ToolCallBegun(calls[result.call_id]), result.call_id)
-                yield from self._tell(ToolCallDone(result), result.call_id)
-            self._told.clear()
+                    yield from self._report(ToolCallBegun(calls[result.call_id]), result.call_id)
+                yield from self._report(ToolCallDone(result), result.call_id)
+            self._reported.clear()
             self._seen += 1
             yield MessageAdded(message)
         calls = {call.id: call for call in found.conversation.pending_tool_calls}
         for result in found.done_results:
             if result.call_id in calls:
-                yield from self._tell(ToolCallBegun(calls[result.call_id]), result.call_id)
-                yield from self._tell(ToolCallDone(result), result.call_id)
+                yield from self._report(ToolCallBegun(calls[result.call_id]), result.call_id)
+                yield from self._report(ToolCallDone(result), result.call_id)
         for call in found.uncertain_calls:
-            yield from self._tell(ToolCallBegun(call), call.id)
+            yield from self._report(ToolCallBegun(call), call.id)
 
-    def _tell(self, entry: JournalEntry, call: str) -> Iterator[JournalEntry]:
-        if (type(entry), call) not in self._told:
-            self._told.add((type(entry), call))
+    def _report(self, entry: JournalEntry, call: str) -> Iterator[JournalEntry]:
+        if (type(entry), call) not in self._reported:
+            self._reported.add((type(entry), call))
             yield entry

@@ -1,15 +1,14 @@
-"""The fleet's side of PostgreSQL: transactions, notices, and the tables.
+"""The fleet's side of PostgreSQL: transactions, notifications, and the tables.
 
-Owns: PgQueuer and notices in this room. Must not know: what a turn is.
+Owns: PgQueuer and notifications in this room. Must not know: what a turn is.
 
-Transactions run on the connections of the store, which lies in the same database. All that is asked there is
-`async def` over a connection that blocks and never suspends, so that it can be stepped, PgQueuer's own statements
-included. A plain program does so; on an event loop a whole transaction is stepped in a thread of the store. With
-psycopg's async connections, which are used for listening alone, four workers on a busy machine carried out half as many
-turns (one run each).
+Transactions run on connections of the store's kind, in the same database. Work in them, PgQueuer's statements included,
+is `async def` over a blocking connection and never suspends. A sync program steps it; on an event loop a whole
+transaction is stepped in a thread. With psycopg's async connections four workers ran half as many turns; they are used
+for listening only.
 
-Notices (NOTIFY) name what has changed and say nothing else: whoever hears one looks. One that gets lost costs a few
-seconds, since everybody also looks without having heard anything. On an event loop all who wait share one connection.
+A notification (NOTIFY) names what has changed and carries no data: the listener looks. A lost one costs a few seconds,
+because everybody also looks from time to time. On an event loop all waiting tasks share one connection.
 """
 
 from __future__ import annotations
@@ -21,13 +20,16 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Unpack, cast
 from uuid import UUID
 
 from dragoman._stepping import step
 from dragoman._stop import sleep
-from dragoman.errors import ConfigurationError, FleetError, StoreUnavailableError
-from dragoman.stores import AsyncStore, Attempt, BlockingStore, PostgresOptions, PostgresStore, Records
+from dragoman.errors import ConfigurationError, FleetError
+from dragoman.stores import AsyncStore, BlockingStore, PostgresOptions, PostgresStore, Records
+
+from .carrying import PATIENCE, PAUSE, Sleep, patiently
 
 try:
     import psycopg
@@ -52,13 +54,12 @@ Row: TypeAlias = dict[str, Any]
 Work: TypeAlias = "Callable[[Connection], Coroutine[Any, Any, _T]]"
 
 _LOOK: Final = 5.0
-"""Seconds after which those who wait look without having heard anything."""
-_PATIENCE: Final = 60.0
-"""Seconds for which a database that cannot be reached is waited for."""
-_PAUSE: Final = 0.2
+"""Seconds after which a waiting caller looks without a notification."""
+_LONGEST_INTERVAL: Final = 1.0
+"""Seconds between two looks of a sync program that has waited for long."""
 _DEFAULTS: Final = {"connect_timeout": "10", "application_name": "dragoman-fleet"}
 _KEEPALIVES: Final = {"tcp_keepalives_idle": 15, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3}
-"""With which the server notices that a machine is gone, and gives back what its connections held."""
+"""With these the server notices that a machine is gone, and releases the locks of its connections."""
 
 _PGQUEUER: Final = {
     "prefix": "",
@@ -71,34 +72,34 @@ _PGQUEUER: Final = {
     "trigger": "tg_pgqueuer_changed",
     "durability": "balanced",
 }
-"""What PgQueuer calls its things. `balanced`: what it logs may get lost when the server crashes, the queue does not."""
+"""PgQueuer's names. `balanced`: its log may get lost when the server crashes, the queue does not."""
 
 # --- connections -----------------------------------------------------------------------------------------------------
 
 
 class Connection:
-    """A connection that blocks and never suspends, for code that is stepped. PgQueuer takes it for its driver."""
+    """A blocking connection that never suspends, for code that is stepped. PgQueuer uses it as its driver."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection: Final = connection
 
     async def fetch(self, query: str, *values: object) -> list[Row]:
-        """The rows that a statement gives; its values are called $1, $2, …."""
+        """The rows of a statement; its values are named $1, $2, …."""
         cursor = psycopg.RawCursor(self._connection, row_factory=dict_row)
         cursor.execute(query.encode(), values or None)
         return cursor.fetchall() if cursor.description else []
 
     async def execute(self, query: str, *values: object) -> str:
-        """Carry a statement out; what the server says to it."""
+        """Execute a statement; returns the server's status message."""
         return psycopg.RawCursor(self._connection).execute(query.encode(), values or None).statusmessage or ""
 
 
 def complete_address(conninfo: str, pause: float = 30.0) -> str:
-    """The connection string with what a fleet needs: nobody who is frozen or gone keeps others out for long.
+    """The connection string with timeouts, so that a frozen or lost client does not block others for long.
 
-    `pause` is how many seconds may pass within a transaction between two statements.
+    `pause` is how many seconds may pass between two statements of a transaction.
     """
-    parse_address(conninfo)  # raises what is wrong with it
+    parse_address(conninfo)  # raises if it is invalid
     given = {name: str(value) for name, value in conninfo_to_dict(conninfo).items() if value is not None}
     of_server = {**_KEEPALIVES, "idle_in_transaction_session_timeout": round(1000 * pause)}
     given["options"] = " ".join(
@@ -111,24 +112,23 @@ def complete_address(conninfo: str, pause: float = 30.0) -> str:
 
 
 class Database:
-    """Carries out work in transactions, and tells of changes."""
+    """Runs work in transactions, and waits for changes."""
 
     def __init__(self, conninfo: str, *, on_loop: bool, **options: Unpack[PostgresOptions]) -> None:
         def open_store(store: PostgresStore) -> BlockingStore:
             return AsyncStore(store, threads=options.get("connections", 8)) if on_loop else BlockingStore(store)
 
         self.store: Final = open_store(PostgresStore(conninfo, **options))
-        """The conversations, which lie in the same database."""
-        # Connections of the fleet's own: turns that wait for the store must not keep their own heartbeats waiting.
+        """The conversations, in the same database."""
+        # Separate connections: turns that wait for the store must not delay their heartbeats.
         self._plain: Final = PostgresStore(conninfo, **options)
         self._own: Final = open_store(self._plain)
-        self._password: Final = parse_address(conninfo).password
         self.conninfo: Final = conninfo
         self.schema: Final = options.get("schema", "dragoman")
         self.records: Final = Records("fleet", options.get("sealing"))
-        self._sleep: Final[Callable[[float], Coroutine[Any, Any, None]]] = asyncio.sleep if on_loop else _sleep
+        self._sleep: Final[Sleep] = asyncio.sleep if on_loop else _sleep
         self._hub: Final[_Hub | None] = _Hub(self) if on_loop else None
-        settings = cast("Any", DBSettings)  # all of them are said here: what is not would come from the environment
+        settings = cast("Any", DBSettings)  # all are set here, or they would come from the environment
         names = settings(db_schema=self.schema, channel=f"{self.schema}_queue", **_PGQUEUER)
         builders = (QueryBuilderEnvironment(names), QueryQueueBuilder(names), QuerySchedulerBuilder(names))
         self.queue: Final[Callable[[Connection], Queries]] = lambda link: Queries(cast("Any", link), *builders)
@@ -139,14 +139,14 @@ class Database:
         return query.replace("{s}", f'"{self.schema}".')
 
     async def run(self, work: Work[_T]) -> _T:
-        """What the work gives, in one transaction. It is done again where a connection broke, so it must bear that."""
+        """The result of the work, in one transaction. It is repeated if the connection breaks."""
 
         def carry_out(link: Link) -> _T:
             try:
-                return step(work(Connection(link.connection)))
+                return step(work(Connection(link)))
             except psycopg.errors.UndefinedTable as error:
-                message = f"Schema {self.schema} of the database has no tables of a fleet."
-                hint = "Make them once: Fleet(url).install(), or `dragoman fleet install`; a worker does so, too."
+                message = f"Schema {self.schema} of the database has no fleet tables."
+                hint = "Create them once: Fleet(url).install(), or `dragoman fleet install`; a worker does so, too."
                 raise FleetError(message, hint=hint) from error
 
         return await self._own.run(lambda: self._plain.transact(carry_out))
@@ -154,7 +154,7 @@ class Database:
     async def take_jobs(
         self, link: Connection, owner: UUID, limits: Mapping[str, int], most: int, lease: timedelta
     ) -> list[Job]:
-        """Jobs of these entry points that wait or whose lease is over, for this owner. A limit of 0 is none."""
+        """Jobs of these entry points that wait or whose lease has expired. A limit of 0 means no limit."""
         return await self.queue(link).dequeue(
             batch_size=most,
             entrypoints=cast("Any", {name: EntrypointExecutionParameter(limit) for name, limit in limits.items()}),
@@ -164,7 +164,7 @@ class Database:
         )
 
     async def fetch(self, query: str, *values: object) -> list[Row]:
-        """The rows that one statement gives."""
+        """The rows of one statement, in a transaction of its own."""
         return await self.run(lambda link: link.fetch(self.named(query), *values))
 
     async def close(self) -> None:
@@ -174,72 +174,57 @@ class Database:
         await self._own.aclose()
         await self.store.aclose()
 
-    # --- notices ---
+    # --- notifications ---
 
     @property
     def steps(self) -> str:
-        """The channel on which the ids of turns and conversations are said when something about them has changed."""
+        """The channel for ids of turns and conversations that have changed."""
         return f"{self.schema}_steps"
 
     @property
     def cancels(self) -> str:
-        """The channel on which workers hear of turns that are to be cancelled."""
+        """The channel for ids of turns that are to be cancelled."""
         return f"{self.schema}_cancel"
 
     async def follow(
         self, ids: Collection[str], look: Callable[[], Coroutine[Any, Any, _T]], seconds: float | None = None
     ) -> AsyncGenerator[_T, None]:
-        """What `look` finds now, and whenever one of these may have changed, until the time is up."""
-        deadline = None if seconds is None else time.monotonic() + seconds
-        reached = time.monotonic()
+        """The result of `look` now, and whenever one of these may have changed, until the time is up.
+
+        On an event loop a notification is awaited. A sync program looks at growing intervals instead.
+        """
+        deadline = inf if seconds is None else time.monotonic() + seconds
         event = None if self._hub is None else self._hub.subscribe(ids)
-        link: psycopg.Connection[Any] | None = None
+        interval = PAUSE
         try:
             while True:
-                is_over = deadline is not None and time.monotonic() >= deadline
-                try:
-                    if event is None and link is None:
-                        link = psycopg.connect(self.conninfo, autocommit=True)
-                        link.execute(f'LISTEN "{self.steps}"'.encode())
-                    found = await look()
-                    reached = time.monotonic()
-                    yield found
-                    until = time.monotonic() + _LOOK if deadline is None else min(deadline, time.monotonic() + _LOOK)
-                    if event is not None:
-                        with suppress(TimeoutError):
-                            await asyncio.wait_for(event.wait(), until - time.monotonic())
-                        event.clear()
-                    while link is not None and (left := until - time.monotonic()) > 0:
-                        if any(notice.payload in ids for notice in link.notifies(timeout=left, stop_after=1)):
-                            break
-                except (psycopg.Error, OSError, StoreUnavailableError) as error:
-                    if time.monotonic() - reached > _PATIENCE:
-                        if isinstance(error, StoreUnavailableError):
-                            raise
-                        raise Attempt(repeatable=True).typed(error, hide=self._password) from error
-                    if link is not None:
-                        link.close()
-                    link = None
-                    await self._sleep(_PAUSE)
-                if is_over:
+                left = deadline - time.monotonic()
+                yield await patiently(look, self._sleep, min(left, PATIENCE))
+                if left <= 0:
                     return
+                left = max(0.0, deadline - time.monotonic())
+                if event is None:
+                    await self._sleep(min(left, interval))
+                    interval = min(1.5 * interval, _LONGEST_INTERVAL)
+                else:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(event.wait(), min(left, _LOOK))
+                    event.clear()
         finally:
             if self._hub is not None and event is not None:
                 self._hub.unsubscribe(ids, event)
-            if link is not None:
-                link.close()
 
     # --- the tables ---
 
     async def install(self) -> None:
-        """Make the tables of the store, of the fleet and of PgQueuer, or bring PgQueuer's up to its version."""
-        await self.store.list(limit=1)  # makes the tables of the store, or finds them
+        """Create the tables of the store, of the fleet and of PgQueuer, or upgrade PgQueuer's to its version."""
+        await self.store.list(limit=1)  # creates the tables of the store if they do not exist
         if not await self.run(self._make_tables):
             await self._own.run(self._upgrade)
 
     def _upgrade(self) -> None:
-        with psycopg.connect(self.conninfo, autocommit=True) as link:  # some of it goes in no transaction
-            # As for the store: functions and operators are the server's own, whatever else lies in the database.
+        with psycopg.connect(self.conninfo, autocommit=True) as link:  # some statements cannot run in a transaction
+            # As for the store: functions and operators are the server's own, whatever else is in the database.
             link.execute("SET search_path = pg_catalog, pg_temp")
             step(self.queue(Connection(link)).upgrade())
 
@@ -254,7 +239,7 @@ class Database:
         return True
 
     async def has_tables(self, link: Connection) -> bool:
-        """Whether the tables of the fleet are there."""
+        """Whether the tables of the fleet exist."""
         found = await link.fetch(
             "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE n.nspname = $1 AND c.relname = 'fleet_turn'",
@@ -268,7 +253,7 @@ async def _sleep(seconds: float) -> None:
 
 
 class _Hub:
-    """One connection that listens for all who wait on an event loop."""
+    """One connection that listens for all waiting tasks on an event loop."""
 
     def __init__(self, database: Database) -> None:
         self._database: Final = database
@@ -276,7 +261,7 @@ class _Hub:
         self._task: asyncio.Task[None] | None = None
 
     def subscribe(self, ids: Collection[str]) -> asyncio.Event:
-        """What is set when one of these has changed."""
+        """An event that is set when one of these has changed."""
         event = asyncio.Event()
         for id in ids:
             self._waiting[id].add(event)
@@ -303,7 +288,7 @@ class _Hub:
 
 
 async def listen(database: Database, channels: Sequence[str], hear: Callable[[str | None], None]) -> None:
-    """Tell `hear` what is said on these channels, for ever; None: something may have been missed."""
+    """Pass each notification on these channels to `hear`, forever; None: some may have been missed."""
     while True:
         with suppress(psycopg.Error, OSError):
             async with await psycopg.AsyncConnection[Any].connect(database.conninfo, autocommit=True) as link:
@@ -312,7 +297,7 @@ async def listen(database: Database, channels: Sequence[str], hear: Callable[[st
                 hear(None)
                 async for notice in link.notifies():
                     hear(notice.payload)
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(PAUSE)
 
 
 _TABLES: Final = (
@@ -339,6 +324,5 @@ _TABLES: Final = (
     "CREATE TABLE {s}fleet_agent (name text PRIMARY KEY, provider text NOT NULL, seen timestamptz NOT NULL)",
     "CREATE TABLE {s}fleet_rate (provider text PRIMARY KEY, next timestamptz NOT NULL)",
 )
-"""`number` is the order of turns; `existed` says whether the conversation was in the store when the turn was handed in;
-`handed` is how many of the attempts ended because a worker was told to stop, which does not count against the turn. In
-`state` stands `queued`, `running`, how the turn ended (see turns.py), or `failed`."""
+"""`number`: the order of turns. `existed`: the conversation was in the store when the turn was submitted. `handed`: how
+many attempts ended because a worker was told to stop. `state`: `queued`, `running`, `failed`, or how the turn ended."""

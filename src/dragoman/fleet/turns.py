@@ -1,17 +1,17 @@
-"""What a fleet passes around: turns, what is asked in them, what came of them, and what those who watch are told.
+"""The values of a fleet: turns, their requests and outcomes, and events for watchers.
 
 Owns: these values and their JSON forms. Must not know: databases, clients.
 
-What is asked and what came of it cross from one version of the library to another, so each has a version of its own,
-and a newer one is refused with an error that says so. Errors are written by the name of their type, with those fields
-that are plain data, and raised again where the caller waits.
+Requests and outcomes pass between versions of the library, so each has a version number, and a newer one is refused.
+Errors are stored by the name of their type with the fields that are plain data, and raised again where the caller
+waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -28,11 +28,12 @@ from dragoman.loop import ENDINGS, Ended, RunResult, Spent
 from dragoman.stores import MessageAdded, ToolCallBegun, ToolCallDone
 from dragoman.tools import Approval, PendingApproval
 
+_T = TypeVar("_T")
 VERSION: Final = 1
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """A turn that was handed in."""
+    """A turn that was submitted."""
 
     id: str
     conversation: str
@@ -41,32 +42,32 @@ class Turn(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What came of a turn."""
+    """The outcome of a turn."""
 
     turn: Turn
     ending: Ended
     text: str = ""
     """The model's latest answer."""
     pending: tuple[PendingApproval, ...] = ()
-    """The calls that wait for a person, and why: `approve` or `deny` them."""
+    """The calls that wait for a person, with the reason: `approve` or `deny` them."""
     usage: Usage = Usage()
-    """The tokens of the turn, as far as its last worker knows of them."""
+    """The tokens of the turn, as far as its last worker knows them."""
     spent: Spent = Spent()
-    """What the turn has used up on its last worker."""
+    """What the turn used on its last worker."""
 
     def __str__(self) -> str:
         return self.text
 
 
 class TurnEnded(Struct, frozen=True, kw_only=True):
-    """A turn has ended: with an outcome, or with the error that whoever waits for it gets."""
+    """A turn has ended: with an outcome, or with the error that `wait` raises."""
 
     outcome: Outcome | None = None
     error: DragomanError | None = None
 
 
 FleetEvent: TypeAlias = MessageAdded | ToolCallBegun | ToolCallDone | TurnEnded
-"""A step of a conversation, for those who watch."""
+"""A step of a conversation, for watchers."""
 
 
 class FleetStatus(Struct, frozen=True, kw_only=True):
@@ -77,75 +78,68 @@ class FleetStatus(Struct, frozen=True, kw_only=True):
     queued: int = 0
     running: int = 0
     oldest_seconds: float = 0.0
-    """How long the oldest turn that nobody has begun has been waiting."""
+    """The age of the oldest turn that no worker has started."""
     ended: dict[str, int] = {}
     """How turns ended in the last hour: `done`, `await_approval`, `limit_reached`, `cancelled` or `failed`."""
     seen: datetime | None = None
-    """When a worker last said that it knows this agent."""
+    """When a worker last offered this agent."""
+
+
+_METRICS: Final = (
+    ("turns", "Turns that are queued or running."),
+    ("oldest_queued_seconds", "Age of the oldest turn that no worker has started."),
+    ("ended_last_hour", "Turns that ended in the last hour."),
+)
 
 
 def prometheus_text(rows: Iterable[FleetStatus]) -> str:
-    """The same as metrics, in the text format of Prometheus."""
-    turns, ages, ends = list[str](), list[str](), list[str]()
+    """The status as gauges, in the text format of Prometheus."""
+    samples: dict[str, list[str]] = {name: [] for name, _ in _METRICS}
     for row in rows:
-        which = ",".join(
+        labels = ",".join(
             [f"{name}={msgspec.json.encode(getattr(row, name)).decode()}" for name in ("agent", "provider")]
         )
-        turns += [
-            f'dragoman_fleet_turns{{{which},state="{name}"}} {getattr(row, name)}' for name in ("queued", "running")
-        ]
-        ages.append(f"dragoman_fleet_oldest_queued_seconds{{{which}}} {row.oldest_seconds:.3f}")
-        ends += [
-            f'dragoman_fleet_ended_last_hour{{{which},ending="{name}"}} {count}' for name, count in row.ended.items()
-        ]
-    head = "# HELP dragoman_fleet_{0} {1}\n# TYPE dragoman_fleet_{0} gauge"
-    return "\n".join(
-        [
-            head.format("turns", "Turns that wait or are under way."),
-            *turns,
-            head.format("oldest_queued_seconds", "Age of the oldest turn that nobody has begun."),
-            *ages,
-            head.format("ended_last_hour", "Turns that ended in the last hour."),
-            *ends,
-            "",
-        ]
-    )
+        samples["turns"] += [f'{{{labels},state="{name}"}} {getattr(row, name)}' for name in ("queued", "running")]
+        samples["oldest_queued_seconds"].append(f"{{{labels}}} {row.oldest_seconds:.3f}")
+        samples["ended_last_hour"] += [f'{{{labels},ending="{name}"}} {count}' for name, count in row.ended.items()]
+    lines: list[str] = []
+    for name, text in _METRICS:
+        metric = f"dragoman_fleet_{name}"
+        lines += [f"# HELP {metric} {text}", f"# TYPE {metric} gauge", *[metric + sample for sample in samples[name]]]
+    return "\n".join([*lines, ""])
 
 
-# --- what is asked ---------------------------------------------------------------------------------------------------
-
-
-class Ask(Struct, frozen=True, kw_only=True):
-    """What a turn is to do: say something, pass answers about calls on, or, with neither, go on."""
-
-    message: Message | None = None
-    """Its id is that of the turn, so that whoever takes the turn over can see whether it was said."""
-    approvals: tuple[Approval, ...] = ()
-
+# --- requests --------------------------------------------------------------------------------------------------------
 
 _NOTHING: Final = Raw(b"null")
 
 
-class _StoredAsk(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Ask(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a turn is to do: add a prompt, pass decisions about calls on, or, with neither, continue."""
+
     version: int = 0
     message: Raw = _NOTHING
+    """The prompt. Its id is that of the turn, so that a worker that takes the turn over sees whether it was added."""
     approvals: tuple[Approval, ...] = ()
 
+    @property
+    def prompt(self) -> Message | None:
+        """The message to be added."""
+        return None if self.message == _NOTHING else message_from_json(bytes(self.message))
 
-def ask_to_json(ask: Ask) -> bytes:
-    """What is asked, as JSON."""
-    message = _NOTHING if ask.message is None else Raw(message_to_json(ask.message))
-    return msgspec.json.encode(_StoredAsk(version=VERSION, message=message, approvals=ask.approvals))
+
+def ask_to_json(prompt: Message | None = None, approvals: Sequence[Approval] = ()) -> bytes:
+    """What a turn is to do, as JSON."""
+    message = _NOTHING if prompt is None else Raw(message_to_json(prompt))
+    return msgspec.json.encode(Ask(version=VERSION, message=message, approvals=tuple(approvals)))
 
 
 def ask_from_json(data: bytes) -> Ask:
     """Read what `ask_to_json` wrote. Raises UnsupportedVersionError or MalformedDataError."""
-    stored = _read(data, _StoredAsk, "What this turn is to do")
-    message = None if stored.message == _NOTHING else message_from_json(bytes(stored.message))
-    return Ask(message=message, approvals=stored.approvals)
+    return _read(data, Ask, "The request of this turn")
 
 
-# --- what came of it -------------------------------------------------------------------------------------------------
+# --- outcomes --------------------------------------------------------------------------------------------------------
 
 
 class _StoredOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -154,7 +148,7 @@ class _StoredOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str = ""
     calls: Raw = _NOTHING
     held: Raw = _NOTHING
-    """For each of the calls the one of the conversation itself: another one where an agent makes it."""
+    """For each call the one of the conversation itself, which differs if an agent behind a tool makes the call."""
     reasons: tuple[str, ...] = ()
     usage: Usage = Usage()
     spent: Spent = Spent()
@@ -162,7 +156,7 @@ class _StoredOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def outcome_to_json(result: RunResult | DragomanError | None, messages: Sequence[Message] = ()) -> bytes:
-    """What came of a turn, as JSON; None if it was cancelled before it began. `messages` are those that it added."""
+    """The result of a turn as JSON; None if it was cancelled before it began. `messages` are those that it added."""
     if result is None:
         return msgspec.json.encode(_StoredOutcome(version=VERSION, ending="cancelled"))
     if isinstance(result, DragomanError):
@@ -184,8 +178,8 @@ def outcome_to_json(result: RunResult | DragomanError | None, messages: Sequence
 
 
 def outcome_from_json(data: bytes, turn: Turn) -> Outcome | DragomanError:
-    """Read what `outcome_to_json` wrote: the outcome, or the error that is to be raised."""
-    stored = _read(data, _StoredOutcome, "What came of this turn")
+    """Read what `outcome_to_json` wrote: the outcome, or the error to be raised."""
+    stored = _read(data, _StoredOutcome, "The outcome of this turn")
     if stored.error is not None:
         return recreate_error(stored.error)
     calls = _read_calls(stored.calls)
@@ -213,7 +207,11 @@ def _read_calls(stored: Raw) -> tuple[ToolCall, ...]:
     return () if stored == _NOTHING else message_from_json(bytes(stored)).tool_calls
 
 
-def _read(data: bytes, kind: type[Any], what: str) -> Any:
+class _Version(Struct, frozen=True):
+    version: int
+
+
+def _read(data: bytes, kind: type[_T], what: str) -> _T:
     try:
         version = msgspec.json.decode(data, type=_Version).version
         if version > VERSION:
@@ -222,7 +220,3 @@ def _read(data: bytes, kind: type[Any], what: str) -> Any:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise MalformedDataError(f"{what} cannot be read: {str(error).rstrip('.')}.") from None
-
-
-class _Version(Struct, frozen=True):
-    version: int

@@ -1,17 +1,14 @@
-"""A worker: takes turns from the queue, keeps their leases while they run, and hands back what came of them.
+"""A worker: takes turns from the queue, renews their leases while they run, and records their outcomes.
 
-PgQueuer delivers. Its dequeue takes jobs and gives each a lease that heartbeats renew, finds those whose worker went
-silent, and holds the limit of turns of each provider over all workers (the jobs of a provider are one of its entry
-points, with a row for each place taken: a dead worker's places go on to whoever takes its turns over). Its QueueManager
-is not used. It renews and removes jobs whoever holds them, so that a worker that had been away could take a turn from
-its successor; it removes a job apart from what came of it; when its connection breaks it waits for all that is under
-way; and with psycopg it listens on the connection it works with, which delayed a job by up to 0.8 s when tried. Here a
-job is renewed and removed only by who holds it, and removed in the transaction that records the outcome and queues the
+PgQueuer's dequeue takes jobs, gives each a lease, finds those whose lease has expired, and enforces each provider's
+limit of turns over all workers (a provider is one of its entry points). Its QueueManager is not used, because it renews
+and removes jobs whoever holds them: a worker that had been away could take a turn from its successor. Here only the
+holder of a job renews and removes it, and removes it in the transaction that records the outcome and queues the
 conversation's next turn.
 
-A worker that cannot go on (its lease is gone, another one writes, the database stays away) lets go without a word about
-the outcome: the job comes back, here or elsewhere. When told to stop, it takes no more turns, and each turn under way
-is handed back before its next call of the model, or after `grace` seconds.
+A worker that cannot continue (its lease is gone, another one writes, the database is away) records no outcome: the job
+is delivered again, here or elsewhere. When told to stop, it takes no more turns, and each running turn is handed back
+before its next model call, or after `grace` seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -50,10 +46,9 @@ from .turns import ask_from_json, outcome_to_json
 
 _log: Final = logging.getLogger("dragoman.fleet")
 _LOOK: Final = 1.0
-"""Seconds after which a worker looks into the queue without having heard anything."""
-_BREATH: Final = 0.05
-"""Seconds between two looks into the queue, and between two notices, when there is much to do: what has come together
-meanwhile is dealt with at once."""
+"""Seconds after which a worker looks into the queue without a notification."""
+_PAUSE: Final = 0.05
+"""The least seconds between two looks into the queue, and between two notifications, to batch what has come up."""
 _HOUR: Final = 3600.0
 
 _CLAIM: Final = """UPDATE {s}fleet_turn SET state = 'running', attempts = attempts + 1, began = coalesce(began, now())
@@ -70,53 +65,40 @@ _HAND_BACK: Final = """WITH job AS (UPDATE {s}pgqueuer SET status = 'queued', qu
     UPDATE {s}fleet_turn SET state = 'queued', handed = handed + $4 WHERE id = $3 AND EXISTS (SELECT FROM job)"""
 _OFFER: Final = """INSERT INTO {s}fleet_agent SELECT name, provider, now() FROM unnest($1::text[], $2::text[])
     AS a (name, provider) ORDER BY name ON CONFLICT (name) DO UPDATE SET provider = EXCLUDED.provider, seen = now()"""
-# Jobs are queued by provider: those of an agent that has another one now go with it.
+# Jobs are queued by provider: if an agent's provider changes, its jobs move.
 _MOVE: Final = """WITH moved AS (UPDATE {s}fleet_turn t SET provider = a.provider FROM {s}fleet_agent a
         WHERE t.agent = a.name AND t.state IN ('queued', 'running') AND t.provider <> a.provider
         RETURNING t.id, a.provider)
     UPDATE {s}pgqueuer j SET entrypoint = m.provider, slot = NULL FROM moved m
     WHERE j.payload = convert_to(m.id, 'UTF8')"""
-# When the next call may begin, a step later for each that was let through; who was idle may have as many at once as
-# fit into a second.
+# When the next call may start. After an idle time a burst of one second's calls is allowed.
 _LET_THROUGH: Final = """INSERT INTO {s}fleet_rate AS r VALUES ($1, clock_timestamp() + $2)
     ON CONFLICT (provider) DO UPDATE SET next = greatest(r.next, clock_timestamp() - interval '1 second') + $2
     RETURNING extract(epoch FROM next - $2 - clock_timestamp())::float8 AS seconds"""
-# A call that waits for a person does so for as long as it takes.
+# Turns with pending calls are kept.
 _FORGET: Final = """DELETE FROM {s}fleet_turn t WHERE ended < now() - $1::interval AND (state <> 'await_approval'
     OR EXISTS (SELECT FROM {s}fleet_turn n WHERE n.conversation = t.conversation AND n.number > t.number
         AND n.state NOT IN ('failed', 'cancelled')))"""
 _FORGET_LOG: Final = "DELETE FROM {s}pgqueuer_log WHERE created < now() - interval '1 day'"
 _IS_NEW: Final = '"insert"'
-"""In what PgQueuer says of its table: {"operation": "insert", …}."""
+"""In PgQueuer's notifications: {"operation": "insert", …}."""
 
 
 class ProviderLimit(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much a provider gets to do for the whole fleet; all workers should say the same."""
+    """A provider's limits for the whole fleet; all workers should set the same."""
 
     concurrency: Positive | None = None
-    """Turns under way at once, tools included. None: no limit."""
+    """Running turns at once, tools included. None: no limit."""
     requests: Positive | None = None
-    """Calls of its models, a minute. None: no limit."""
-
-
-class _Breath:
-    """Keeps things that are done again and again a little apart."""
-
-    def __init__(self) -> None:
-        self._last: float = -_BREATH
-
-    async def take(self) -> None:
-        """Wait until the last time is a little while ago."""
-        await asyncio.sleep(max(0.0, self._last + _BREATH - time.monotonic()))
-        self._last = time.monotonic()
+    """Calls of its models per minute. None: no limit."""
 
 
 class _HandBack(Exception):  # noqa: N818 -- nothing is wrong
-    """The worker is to stop, and another one goes on with the turn."""
+    """The worker is stopping, and another one continues the turn."""
 
 
 class _Running(LoopHooks):
-    """A turn under way, and what is to happen before and after each of its steps."""
+    """A running turn, and the hooks of its loop."""
 
     def __init__(self, worker: Worker, job: Job, row: Row) -> None:
         self.worker: Final = worker
@@ -128,13 +110,13 @@ class _Running(LoopHooks):
         self.task: asyncio.Task[None] | None = None
 
     def cancel(self) -> None:
-        """The turn was cancelled."""
+        """Cancel the turn."""
         self.is_cancelled = True
         if self.client is not None:
             self.client.cancel()
 
     def let_go(self) -> None:
-        """The turn is another worker's now: nothing more is written here."""
+        """Drop the turn, which another worker has now: nothing more is written here."""
         self.store.is_closed = True
         if self.client is not None:
             self.client.cancel()
@@ -144,31 +126,31 @@ class _Running(LoopHooks):
             raise _HandBack
         if self.is_cancelled:
             run.cancel()
-        self._tell()
+        self._notify()
         await self.worker.await_rate(self.row["agent"], lambda: run.stop.cancelled)
 
     def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
-        if self.is_cancelled:  # before there was anything to be cancelled
+        if self.is_cancelled:  # before the client had a run to cancel
             run.cancel()
 
     def after_model(self, run: LoopRun, reply: Reply) -> None:
-        self._tell()
+        self._notify()
 
     def tool_started(self, run: LoopRun, call: ToolCall) -> None:
-        self._tell()
+        self._notify()
 
     def tool_finished(self, run: LoopRun, result: ToolResult) -> None:
-        self._tell()
+        self._notify()
 
     def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> None:
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
-        self.worker.tell(self.row["conversation"])
+    def _notify(self) -> None:
+        self.worker.notify(self.row["conversation"])
 
 
 class Worker:
-    """Carries out turns of conversations for a fleet, by the agents that it knows.
+    """Runs turns of conversations for a fleet, with the agents that it has.
 
     `url` and the further options are those of the PostgresStore that holds the conversations.
     """
@@ -188,19 +170,17 @@ class Worker:
     ) -> None:
         """
         limits        of each provider, over all workers
-        concurrency   turns that this worker carries out at once
-        lease         seconds after which the turns of a worker that went silent are taken over
-        grace         seconds that turns under way get when the worker is told to stop
-        max_attempts  how many workers may die over a turn before it is given up
-        keep          seconds after which a turn that ended is forgotten
+        concurrency   turns that this worker runs at once
+        lease         seconds after which the turns of a silent worker are taken over
+        grace         seconds that running turns have when the worker is told to stop
+        max_attempts  how many workers may die over a turn before it fails
+        keep          seconds after which an ended turn is deleted
         """
         if not agents:
-            message = "A worker without agents can do nothing."
-            raise ConfigurationError(
-                message, hint="Give it some: Worker(url, agents={'support': Agent('openai:gpt-5')})."
-            )
+            message = "A worker needs agents."
+            raise ConfigurationError(message, hint="Pass them: Worker(url, agents={'support': Agent('openai:gpt-5')}).")
         if concurrency < 1 or lease <= 0 or grace < 0 or max_attempts < 1:
-            message = "A worker needs a concurrency, a lease and attempts above 0, and a grace that is not below it."
+            message = "concurrency, lease and max_attempts of a worker must be above 0, and grace not below."
             raise ConfigurationError(message)
         self.agents: Final = dict(agents)
         self._limits: Final = dict(limits or {})
@@ -220,7 +200,7 @@ class Worker:
     # --- its life ---
 
     def serve(self) -> None:
-        """Work until the process is told to stop (SIGTERM, Ctrl-C): the first time in peace, the second at once."""
+        """Work until SIGTERM or Ctrl-C: the first one lets turns end as described, the second stops at once."""
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
@@ -237,7 +217,7 @@ class Worker:
     async def run(self) -> None:
         """Work until `stop` is called."""
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
-        self._wake, self._told = asyncio.Event(), asyncio.Event()
+        self._wake, self._has_changes = asyncio.Event(), asyncio.Event()
         self.database = Database(self._url, on_loop=True, **self._options)
         database = self.database
         channels = (f"{database.schema}_queue", database.cancels)
@@ -251,7 +231,7 @@ class Worker:
                     self._always(self._lease / 3, self._beat),
                     self._always(min(30.0, self._lease), self._offer),
                     self._always(_HOUR, self._clean),
-                    self._tell_changes(),
+                    self._notify_changes(),
                     listen(database, channels, self._hear),
                 )
             ]
@@ -270,7 +250,7 @@ class Worker:
             await database.close()
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Take no more turns; `run` returns when those under way have ended or were handed back."""
+        """Take no more turns; `run` returns when the running ones have ended or were handed back."""
         self._stop.set()
         self._wake.set()
         if at_once:
@@ -285,7 +265,7 @@ class Worker:
         tasks = [each.task for each in self._running.values() if each.task is not None]
         if not tasks:
             return
-        _log.info("%d turns are under way, and get %g seconds", len(tasks), self._grace)
+        _log.info("%d turns are running, and have %g seconds", len(tasks), self._grace)
         hurry = asyncio.create_task(self._hurry.wait())
         done = asyncio.create_task(asyncio.wait(tasks))
         await asyncio.wait([hurry, done], timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
@@ -299,9 +279,7 @@ class Worker:
     # --- the queue ---
 
     async def _take_turns(self) -> None:
-        breath = _Breath()
         while not self.is_stopping:
-            await breath.take()
             self._wake.clear()
             free = self._concurrency - len(self._running)
             taken: list[tuple[Job, Row]] = []
@@ -312,10 +290,11 @@ class Worker:
                 except StoreUnavailableError as error:
                     _log.warning("%s", error)
             for job, row in taken:
-                if row["id"] not in self._running:  # else the lease was late, and it is still being carried out here
+                if row["id"] not in self._running:  # else its lease was late, and it still runs here
                     each = self._running[row["id"]] = _Running(self, job, row)
                     each.task = asyncio.create_task(self._run_turn(each))
             self._has_more = self._has_more or len(taken) == free
+            await asyncio.sleep(_PAUSE)
             if not (taken and self._has_more and len(self._running) < self._concurrency):
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), min(_LOOK, self._lease / 4))
@@ -334,7 +313,7 @@ class Worker:
                     self.database.named("UPDATE {s}fleet_turn SET attempts = attempts - 1 WHERE id = $1"), row["id"]
                 )
         for job in [job for turn, job in by_turn.items() if turn not in {row["id"] for row in rows}]:
-            await link.fetch(self.database.named(_END_JOB), job.id, self._id)  # nothing is left to be done
+            await link.fetch(self.database.named(_END_JOB), job.id, self._id)  # its turn has ended
         return [(by_turn[row["id"]], row) for row in rows]
 
     async def _always(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
@@ -346,7 +325,7 @@ class Worker:
                 _log.warning("%s", error)
 
     async def _beat(self) -> None:
-        """Renew the leases; let go of what is somebody else's; hear of what was cancelled."""
+        """Renew the leases, drop turns that others have taken, and cancel those that were cancelled."""
         held = {each.job.id: each for each in self._running.values()}
         if not held:
             return
@@ -364,7 +343,7 @@ class Worker:
         return bool(await self.database.fetch(_BEAT, [job.id], self._id))
 
     async def _offer(self) -> None:
-        """Say which agents there are."""
+        """Record which agents this worker has."""
         agents = self.agents.items()
         await self.database.fetch(_OFFER, [name for name, _ in agents], [agent.provider for _, agent in agents])
         await self.database.fetch(_MOVE)
@@ -385,35 +364,34 @@ class Worker:
             await asyncio.sleep(min(left, 0.25))
             left -= 0.25
 
-    # --- notices ---
+    # --- notifications ---
 
-    def _hear(self, said: str | None) -> None:
-        """A turn was cancelled, there is something new in the queue, or, which counts under a limit, less."""
-        if said is not None and said in self._running:
-            self._running[said].cancel()
-        elif said is None or self._limits or _IS_NEW in said:
+    def _hear(self, payload: str | None) -> None:
+        """Handle a notification: a turn was cancelled, or the queue has changed."""
+        if payload is not None and payload in self._running:
+            self._running[payload].cancel()
+        elif payload is None or self._limits or _IS_NEW in payload:  # under a limit, an ended turn makes room, too
             self._has_more = True
             self._wake.set()
 
-    def tell(self, *ids: str) -> None:
-        """Let those who wait and watch know that something about these has changed."""
+    def notify(self, *ids: str) -> None:
+        """Notify callers and watchers that something about these has changed."""
         self._changed.update(ids)
-        self._told.set()
+        self._has_changes.set()
 
-    async def _tell_changes(self) -> None:
-        # Not with the steps themselves: commits that notify stand in line in the whole server, waiting for the disk.
-        breath = _Breath()
+    async def _notify_changes(self) -> None:
+        # Not in the transactions of the steps: in the whole server only one commit that notifies runs at a time.
         while True:
-            await self._told.wait()
-            await breath.take()
-            self._told.clear()
+            await self._has_changes.wait()
+            self._has_changes.clear()
             await self._flush()
+            await asyncio.sleep(_PAUSE)
 
     async def _flush(self) -> None:
         changed = list(self._changed)
         self._changed.clear()
         if changed:
-            with suppress(DragomanError):  # everybody also looks without having been told
+            with suppress(DragomanError):  # everybody also looks without a notification
                 await self.database.fetch(
                     "SELECT pg_notify($1, id) FROM unnest($2::text[]) AS c (id)", self.database.steps, changed
                 )
@@ -425,28 +403,26 @@ class Worker:
         try:
             state, outcome = await self._carry_out(running)
             await patiently(lambda: self.database.run(lambda link: self._finish(link, running, state, outcome)))
-            self.tell(turn, running.row["conversation"])
-        except _HandBack:
-            await self._hand_back(running, in_peace=True)
-        except asyncio.CancelledError:  # its time is up
-            await self._hand_back(running, in_peace=True)
+            self.notify(turn, running.row["conversation"])
+        except (_HandBack, asyncio.CancelledError):  # the latter when its grace is over
+            await self._hand_back(running, stopping=True)
         except (StoreConflictError, StoreUnavailableError) as error:
-            _log.warning("turn %s is let go: %s", turn, error)
-            await self._hand_back(running, in_peace=False)
+            _log.warning("turn %s is dropped: %s", turn, error)
+            await self._hand_back(running, stopping=False)
         finally:
             self._running.pop(turn, None)
             if self._has_more:
                 self._wake.set()
 
     async def _carry_out(self, running: _Running) -> tuple[str, bytes]:
-        """How the turn ended, and what came of it."""
+        """Run the turn: how it ended, and its outcome."""
         row = running.row
         try:
             if running.is_cancelled:
                 return "cancelled", outcome_to_json(None)
             if row["attempts"] - row["handed"] > self._max_attempts:
                 message = f"{self._max_attempts} workers have died over this turn, or lost it."
-                raise FleetError(message, hint="Look at their logs. Then go on with resume(turn).")
+                raise FleetError(message, hint="Look at their logs. Then continue with resume(turn).")
             agent = self.agents.get(row["agent"])
             if agent is None:
                 message = f"The worker that took the turn has no agent {row['agent']!r}."
@@ -472,20 +448,20 @@ class Worker:
             if running.store.is_closed:
                 raise StoreConflictError("The lease was lost.") from error
             return "failed", outcome_to_json(error)
-        except Exception as error:  # noqa: BLE001 -- whoever waits is told
+        except Exception as error:  # noqa: BLE001 -- the caller gets it
             _log.exception("turn %s failed", row["id"])
             return "failed", outcome_to_json(FleetError(f"The worker failed: {type(error).__name__}: {error}"))
 
     async def _finish(self, link: Connection, running: _Running, state: str, outcome: bytes) -> None:
-        """Record what came of a turn and queue the conversation's next one, unless somebody else has the turn now."""
+        """Record the outcome and queue the conversation's next turn, unless another worker has the turn now."""
         database, row = self.database, running.row
         await lock(link, row["conversation"])
         sealed = database.records.seal(outcome, "outcome", row["id"])
         if await link.fetch(database.named(_FINISH), running.job.id, self._id, row["id"], state, sealed):
             await queue_next(database, link, row["conversation"])
 
-    async def _hand_back(self, running: _Running, *, in_peace: bool) -> None:
-        """Put the turn back into the queue, if it is ours; a peaceful end does not count against it."""
-        with suppress(DragomanError):  # else it comes back when its lease is over
-            await self.database.fetch(_HAND_BACK, running.job.id, self._id, running.row["id"], int(in_peace))
+    async def _hand_back(self, running: _Running, *, stopping: bool) -> None:
+        """Put the turn back into the queue, if it is ours; because the worker stops, this attempt does not count."""
+        with suppress(DragomanError):  # else it is delivered again when its lease expires
+            await self.database.fetch(_HAND_BACK, running.job.id, self._id, running.row["id"], int(stopping))
             _log.info("turn %s was handed back", running.row["id"])

@@ -1,7 +1,7 @@
-"""Keeping a conversation within what the model can read: how full it is, and ready policies.
+"""Keep a conversation within the model's context window: how full it is, and ready-made policies.
 
-A policy is asked before each call of the model and gives back the conversation to go on with: the same one, or a
-shorter one in which calls and their results stay together.
+A policy is called before each model call and returns the conversation to continue with: the same one, or a shorter one
+in which calls and their results stay together.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _DROPPED: Final = "[This result was dropped to save space. Call the tool again i
 
 
 class ContextUse(Struct, frozen=True):
-    """How full the model's window is."""
+    """How full the model's context window is."""
 
     tokens: int
-    """An estimate: what the model last reported, and what has come since by its length."""
+    """An estimate: the usage that the model last reported, plus the length of what was added since."""
     window: int | None
-    """What the model can read, where its profile says so."""
+    """The size of the window, if the model's profile knows it."""
     ask: Callable[[Conversation], Awaitable[Message]]
-    """Has the model answer this conversation, without tools; counts against the limits of the run."""
+    """Calls the model with this conversation, without tools; counts against the limits of the run."""
 
     def beyond(self, share: float) -> bool:
-        """Whether more than this share of the window is used; never where the window is unknown."""
+        """Whether more than this share of the window is used; False if the window is unknown."""
         return self.window is not None and self.tokens > share * self.window
 
 
 ContextPolicy: TypeAlias = Callable[[Conversation, ContextUse], Conversation | Awaitable[Conversation]]
-"""Gives back the conversation as it is, or a shorter one. In plain programs it may await `use.ask` and nothing else."""
+"""Returns the conversation as it is, or a shorter one. In a sync run it may await `use.ask` and nothing else."""
 
 
 async def ask_policy(
@@ -52,13 +52,13 @@ async def ask_policy(
     ask: Callable[[Conversation], Awaitable[Message]],
     wait: Callable[[Awaitable[Conversation]], Awaitable[object]],
 ) -> Conversation:
-    """What a policy makes of this conversation; `wait` awaits what an async one gave."""
+    """Apply a policy; `wait` awaits the result of an async one."""
     use = ContextUse(dragoman.providers.estimated_tokens(conversation), window, ask)
     after: object = policy(conversation, use)
     if isinstance(after, Awaitable):
         after = await wait(after)
     if not isinstance(after, Conversation):
-        message = f"A context policy gave back a {type(after).__name__}."
+        message = f"A context policy returned a {type(after).__name__}."
         raise ConfigurationError(message, hint="Return a conversation: the same one, or a shorter one.")
     if after is not conversation:
         after.ensure_valid()
@@ -66,9 +66,9 @@ async def ask_policy(
 
 
 class DropToolResults(Struct, frozen=True, kw_only=True):
-    """Replaces the oldest tool results by a note, once more than `above` of the window is used.
+    """Replaces old tool results by a note once more than `above` of the window is used.
 
-    The results of the last `keep` messages with results stay. Nothing else is touched.
+    The last `keep` messages with results stay as they are, and so does everything else.
     """
 
     above: float = 0.7
@@ -92,7 +92,7 @@ def _without_content(message: Message) -> Message:
 
     kept: list[Block] = []
     for block in message.blocks:
-        # What was found among many tools is offered for as long as the result says so.
+        # Tools that a tool search found are offered only while its result is in the history.
         if isinstance(block, ToolResult) and block.name != dragoman.tools.FIND_TOOLS and length(block) > len(_DROPPED):
             kept.append(msgspec.structs.replace(block, content=(Text(_DROPPED),), structured=None))
         else:
@@ -101,9 +101,9 @@ def _without_content(message: Message) -> Message:
 
 
 class Summarise(Struct, frozen=True, kw_only=True):
-    """Has the model summarise the older part of the history, once more than `above` of the window is used.
+    """Has the model summarise the older part of the history once more than `above` of the window is used.
 
-    The last `keep` turns of the user stay word for word; what came before becomes one message of the user that says so.
+    The last `keep` user turns stay word for word; the summary of what came before becomes one user message.
     """
 
     above: float = 0.8
@@ -122,11 +122,11 @@ class Summarise(Struct, frozen=True, kw_only=True):
         summary = (await use.ask(older.plus(Message.user(self.instruction)))).text.strip()
         if not summary:
             return conversation
-        said = Message.user(f"[Summary of the conversation before this point]\n{summary}")
-        return msgspec.structs.replace(conversation, messages=(said, *conversation.messages[cut:]))
+        message = Message.user(f"[Summary of the conversation before this point]\n{summary}")
+        return msgspec.structs.replace(conversation, messages=(message, *conversation.messages[cut:]))
 
     def _cut(self, conversation: Conversation) -> int:
-        """Where the part begins that stays: at a message of the user, so that no call is parted from its result."""
+        """The index of the first message to keep: a user message, so that calls stay with their results."""
         turns = [index for index, message in enumerate(conversation.messages) if message.role == "user"]
         cut = turns[-self.keep] if len(turns) > self.keep > 0 else turns[-1] if turns else 0
         return cut if cut > 1 else 0  # a single message is not worth a call

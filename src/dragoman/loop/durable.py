@@ -1,19 +1,19 @@
 """A run whose model calls and tool calls are steps of a workflow engine (DBOS, Restate, Prefect, …).
 
-Owns: DurableIO, the run's outside where such an engine keeps what was done; the JSON form of what a step gives.
-Must not know: any engine. All that one has to give is `step(key, function)`: call the function unless the result of
-this step is kept already, keep the result, and return it.
+Owns: DurableIO, and the JSON form of what a step returns.
+Must not know: any workflow engine. An engine supplies `step(key, function)`: it calls the function unless it has
+already stored the result of this step, stores the result, and returns it.
 
 What makes a replay safe:
 
-- Keys come from the place of a model call in the run and from the ids of tool calls. Steps begin in the order of the
-  calls, whatever the order in which they end: engines that number steps see the same numbers again.
-- A tool that is not idempotent is never called twice. Before the calls of a message are made, a step of its own says
-  that they begin, and in which life of the program. A replay that finds this and no result is another life: nobody
-  knows whether the call did its work, so it waits for a person (`UNCERTAIN`), as a call in a store's journal does.
-- A model that fails gives a result as well, and so does one that a limit of the run has stopped: the error is kept, and
-  raised again with its type.
-- Nothing here is bound to the thread or the event loop in which an engine calls a step's function.
+- Keys come from the number of a model call in the run and from the ids of tool calls. Steps start in call order,
+  whichever ends first, so engines that number steps see the same numbers again.
+- A tool that is not idempotent is never called twice. Before the calls of a message run, a separate step records that
+  they start, and in which process. A replay that finds this record and no result is another process: the call may or
+  may not have done its work, so it waits for approval (`UNCERTAIN`), as with the journal of a store.
+- The failure of a model call is a result too, as is a stop by a limit: the error is stored, and raised again with its
+  type.
+- Nothing depends on the thread or event loop in which the engine calls a step's function.
 """
 
 from __future__ import annotations
@@ -51,43 +51,43 @@ from .step import UNCERTAIN
 
 
 class DurableStep(Protocol):
-    """What a workflow engine gives: the text that the function returns, called once and kept under this key.
+    """What a workflow engine supplies: calls the function once, stores the text it returns under the key, returns it.
 
-    Keys are unique within a run. An engine that knows steps by name alone adds which run of the workflow it is.
+    Keys are unique within a run. An engine that identifies steps by name alone has to add the workflow run to it.
     """
 
     async def __call__(self, key: str, function: Callable[[], Coroutine[Any, Any, str]], /) -> str: ...
 
 
-# --- what a step gives, as JSON ---------------------------------------------------------------------------------------
+# --- what a step returns, as JSON -------------------------------------------------------------------------------------
 
 
-class _Kept(Struct, omit_defaults=True):
+class _Stored(Struct, omit_defaults=True):
     """A reply, the outcome of a tool call, or an error."""
 
     message: Raw = Raw(b"null")
-    """The reply; or a message that holds nothing but the tool's result, or the call that waits."""
+    """The reply; or a message with only the tool's result, or only the call that waits."""
     request_id: str | None = None
     received: float = 0.0
     adaptations: tuple[Adaptation, ...] = ()
     losses: tuple[Loss, ...] = ()
     attempts: tuple[AttemptRecord, ...] = ()
     waits: str | None = None
-    """Why a call waits for a person."""
+    """Why a call waits for approval."""
     error: dict[str, object] | None = None
 
 
-_read: Final = msgspec.json.Decoder(_Kept).decode
+_read: Final = msgspec.json.Decoder(_Stored).decode
 
 
-def _write(kept: _Kept) -> str:
-    return msgspec.json.encode(kept).decode()
+def _write(stored: _Stored) -> str:
+    return msgspec.json.encode(stored).decode()
 
 
 def reply_to_json(reply: Reply) -> str:
-    """A reply for another process. The headers stay behind: they are for the ledger of this one."""
+    """A reply for another process, without its HTTP headers."""
     return _write(
-        _Kept(
+        _Stored(
             message=Raw(message_to_json(reply.message)),
             request_id=reply.request_id,
             received=reply.received,
@@ -99,31 +99,31 @@ def reply_to_json(reply: Reply) -> str:
 
 
 def reply_from_json(text: str) -> Reply:
-    """Read what `reply_to_json` or `error_to_json` wrote. An error is raised."""
-    kept = _read(text)
+    """Read what `reply_to_json` or `error_to_json` wrote; raises the error."""
+    stored = _read(text)
     return Reply(
-        message=_message_of(kept),
-        request_id=kept.request_id,
-        received=kept.received,
-        adaptations=kept.adaptations,
-        losses=kept.losses,
-        attempts=kept.attempts,
+        message=_message_of(stored),
+        request_id=stored.request_id,
+        received=stored.received,
+        adaptations=stored.adaptations,
+        losses=stored.losses,
+        attempts=stored.attempts,
     )
 
 
 def outcome_to_json(outcome: Outcome | PendingApproval) -> str:
     """How a tool call ended, for another process."""
     if isinstance(outcome, PendingApproval):
-        return _write(_Kept(message=Raw(message_to_json(Message.assistant(outcome.call))), waits=outcome.reason))
-    return _write(_Kept(message=Raw(message_to_json(Message.tool([outcome.result])))))
+        return _write(_Stored(message=Raw(message_to_json(Message.assistant(outcome.call))), waits=outcome.reason))
+    return _write(_Stored(message=Raw(message_to_json(Message.tool([outcome.result])))))
 
 
 def outcome_from_json(text: str) -> Outcome | PendingApproval:
     """Read what `outcome_to_json` wrote."""
-    kept = _read(text)
-    message = _message_of(kept)
-    if kept.waits is not None:
-        return PendingApproval(call=message.tool_calls[0], reason=kept.waits)
+    stored = _read(text)
+    message = _message_of(stored)
+    if stored.waits is not None:
+        return PendingApproval(call=message.tool_calls[0], reason=stored.waits)
     result = message.tool_results[0]
     if not result.is_error:
         return Outcome(result)
@@ -132,20 +132,20 @@ def outcome_from_json(text: str) -> Outcome | PendingApproval:
 
 def error_to_json(error: DragomanError) -> str:
     """An error in the place of a reply."""
-    return _write(_Kept(error=describe_error(error)))
+    return _write(_Stored(error=describe_error(error)))
 
 
-def _message_of(kept: _Kept) -> Message:
-    if kept.error is not None:
-        raise recreate_error(kept.error)
-    return message_from_json(bytes(kept.message))
+def _message_of(stored: _Stored) -> Message:
+    if stored.error is not None:
+        raise recreate_error(stored.error)
+    return message_from_json(bytes(stored.message))
 
 
-# --- the run's outside ------------------------------------------------------------------------------------------------
+# --- the I/O of a durable run -----------------------------------------------------------------------------------------
 
 
 class RemoteCall(ReplyCall):
-    """A call of a model that is carried out elsewhere and gives a whole reply, as JSON."""
+    """A model call that is made elsewhere and returns a whole reply as JSON."""
 
     def __init__(self, ask: Callable[[], Awaitable[str]]) -> None:
         super().__init__()
@@ -154,18 +154,18 @@ class RemoteCall(ReplyCall):
 
     @property
     def account(self) -> Reply:
-        """As it was told."""
+        """The reply as it was received."""
         return super().account if self._reply is None else self._reply
 
     async def advance(self) -> None:
-        """Take the reply in, all of it at once."""
+        """Receive the whole reply."""
         self._reply = reply_from_json(await self._ask())
         self.take(list(unfold(self._reply.message)))
         self.over = True
 
 
 class DurableIO(LoopIO):
-    """The outside of a run on an event loop whose every step is kept by a workflow engine."""
+    """The I/O of an async run whose every step is stored by a workflow engine."""
 
     def __init__(self, step: DurableStep, engine: AsyncEngine, executor: ToolExecutor) -> None:
         super().__init__(_StepEngine(step, engine), executor)
@@ -189,16 +189,16 @@ class DurableIO(LoopIO):
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _begin(self, batch: Batch) -> bool:
-        """Keep that these calls begin, unless all of them may be repeated: whether they do in this life."""
+        """Record that these calls start, unless all are idempotent. Returns whether they start in this process."""
         first = next((call for call in batch.calls if not _is_idempotent(batch, call)), None)
         if first is None:
             return True
-        life = uuid4().hex
+        process = uuid4().hex
 
         async def begin() -> str:
-            return life
+            return process
 
-        return await self._step(self._key("begin", first.id), begin) == life
+        return await self._step(self._key("begin", first.id), begin) == process
 
     async def _run_tool(self, batch: Batch, index: int, key: str, *, begins: bool) -> str:
         call, shared = batch.calls[index], batch.run
@@ -224,11 +224,11 @@ class DurableIO(LoopIO):
             await exhaust(self.executor.aevents(alone))
             return outcome_to_json(alone.outcomes[0])
 
-        async with self._room:  # which is given in the order of calls, so that their steps begin in that order
+        async with self._room:  # a semaphore is granted in call order, so steps start in that order
             return await self._step(key, carry_out)
 
     def _key(self, kind: str, call_id: str) -> str:
-        """Ids of calls are used again by some providers: the second one of a name is told apart by its number."""
+        """A unique key. Some providers reuse call ids, so a repeated id gets a number."""
         key, number = f"{kind}/{call_id}", 1
         while key in self._keys:
             number += 1
@@ -238,7 +238,7 @@ class DurableIO(LoopIO):
 
 
 def _is_idempotent(batch: Batch, call: ToolCall) -> bool:
-    """Whether a call may be repeated: not that of an unknown name, for which middleware may put a known one."""
+    """Whether a call may be repeated. A call of an unknown tool may not: middleware may replace it by a known one."""
     tool = batch.tools.by_name.get(call.name)
     return tool is not None and tool.options.idempotent
 
@@ -275,17 +275,17 @@ class _StepEngine(AsyncEngine):
             except DragomanError as error:
                 return error_to_json(error)
 
-        # The stop of the run is found here, and not where an engine may call the function.
+        # The run's Stop is looked up here: the engine may call the function in another context.
         return _StepCall(lambda: self._step(key, partial(ask, current_stop())))
 
 
 class _StepCall(RemoteCall):
-    """A call of a model that is a step."""
+    """A model call that is a step."""
 
     async def advance(self) -> None:
         try:
             await super().advance()
         except StoppedError as error:
             if (stop := current_stop()) is not None and error.reason == "cancelled":
-                stop.cancel()  # as the run was in the life that a replay tells of
+                stop.cancel()  # as the run was cancelled when this step was stored
             raise

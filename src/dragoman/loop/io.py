@@ -1,7 +1,6 @@
-"""The outside of a run, in each colour: what it does with the world (call a model, run tools, wait), and its stream.
+"""The I/O of a run, sync and async (call a model, run tools, wait), and the streams that callers iterate.
 
-What the plain I/O does blocks and never suspends, so that a plain program can step the run. A workflow engine or a test
-brings its own.
+Sync I/O blocks and never suspends, so a sync program can step the run. A workflow engine or a test supplies its own.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ T = TypeVar("T")
 
 
 class LoopIO:
-    """The outside of a run; the base of one for each colour."""
+    """The I/O of a run; the base of a sync and an async one."""
 
     guard: Callable[[Coroutine[Any, Any, Any], Stop], Awaitable[Any]] | None = None
-    """What ends an await as soon as the run is stopped; None where awaiting blocks, and ends by itself."""
+    """Ends an await as soon as the run is stopped; None if awaiting blocks, since blocking code checks the Stop."""
 
     def __init__(self, engine: Engine | AsyncEngine, executor: ToolExecutor) -> None:
         self.engine: Engine | AsyncEngine = engine
         self.executor: ToolExecutor = executor
 
     def run_tools(self, batch: Batch) -> AsyncGenerator[ToolEvent, None]:
-        """Carry a batch of calls out; its results are in the batch, however it is left."""
+        """Run a batch of tool calls. The batch has its results, even if this is closed early."""
         raise NotImplementedError
 
     async def wait_for(self, given: Awaitable[T]) -> T:
-        """The outcome of what a hook, a context policy, a check or a function of the moment gave back."""
+        """Await what a hook, a context policy, a check or another function of the caller returned."""
         return await given
 
 
@@ -53,7 +52,7 @@ async def close_engine(engine: Engine | AsyncEngine) -> None:
 
 
 class PlainIO(LoopIO):
-    """The outside of a run in a plain program."""
+    """The I/O of a run in a sync program."""
 
     def run_tools(self, batch: Batch) -> AsyncGenerator[ToolEvent, None]:
         return self.executor.stepped_events(batch)
@@ -65,14 +64,12 @@ class PlainIO(LoopIO):
         except StopIteration as stop:
             return stop.value
         waiting.close()
-        message = (
-            "Something that this run asks, such as a hook or a check, waits for an event loop, but the run has none."
-        )
-        raise ConfigurationError(message, hint="Use plain functions, or the async client.")
+        message = "A hook, check or other function of this run awaits an event loop, but the run is sync."
+        raise ConfigurationError(message, hint="Use sync functions, or the async client.")
 
 
 class AsyncIO(LoopIO):
-    """The outside of a run on an event loop."""
+    """The I/O of a run on an event loop."""
 
     guard = staticmethod(stoppable)
 
@@ -80,40 +77,40 @@ class AsyncIO(LoopIO):
         return self.executor.aevents(batch)
 
 
-# --- a run while it happens -------------------------------------------------------------------------------------------
+# --- streams of a run -------------------------------------------------------------------------------------------------
 
 
 class _Watched:
-    """What can be asked about a run while it happens."""
+    """What a stream tells about its run."""
 
     def __init__(self, begun: Sequence[LoopRun]) -> None:
         self._begun: Sequence[LoopRun] = begun
-        """The run, once there is one."""
+        """The run, once it has started."""
 
     @property
     def conversation(self) -> Conversation:
-        """As far as it has got; complete and valid once the block is left."""
+        """The conversation so far; complete and valid once the block is left."""
         return self._run.conversation
 
     @property
     def result(self) -> RunResult:
-        """What came of it, once it has ended."""
+        """The result, once the run has ended."""
         return self._run.result
 
     def cancel(self) -> None:
-        """Stop, from any thread; what was said and done stays in the conversation."""
+        """Stop, from any thread; what the model and the tools did so far stays in the conversation."""
         self._run.cancel()
 
     @property
     def _run(self) -> LoopRun:
         if not self._begun:
-            message = "The turn has not begun."
+            message = "The turn has not started."
             raise ConfigurationError(message, hint="Iterate the stream first.")
         return self._begun[0]
 
 
 class RunStream(_Watched):
-    """A run while it happens: iterate it inside a `with` block, which stops the run however it is left."""
+    """The events of a run: iterate it inside a `with` block, which stops the run on exit."""
 
     def __init__(self, begun: Sequence[LoopRun], events: AsyncGenerator[Event, None]) -> None:
         super().__init__(begun)
@@ -123,14 +120,14 @@ class RunStream(_Watched):
         return self._events
 
     def _ipython_display_(self) -> None:
-        """Show itself in a notebook, while it comes."""
+        """Show the stream in a notebook as it arrives."""
         from .notebook import show
 
         with self:
             show(self)
 
     def close(self) -> None:
-        """Stop and release the connection. While another thread reads the stream, that thread does it, soon."""
+        """Stop and release the connection. If another thread is reading the stream, that thread does so shortly."""
         if cast("GeneratorType[Event, None, None]", self._events).gi_running:
             self.cancel()
         else:
@@ -145,25 +142,25 @@ class RunStream(_Watched):
 
 
 class AsyncRunStream(_Watched):
-    """A run while it happens: iterate it inside an `async with` block, which stops the run however it is left."""
+    """The events of a run: iterate it inside an `async with` block, which stops the run on exit."""
 
     def __init__(self, begun: Sequence[LoopRun], events: AsyncGenerator[Event, None]) -> None:
         super().__init__(begun)
         self._events: AsyncGenerator[Event, None] = events
         self._shown: Any = None
-        """The task that shows it in a notebook; kept, so that it is not collected on the way."""
+        """The task that shows it in a notebook; the reference keeps it from being collected."""
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events
 
     def _ipython_display_(self) -> None:
-        """Show itself in a notebook, while it comes; the cell is done before that."""
+        """Show the stream in a notebook as it arrives, after the cell has finished."""
         from .notebook import show_async
 
         self._shown = show_async(self)
 
     async def aclose(self) -> None:
-        """Stop and release the connection. While another task reads the stream, that task does it, soon."""
+        """Stop and release the connection. If another task is reading the stream, that task does so shortly."""
         if cast("AsyncGeneratorType[Event, None]", self._events).ag_running:
             self.cancel()
         else:
@@ -179,11 +176,11 @@ class AsyncRunStream(_Watched):
 
 @contextmanager
 def note_on(error: BaseException | None) -> Generator[None]:
-    """For what must still be done while an error is on its way: its own failure becomes a note on that error."""
+    """For cleanup while `error` propagates: a failure inside the block becomes a note on that error."""
     try:
         yield
     except Exception as failure:
-        # GeneratorExit is nobody's error: somebody has left a stream, and the failure is all there is to tell.
+        # GeneratorExit only means that a stream was left, so the failure itself is raised.
         if error is None or isinstance(error, GeneratorExit):
             raise
-        error.add_note(f"Then this went wrong too: {type(failure).__name__}: {failure}")
+        error.add_note(f"The cleanup failed too: {type(failure).__name__}: {failure}")

@@ -1,6 +1,6 @@
-"""What functions say about the moment, before each call of the model: instructions and tools.
+"""Instructions and tools that functions supply anew before each model call.
 
-A run without such functions does not come here. Whoever asks brings `wait`, which awaits what an async function gave.
+Only runs with such functions use this. `wait` awaits the result of an async function.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ Wait: TypeAlias = Callable[[Awaitable[object]], Awaitable[object]]
 async def instruct(
     conversation: Conversation, functions: Iterable[Instruction], context: RunContext[Any], wait: Wait
 ) -> Conversation:
-    """The conversation as the model gets it: what the functions say stands behind its system prompt."""
-    said = [conversation.system] if conversation.system else []
+    """The conversation with the functions' texts after its system prompt."""
+    texts = [conversation.system] if conversation.system else []
     for function in functions:
-        text = await _ask(function, context, wait)
+        text = await _evaluate(function, context, wait)
         if isinstance(text, str):
-            said += [text] if text else []
+            texts += [text] if text else []
         elif text is not None:
-            message = f"A function of the system prompt gave back a {type(text).__name__}."
-            raise ConfigurationError(message, hint="Return a text, or None to say nothing.")
-    return conversation.with_system("\n\n".join(said)) if said else conversation
+            message = f"A function of the system prompt returned a {type(text).__name__}."
+            raise ConfigurationError(message, hint="Return a text, or None for no text.")
+    return conversation.with_system("\n\n".join(texts)) if texts else conversation
 
 
 async def tools_of(tools: ToolSet, context: RunContext[Any], wait: Wait) -> ToolSet:
-    """The tools of the moment, where a function gives them; else the tools themselves."""
+    """The tools for the next step: those that the function supplies, if there is one, else the tools themselves."""
     if tools.function is None:
         return tools
-    return cast("MomentTools", tools).take(await _ask(tools.function, context, wait))
+    return cast("MomentTools", tools).take(await _evaluate(tools.function, context, wait))
 
 
-async def _ask(function: Callable[[RunContext[Any]], object], context: RunContext[Any], wait: Wait) -> object:
-    said = function(context)
-    return await wait(cast("Awaitable[object]", said)) if isinstance(said, Awaitable) else said
+async def _evaluate(function: Callable[[RunContext[Any]], object], context: RunContext[Any], wait: Wait) -> object:
+    value = function(context)
+    return await wait(cast("Awaitable[object]", value)) if isinstance(value, Awaitable) else value

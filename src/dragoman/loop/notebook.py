@@ -1,7 +1,6 @@
-"""Streams in a notebook: shown while they come, as soon as one is the last value of a cell.
+"""Show a stream in a notebook as it arrives, when it is the last value of a cell.
 
-IPython is never imported by a program that does not have it: a notebook asks a value how it shows itself, and only then
-is IPython, which asked, there to be used.
+IPython is imported only when a notebook asks a stream to display itself.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from dragoman.conversation import (
 )
 
 _SECONDS: Final = 0.1
-"""Between two pictures of a text that grows."""
+"""Minimum time between two updates."""
 
 
-class _Shown:
-    """A turn as far as it has got, and the place in the notebook where it is shown."""
+class _Display:
+    """The turn so far, and its display in the notebook."""
 
     def __init__(self) -> None:
         from IPython.display import HTML, display  # pyright: ignore[reportUnknownVariableType]
@@ -38,16 +37,16 @@ class _Shown:
         self._done: list[Message] = []
         self._fold: Fold | None = None
         self._at: float = 0.0
-        self._place: Any = display(self._picture(), display_id=True)
+        self._place: Any = display(self._render(), display_id=True)
 
     def take(self, event: Event) -> None:
         match event:
             case ReplyStarted():
-                self._put_away()
+                self._finish_message()
                 self._fold = Fold()
                 self._fold.extend([event])
             case ToolFinished():
-                self._put_away()
+                self._finish_message()
                 self._done.append(Message.tool([event.result]))
             case ToolStarted() | ToolProgress() | HandedOver() | RunEnded():
                 pass
@@ -58,27 +57,27 @@ class _Shown:
             self.draw()
 
     def end(self) -> None:
-        self._put_away()
+        self._finish_message()
         self.draw()
 
-    def _put_away(self) -> None:
+    def _finish_message(self) -> None:
         if self._fold is not None:
             self._done.append(self._fold.message())
         self._fold = None
 
     def draw(self) -> None:
         self._at = time.monotonic()
-        self._place.update(self._picture())
+        self._place.update(self._render())
 
-    def _picture(self) -> Any:
+    def _render(self) -> Any:
         growing = [] if self._fold is None else [self._fold.message()]
         note = "…" if growing or not self._done else ""
         return self._html(Conversation(messages=(*self._done, *growing)).to_html(note=note))
 
 
 def show(events: Iterable[Event]) -> None:
-    """Show a plain stream while it comes."""
-    shown = _Shown()
+    """Show a sync stream as it arrives."""
+    shown = _Display()
     try:
         for event in events:
             shown.take(event)
@@ -87,8 +86,8 @@ def show(events: Iterable[Event]) -> None:
 
 
 def show_async(events: AsyncIterable[Event]) -> asyncio.Task[None]:
-    """Show an async stream while it comes, beside whatever else the notebook does."""
-    shown = _Shown()
+    """Show an async stream as it arrives, in a task."""
+    shown = _Display()
 
     async def follow() -> None:
         try:

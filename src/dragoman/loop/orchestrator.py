@@ -1,6 +1,6 @@
-"""A model, tools and settings, bound once and run often; and the loop as functions, whole and in pieces.
+"""A model, tools and settings, bound once and run many times; and the loop as functions.
 
-Nothing here holds a conversation: whoever runs one gets it back.
+Nothing here holds a conversation: each run returns it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LoopTools: TypeAlias = AnyTools | ToolExecutor
 
 
 def _executor_for(tools: LoopTools, config: ToolConfig | None) -> ToolExecutor:
-    """An executor of these tools; one that was given has a config of its own, and another beside it is an error."""
+    """An executor for these tools. An executor comes with its config, so a second config is an error."""
     if not isinstance(tools, ToolExecutor):
         return ToolExecutor(tools, config)
     if config is not None:
@@ -45,18 +45,18 @@ def _executor_for(tools: LoopTools, config: ToolConfig | None) -> ToolExecutor:
 
 
 class RunOptions(TypedDict, total=False):
-    """What a run can go on with, of one before it."""
+    """What a run continues from an earlier one."""
 
     approvals: Iterable[Approval]
-    """Answers about calls that wait for a person."""
+    """Answers to calls that wait for approval."""
     waiting: Iterable[PendingApproval]
-    """The calls that wait for a person, `result.pending` of the run before; those without an answer are not run."""
+    """The calls that wait for approval, `result.pending` of the earlier run; unanswered ones are not run."""
     spent: Spent
-    """What was spent before: limits hold for both together."""
+    """What the earlier run used: limits apply to both together."""
 
 
 class _Bound(Generic[E]):
-    """What both colours share."""
+    """What the sync and the async orchestrator share."""
 
     def __init__(
         self, engine: E, tools: LoopTools, config: ToolConfig | None, given: LoopOptions, *, owned: bool
@@ -70,7 +70,7 @@ class _Bound(Generic[E]):
         self._system: str | None = split_instructions(given.get("system"))[0]
 
     def start(self, conversation: Conversation, **given: Unpack[RunOptions]) -> LoopRun:
-        """A run that is yet to be driven. The system prompt is for a conversation that has none."""
+        """A run that has not started. A conversation without a system prompt gets ours."""
         if self._system is not None and conversation.system is None:
             conversation = conversation.with_system(self._system)
         return LoopRun(conversation, self.executor, self.settings, **given)
@@ -94,7 +94,7 @@ class _Bound(Generic[E]):
 
 
 class Orchestrator(_Bound[Engine]):
-    """The loop for a plain program. Safe to share between threads; close it to end its threads."""
+    """The loop for a sync program. Safe to share between threads; close it to end its worker threads."""
 
     def __init__(
         self,
@@ -107,16 +107,16 @@ class Orchestrator(_Bound[Engine]):
         super().__init__(found, tools, config, options, owned=made_here(found, model))
 
     def run(self, conversation: Conversation, **given: Unpack[RunOptions]) -> RunResult:
-        """Run the conversation to its end, or to where a person is needed."""
+        """Run the conversation to its end, or until a call needs approval."""
         return step(self._complete(self.start(conversation, **given), PlainIO(self.engine, self.executor)))
 
     def stream(self, conversation: Conversation, **given: Unpack[RunOptions]) -> RunStream:
-        """`run`, with everything that happens as it happens; use it in a `with` block."""
+        """`run` as a stream of events; use it in a `with` block."""
         run = self.start(conversation, **given)
         return RunStream([run], self._events(run, PlainIO(self.engine, self.executor)))
 
     def close(self) -> None:
-        """End the threads; and close the engine, if it was made here."""
+        """End the worker threads, and close the engine if it was created here."""
         step(self._close())
 
     def __enter__(self) -> Self:
@@ -142,10 +142,10 @@ class AsyncOrchestrator(_Bound[AsyncEngine]):
     async def run(
         self, conversation: Conversation, *, step: DurableStep | None = None, **given: Unpack[RunOptions]
     ) -> RunResult:
-        """Run the conversation to its end, or to where a person is needed.
+        """Run the conversation to its end, or until a call needs approval.
 
-        With a `step` of a workflow engine every call of the model and of a tool is kept there, and a run that is
-        started again after a crash goes on where it was; see DurableStep.
+        With the `step` of a workflow engine every model call and tool call is stored there, and a run that is started
+        again after a crash continues where it was; see DurableStep.
         """
         run = self.start(conversation, **given)
         io: LoopIO = AsyncIO(self.engine, self.executor)
@@ -154,12 +154,12 @@ class AsyncOrchestrator(_Bound[AsyncEngine]):
         return await self._complete(run, io)
 
     def stream(self, conversation: Conversation, **given: Unpack[RunOptions]) -> AsyncRunStream:
-        """`run`, with everything that happens as it happens; use it in an `async with` block."""
+        """`run` as a stream of events; use it in an `async with` block."""
         run = self.start(conversation, **given)
         return AsyncRunStream([run], self._events(run, AsyncIO(self.engine, self.executor)))
 
     async def aclose(self) -> None:
-        """End the threads; and close the engine, if it was made here."""
+        """End the worker threads, and close the engine if it was created here."""
         await self._close()
 
     async def __aenter__(self) -> Self:
@@ -175,9 +175,9 @@ class AsyncOrchestrator(_Bound[AsyncEngine]):
 def execute_tool_calls(
     calls: Iterable[ToolCall], tools: LoopTools, config: ToolConfig | None = None
 ) -> tuple[ToolResult, ...]:
-    """The results of these calls, in order. A tool that fails gives a result that says so.
+    """The results of these calls, in order. A tool that fails gives an error result.
 
-    A call that needs a person's approval has no result; to ask for approvals, use an executor or the whole loop.
+    A call that needs approval has no result; for approvals, use an executor or the whole loop.
     """
     executor = _executor_for(tools, config)
     with nullcontext() if executor is tools else executor:
@@ -198,8 +198,8 @@ def run_tool_calling_loop(
 ) -> Conversation:
     """Ask the model, run the tools it calls, and ask again, until it answers without calling one.
 
-    After `config.max_iterations` answers StepLimitError is raised, with the conversation, which can be continued. Calls
-    that need a person's approval end the loop too: the conversation then has `pending_tool_calls`.
+    After `config.max_iterations` replies StepLimitError is raised, with the conversation, which can be continued. Calls
+    that need approval end the loop too: the conversation then has `pending_tool_calls`.
     """
     with Orchestrator(engine, tools, config) as orchestrator:
         return orchestrator.run(conversation).conversation

@@ -1,4 +1,4 @@
-"""What came of a run: how it ended, what was said, and the account of it."""
+"""The result of a run: how it ended, the conversation, and what was used."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SHOWN: Final = 80
 
 
 class Cancelled(Struct, frozen=True):
-    """The run was told to stop."""
+    """The run was cancelled."""
 
 
 Ending: TypeAlias = Done | AwaitApproval | LimitReached | Cancelled
 """How a run can end other than by an error."""
 
 Ended: TypeAlias = Literal["done", "await_approval", "limit_reached", "cancelled"]
-"""The same in a word."""
+"""The same as a word."""
 ENDINGS: Final[dict[type[Ending], Ended]] = {
     Done: "done",
     AwaitApproval: "await_approval",
@@ -34,17 +34,17 @@ ENDINGS: Final[dict[type[Ending], Ended]] = {
 
 
 class RunResult(Struct, frozen=True):
-    """What came of a run."""
+    """The result of a run."""
 
     conversation: Conversation
     ending: Ending
     replies: tuple[Reply, ...]
-    """The account of every call of the model, in order."""
+    """The reply of every model call, in order."""
     spent: Spent
     behind_tools: tuple[Usage, ...] = ()
-    """What models behind tools used, those of agents say, for each of their calls."""
+    """The usage of each model call inside a tool, for example by an agent."""
     handoffs: tuple[HandedOver, ...] = ()
-    """The agents that were put in charge, one after the other."""
+    """The agents that took over, in order."""
 
     def __str__(self) -> str:
         return self.text
@@ -54,7 +54,7 @@ class RunResult(Struct, frozen=True):
         return f"<RunResult {ENDINGS[type(self.ending)]}: {text!r}>"
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: the turn, and how it ended."""
+        """The turn and how it ended, for notebooks."""
         messages = self.conversation.messages
         begin = max([place for place, each in enumerate(messages) if each.role == "user"], default=0)
         facts = [ENDINGS[type(self.ending)].replace("_", " "), f"{self.spent.seconds:.1f} s"]
@@ -64,26 +64,26 @@ class RunResult(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The model's latest answer."""
+        """The model's last answer."""
         return self.conversation.text
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """Where the latest answer comes from, as far as the provider says."""
+        """The sources of the last answer, if the provider reports them."""
         return self.replies[-1].message.citations if self.replies else ()
 
     @property
     def usage(self) -> Usage:
-        """The tokens of this run, those of agents included, added up."""
+        """The tokens of this run, including its agents."""
         return Usage.total_of([*[reply.message.usage for reply in self.replies], *self.behind_tools])
 
     @property
     def cost(self) -> float | None:
-        """What this run cost, in US dollars; None if a part of it is not known."""
+        """The cost of this run in US dollars; None if any part of it is unknown."""
         costs = [*[reply.cost for reply in self.replies], *[each.charged for each in self.behind_tools]]
         return dragoman.providers.total_cost(costs)
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
-        """The calls that wait for a person."""
+        """The calls that wait for approval."""
         return self.ending.pending if isinstance(self.ending, AwaitApproval) else ()

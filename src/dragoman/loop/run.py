@@ -1,7 +1,7 @@
 """One run of the loop: ask the model, run the tools it calls, ask again.
 
-The conversation is complete and valid whenever somebody looks at it, however the run ended. What is next is decided in
-step.py; a `LoopIO` asks the model and runs the tools, in one colour.
+`run.conversation` is complete and valid at any moment, however the run ends. step.py decides what to do next; a
+`LoopIO` calls the model and runs the tools, sync or async.
 """
 
 from __future__ import annotations
@@ -82,36 +82,36 @@ _GOES_ON: Final = (AskModel, RunTools)
 
 
 class LoopRun:
-    """A run under way. `conversation` is right at any time; `add` and `cancel` may be called from any thread."""
+    """A run in progress. `conversation` is valid at any time; `add` and `cancel` may be called from any thread."""
 
-    # What few runs have, or only at their end, stands here and not in each of them.
+    # Class attributes as defaults for what few runs set: a run is created for every turn.
     pending: tuple[PendingApproval, ...] = ()
-    """The calls that wait for a person."""
+    """The calls that wait for approval."""
     _approvals: tuple[Approval, ...] = ()
     _behind_tools: tuple[Usage, ...] = ()
     _handoffs: tuple[HandedOver, ...] = ()
     ending: Ending | None = None
     has_done_something: bool = False
-    """Whether the model has said something or tools were begun: what was done must not be forgotten."""
+    """Whether the model has replied or tools have started: then the turn stays in the history even if it fails."""
     partial: Message | None = None
-    """What the model has said so far in a reply that is still arriving."""
+    """The reply received so far, while it is still streaming."""
     settled: bool = False
-    """Whether nothing more can come of the run."""
+    """Whether `settle` has run, so that the conversation is final."""
     _correction: Message | None = None
-    """What the model was told last of an answer that the judge refused."""
+    """The last message that told the model why its answer was rejected."""
     _batch: Batch | None = None
     _offered: ToolSet | None = None
-    """The tools of the last reply, where a function gives those of the moment."""
+    """The tools offered with the last request, if a function supplies them for each step."""
     _asked: float = 0.0
-    """When the model was asked, as Unix time, where replies are kept with an account."""
+    """Unix time of the last request, if replies are stored with an account."""
     owner: object = None
-    """The client whose turn this is, if it is one's."""
+    """The client whose turn this is, if any."""
     succeed: Callable[[LoopRun], LoopIO | None] | None = None
-    """Looks behind results of tools whether somebody takes over, where that can happen; see `hand_over`."""
+    """Called after tool results: returns the I/O of the agent that takes over, if one does; see `hand_over`."""
     extra: ToolExecutor | None = None
-    """Tools for this run alone, which are closed with it."""
+    """An executor for this run only; closed when the run ends."""
     observed: Observed[LoopRun] | None = None
-    """The run as somebody observes it, if anybody does; whoever drives the run begins and ends that."""
+    """The observation of this run, if there is an observer; started and ended by whoever drives the run."""
 
     def __init__(
         self,
@@ -128,44 +128,44 @@ class LoopRun:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         answers, known = tuple(approvals), tuple(waiting)
-        if answers:  # about calls of the conversation, or about those of agents inside them
+        if answers:  # to calls in the conversation, or to calls inside an agent's turn
             calls = conversation.pending_tool_calls
             deeper = [each for each in (*known, *inside) if each.held in calls]
             refuse_outdated((*[PendingApproval(call=call) for call in calls], *deeper), answers)
             self._approvals = answers
-        if known:  # whatever else waits inside a call, an answer is brought to it
+        if known:  # a call is run again as soon as one of the approvals inside it is answered
             answered = [each.held for each in known if any(answer.answers(each.call) for answer in answers)]
             unanswered = [call for call in conversation.pending_tool_calls if call not in answered]
             self.pending = tuple([each for each in known if each.held in unanswered])
         self.conversation: Conversation = conversation
         self.replies: list[Reply] = []
         self.added: list[Message] = []
-        """What was said to `add`, taken in or not."""
+        """Messages passed to `add`, whether they have been read or not."""
         self.unread: deque[Message] = deque(unread)
-        """What was said to the run and has not been taken in."""
+        """Messages that are not in the conversation yet."""
         self._single: bool = single
-        """Whether the first answer ends the run; what is said meanwhile then stays unread."""
+        """Whether the first reply ends the run; messages added meanwhile stay unread."""
         self.executor: ToolExecutor = executor
         self._settings: LoopSettings = settings
         self.hooks: tuple[LoopHooks, ...] = settings.hooks
         self.tally: Tally = Tally(settings.limits, spent, clock)
         seconds = settings.limits.seconds
         self.stop: Stop = Stop(None if seconds is None else self.tally.began + seconds)
-        """What ends the run early, in whatever it is doing."""
+        """Cancels whatever the run is waiting for."""
 
-    # --- from outside ---
+    # --- for callers ---
 
     def add(self, message: Message) -> None:
-        """Say something while the run is under way; the model reads it before it speaks next."""
+        """Add a message while the run is in progress; the model reads it before its next reply."""
         self.added.append(message)
         self.unread.append(message)
 
     def cancel(self) -> None:
-        """Stop at once: a call under way is ended, tools are given up."""
+        """Stop at once: the current model call is ended, running tools are abandoned."""
         self.stop.cancel()
 
     def work_for(self, caller: LoopRun, context: ToolContext[object]) -> None:
-        """Be the run of an agent: all that it spends counts for the caller, whose limits and whose stop hold for it."""
+        """Make this the run of an agent: its usage counts for the caller, whose limits and stop apply to it."""
         self.tally.caller, self.tally.context, stop = caller.tally, context, context.stop
         self.stop.deadline = shorter(self.stop.deadline, stop.deadline)
         stop.wakers[self] = self.cancel
@@ -174,12 +174,12 @@ class LoopRun:
 
     @property
     def spent(self) -> Spent:
-        """What the run has used up so far, its agents included."""
+        """What the run has used so far, including its agents."""
         return self.tally.spent
 
     @property
     def result(self) -> RunResult:
-        """What came of the run, once it has ended."""
+        """The result, once the run has ended."""
         if self.ending is None:
             message = "The run has not ended yet, or it ended with an error."
             raise ConfigurationError(message, hint="Read the stream to its end; `conversation` has what was done.")
@@ -190,38 +190,38 @@ class LoopRun:
     # --- the run ---
 
     async def events(self, io: LoopIO, *, streamed: bool) -> AsyncGenerator[Event, None]:
-        """Carry the run out, and tell of tools, of replies where they are `streamed`, and how it ended.
+        """Drive the run. Yields tool events and how it ended; if `streamed`, also the events of each reply.
 
-        An error that ends it has the conversation so far where it has a place for one.
+        Errors that have a `conversation` attribute get the conversation so far.
         """
         last: Event | None = None
         try:
             while (step := await self._next_step(io)) is not None:
                 if isinstance(step, RunTools):
                     batch = await self._begin_tools(io, step.calls, watched=streamed)
-                    happenings = io.run_tools(batch)
+                    tool_events = io.run_tools(batch)
                     try:
-                        async for event in happenings:
+                        async for event in tool_events:
                             if self.hooks and isinstance(event, ToolStarted):
                                 await self._notify(io, "tool_started", event.call)
                             elif self.hooks and isinstance(event, ToolFinished):
                                 await self._notify(io, "tool_finished", event.result)
                             yield event
                     finally:
-                        await happenings.aclose()
+                        await tool_events.aclose()
                     before, io = io, await self._take_results(io, step.calls, batch)
                     if io is not before:
                         yield self._handoffs[-1]
                     continue
-                asked = await self._look_what_to_ask(io, step)
+                request = await self._prepare_request(io, step)
                 try:
                     if not streamed:
-                        reply = await self._wait(io, self._reply, io, *asked)
+                        reply = await self._wait(io, self._reply, io, *request)
                     else:
-                        call = self._ready(io)(*asked, stream=True)
+                        call = self._call_factory(io)(*request, stream=True)
                         try:
-                            while said := await self._wait(io, call.next):
-                                for last in said:
+                            while received := await self._wait(io, call.next):
+                                for last in received:
                                     yield last
                                 if self.stop.cancelled:
                                     break
@@ -256,12 +256,12 @@ class LoopRun:
             yield RunEnded(ENDINGS[type(self.ending)], self.conversation.text, self.result.usage)
 
     async def _next_step(self, io: LoopIO) -> AskModel | RunTools | None:
-        """What is to be done; None if that is all, and `ending` says why."""
+        """The next step; None when the run is over, with the reason in `ending`."""
         settings = self._settings
         shortened = not settings.context
         while True:
-            listens = not self._single or not self.replies
-            while listens and self.unread and not self.conversation.pending_tool_calls:
+            reads_more = not self._single or not self.replies
+            while reads_more and self.unread and not self.conversation.pending_tool_calls:
                 self.conversation = self.conversation.plus(self.unread[0])
                 self.unread.popleft()
             step = next_step(self.conversation, settings.limits, self.tally.spent, self.pending)
@@ -271,34 +271,35 @@ class LoopRun:
                         self.tally.check(step, io.engine, self.conversation)
                     if shortened or isinstance(step, RunTools):
                         return step
-                    await self._shorten(io)  # this may have called the model, so what is next is to be decided again
+                    await self._shorten(io)  # this may have called the model, so decide again
                     shortened = True
                     continue
                 step = Cancelled()
             elif isinstance(step, Done):
                 if self.stop.cancelled and step.message.interrupted:
                     step = Cancelled()
-                elif listens and self.unread and not self.conversation.pending_tool_calls:
-                    continue  # somebody spoke in the very last moment
+                elif reads_more and self.unread and not self.conversation.pending_tool_calls:
+                    continue  # a message was added at the last moment
                 elif settings.judge is not None and await self._is_refused(io, settings.judge, step.message):
                     continue
             elif isinstance(step, AwaitApproval) and self.observed is not None:
-                # Whoever goes on, perhaps in another process, can refer to this run.
+                # So that the run that continues this one, perhaps in another process, can link to its trace.
                 known = {**self.conversation.metadata, **self.observed.reference()}
                 self.conversation = self.conversation.with_metadata(known)
             self.ending = step
             return None
 
     async def _is_refused(self, io: LoopIO, judge: Judge, message: Message) -> bool:
-        """Whether the run may not end with this message; then the model has been told why."""
-        told = await judge(message, self._moment(io), io)
-        if told is not None:
-            # A reply that broke off may have calls that nobody can answer.
-            self.conversation, self._correction = self.conversation.repaired().conversation.plus(told), told
-        return told is not None
+        """Whether the judge rejects this message as the final answer; the correction is then in the conversation."""
+        correction = await judge(message, self._run_context(io), io)
+        if correction is not None:
+            # An interrupted reply may contain calls that cannot be answered.
+            self.conversation = self.conversation.repaired().conversation.plus(correction)
+            self._correction = correction
+        return correction is not None
 
     async def _shorten(self, io: LoopIO) -> None:
-        """Let the context policies have their say."""
+        """Apply the context policies."""
         for policy in self._settings.context:
             before, ask = self.conversation, partial(self._ask, io)
             self.conversation = await ask_policy(policy, before, io.engine.context_window, ask, io.wait_for)
@@ -306,7 +307,7 @@ class LoopRun:
                 await self._notify(io, "compacted", before)
 
     async def _ask(self, io: LoopIO, conversation: Conversation) -> Message:
-        """Ask the model what a context policy wants to know."""
+        """Call the model for a context policy."""
         options = msgspec.structs.replace(self._settings.options, tool_choice="auto", response_format=None)
         reply = await self._wait(io, self._reply, io, conversation, (), options)
         self.replies.append(reply)
@@ -315,45 +316,45 @@ class LoopRun:
 
     # --- the model ---
 
-    async def _look_what_to_ask(
+    async def _prepare_request(
         self, io: LoopIO, step: AskModel
     ) -> tuple[Conversation, tuple[ToolSpec, ...], ModelOptions]:
-        """What the model is asked with at this moment."""
-        settings, executor, asked = self._settings, self.executor, self.conversation
+        """The conversation, tools and options of the next model call."""
+        settings, executor, conversation = self._settings, self.executor, self.conversation
         if self.hooks:
             await self._notify(io, "before_model")
-            asked = self.conversation
+            conversation = self.conversation
         if settings.accounts:
             self._asked = time.time()
         if settings.instructions:
-            asked = await instruct(asked, settings.instructions, self._moment(io), self._waiter(io))
+            conversation = await instruct(conversation, settings.instructions, self._run_context(io), self._waiter(io))
         if executor.tools.function is not None:
-            self._offered = await tools_of(executor.tools, self._moment(io), self._waiter(io))
+            self._offered = await tools_of(executor.tools, self._run_context(io), self._waiter(io))
         specs = offered_tools(executor, self.conversation, io.engine.profile, settings.options, self._offered)
         options = step_options(settings.options, executor.config, specs, first=step.first)
-        return asked, specs, options
+        return conversation, specs, options
 
-    def _reply(self, io: LoopIO, *asked: Any) -> Coroutine[Any, Any, Reply]:
-        return self._ready(io)(*asked, stream=False).reply()
+    def _reply(self, io: LoopIO, *request: Any) -> Coroutine[Any, Any, Reply]:
+        return self._call_factory(io)(*request, stream=False).reply()
 
     @staticmethod
-    def _ready(io: LoopIO) -> Callable[..., ReplyCall]:
-        """What makes a call of the model ready, seen by who observes the program, if anybody does."""
+    def _call_factory(io: LoopIO) -> Callable[..., ReplyCall]:
+        """The engine method that prepares a call: with an observer, the one that reports to it."""
         return io.engine.call if dragoman._observer.current is None else io.engine.begin
 
-    async def _wait(self, io: LoopIO, begin: Callable[..., Coroutine[Any, Any, T]], *asked: Any) -> T:
-        """The reply of the model, or the next events of one. StoppedError if the run is stopped meanwhile."""
-        # Put back rather than reset: a workflow engine may drop a run where it stands, and end it in another context.
+    async def _wait(self, io: LoopIO, start: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+        """Await a reply or its next events. StoppedError if the run is stopped meanwhile."""
+        # Set back rather than reset by token: a workflow engine may drop a run and finish it in another context.
         before = CURRENT.get()
         CURRENT.set(self.stop)
         try:
-            coming = begin(*asked)
-            return await (coming if io.guard is None else io.guard(coming, self.stop))
+            work = start(*arguments)
+            return await (work if io.guard is None else io.guard(work, self.stop))
         finally:
             CURRENT.set(before)
 
     async def _take_reply(self, io: LoopIO, reply: Reply) -> None:
-        """Take the model's answer in. One that says nothing at all ends the run."""
+        """Append the model's reply. An empty one ends the run."""
         message = reply.message
         if ToolCall in map(type, message.blocks):
             message = drop_unanswerable_calls(message, 0, [])
@@ -368,14 +369,14 @@ class LoopRun:
         if self.hooks:
             await self._notify(io, "after_model", reply)
         if not message.blocks and not self.unread:
-            # An empty message has no place in a history, and to ask the same again would bring the same.
+            # An empty message is not allowed in a history, and asking the same again would give the same.
             judge = self._settings.judge
             if judge is not None and not self.stop.cancelled and await self._is_refused(io, judge, message):
                 return
             self.ending = Cancelled() if self.stop.cancelled else Done(message)
 
     def _with_account(self, message: Message, attempts: Sequence[AttemptRecord]) -> Message:
-        """The reply with how it came about, for a conversation that is kept."""
+        """The reply with an account of its attempts, for a conversation that is stored."""
         account = Account(
             began=datetime.fromtimestamp(self._asked, UTC),
             seconds=max(0.0, time.time() - self._asked),
@@ -390,7 +391,7 @@ class LoopRun:
             await self._notify(io, "before_tools", calls)
         executor, shared = self.executor, self.tally.tools
         if self._offered is None and executor.tools.function is not None:
-            self._offered = await tools_of(executor.tools, self._moment(io), self._waiter(io))
+            self._offered = await tools_of(executor.tools, self._run_context(io), self._waiter(io))
         if shared is None:
             shared = self.tally.tools = ToolRun(
                 deps=self._settings.deps, approvals=self._approvals, stop=self.stop, watched=watched, caller=self
@@ -401,7 +402,7 @@ class LoopRun:
         return batch
 
     async def _take_results(self, io: LoopIO, calls: tuple[ToolCall, ...], batch: Batch) -> LoopIO:
-        """Take the results in: what the run goes on with, which is another one where an agent was put in charge."""
+        """Append the results. Returns the I/O to continue with: another one if an agent takes over."""
         results = batch.results
         if self.pending or len(results) < len(calls):
             self.pending = (*[each for each in self.pending if each.held not in calls], *batch.pending)
@@ -418,13 +419,13 @@ class LoopRun:
 
     def _append(self, results: Sequence[ToolResult]) -> None:
         grown = append_tool_results(self.conversation, results)
-        self.conversation, self._batch = grown, None  # in one breath; see `settle`
+        self.conversation, self._batch = grown, None  # in one statement; see `settle`
         self._behind_tools += tuple([each.usage for each in results if each.usage is not None])
 
     def hand_over(
         self, event: HandedOver, conversation: Conversation, executor: ToolExecutor, settings: LoopSettings
     ) -> None:
-        """Go on with another agent. Limits, deps, the judge and what else was said for this run hold on."""
+        """Continue with another agent. The run keeps its own limits, deps and judge."""
         ours, options = self._settings, settings.options
         if ours.judge is not None:
             options = msgspec.structs.replace(options, response_format=ours.options.response_format)
@@ -436,7 +437,7 @@ class LoopRun:
     # --- the end ---
 
     def _was_stopped(self, error: StoppedError | ProviderError) -> bool:
-        """Whether a call failed because the run was stopped; then that is how the run has ended."""
+        """Whether a call failed because the run was stopped; `ending` then says so."""
         seconds = self._settings.limits.seconds
         if self.stop.cancelled:
             self.ending = Cancelled()
@@ -445,61 +446,61 @@ class LoopRun:
         return self.ending is not None
 
     def _settle_after(self, error: BaseException) -> None:
-        if not isinstance(error, Exception):  # it was left, cancelled or interrupted
+        if not isinstance(error, Exception):  # the stream was closed, or the run cancelled or interrupted
             self.ending = Cancelled()
         self.settle()
         if isinstance(error, ProviderError | ToolAbortedError | UnknownCostError | InvalidAnswerError):
             error.conversation = self.conversation
 
     def settle(self) -> None:
-        """Take in what there is of an unfinished step, so that every call has its result and nothing is lost."""
+        """Keep what there is of an unfinished step: every call gets a result, and nothing is lost."""
         if self.settled:
             return
-        # Ctrl-C may come between any two calls of functions, so what was taken in is marked as such in the same breath.
+        # Ctrl-C may come between any two function calls, so a part is added and cleared in one statement.
         if self.partial is not None:
-            said = drop_unanswerable_calls(self.partial, 0, [])
-            said = self._with_account(said, ()) if self._asked else said
-            grown = self.conversation.plus(said) if said.blocks else self.conversation
-            self.has_done_something = self.has_done_something or bool(said.blocks)
+            message = drop_unanswerable_calls(self.partial, 0, [])
+            message = self._with_account(message, ()) if self._asked else message
+            grown = self.conversation.plus(message) if message.blocks else self.conversation
+            self.has_done_something = self.has_done_something or bool(message.blocks)
             self.conversation, self.partial = grown, None
         if self._batch is not None:
             self._append(self._batch.results)
         if isinstance(self.ending, LimitReached):
-            said = (Text(f"This call was not carried out: {self.ending}"),)
+            note = (Text(f"This call was not carried out: {self.ending}"),)
             results = [
-                ToolResult(call.id, call.name, said, is_error=True, error_type="budget")
+                ToolResult(call.id, call.name, note, is_error=True, error_type="budget")
                 for call in self.conversation.pending_tool_calls
             ]
             self.conversation = append_tool_results(self.conversation, results)
         if self._correction is not None and self.conversation.last is self._correction:
-            # Nobody has answered it; whoever goes on judges anew.
-            said = self.conversation.messages[:-1]
-            self.conversation = msgspec.structs.replace(self.conversation, messages=said)
-        # A pause is just that: calls whose results are still to come.
+            # The model has not answered it; a later run judges again.
+            kept = self.conversation.messages[:-1]
+            self.conversation = msgspec.structs.replace(self.conversation, messages=kept)
+        # While approvals are pending, calls without results are fine.
         if self.conversation.messages and not isinstance(self.ending, AwaitApproval):
             last = self.conversation.messages[-1]
             if last.stop_reason in BROKEN_OFF or self.conversation.pending_tool_calls:
                 self.conversation = self.conversation.repaired().conversation
         if self.tally.tools is not None:
-            self.tally.tools.caller = None  # they would keep each other alive until the collector comes
+            self.tally.tools.caller = None  # breaks a reference cycle
         if self.tally.context is not None:
             self.tally.context.stop.wakers.pop(self, None)
         self.settled = True
 
-    # --- whom the run asks ---
+    # --- functions and hooks of the caller ---
 
-    def _moment(self, io: LoopIO) -> RunContext[object]:
-        """What functions may know of the run."""
+    def _run_context(self, io: LoopIO) -> RunContext[object]:
+        """What is passed to the caller's functions."""
         return RunContext(deps=self._settings.deps, conversation=self.conversation, model=io.engine.name)
 
     def _waiter(self, io: LoopIO) -> Callable[[Awaitable[object]], Awaitable[object]]:
-        """What waits for an async function, and no longer than the run goes on."""
+        """Awaits the caller's async functions; a stopped run ends the wait."""
         guard = io.guard
         return io.wait_for if guard is None else lambda given: guard(io.wait_for(given), self.stop)
 
     async def _notify(self, io: LoopIO, phase: str, *what: object) -> None:
-        """Let each hook have its say about a phase, one after the other."""
+        """Call a method of each hook, one after the other."""
         for hook in self.hooks:
-            said: Hook = getattr(hook, phase)(self, *what)
-            if said is not None:
-                await io.wait_for(said)
+            pending: Hook = getattr(hook, phase)(self, *what)
+            if pending is not None:
+                await io.wait_for(pending)

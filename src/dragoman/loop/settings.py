@@ -1,4 +1,4 @@
-"""What a loop can be given beside its model, its tools and its conversation: options, and hooks that look on."""
+"""The settings of a loop: options, limits, hooks, context policies, instructions."""
 
 from __future__ import annotations
 
@@ -25,96 +25,96 @@ if TYPE_CHECKING:
 Deps = TypeVar("Deps")
 
 Hook: TypeAlias = Awaitable[None] | None
-"""What a hook gives back: nothing, or, in an async run, something to be awaited."""
+"""What a hook returns: nothing, or in an async run an awaitable."""
 
 
 class RunContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
-    """What a function that a run asks may know of it: one that gives instructions, or tools, or checks an answer."""
+    """Passed to the caller's functions that supply instructions or tools, or check an answer."""
 
     deps: Deps
-    """Whatever the program gave to the run."""
+    """Whatever the program passed to the run as `deps`."""
     conversation: Conversation
-    """As it stands."""
+    """The conversation so far."""
     model: str
     """As in `provider:model`."""
 
 
 class Judge(Protocol):
-    """Looks at what the model said last before a run may end with it."""
+    """Accepts or rejects the model's answer before a run ends with it."""
 
     def __call__(self, message: Message, context: RunContext[Any], io: LoopIO) -> Awaitable[Message | None]:
-        """None if the run may end; else what the model is told, so that it goes on. An error ends the run."""
+        """None to accept; else the message that tells the model what to correct. An error ends the run."""
         ...
 
     def result(self, result: RunResult) -> RunResult:
-        """The result of the run with what was made of that message."""
+        """The result of the run, with the accepted answer in it."""
         ...
 
 
 Instruction: TypeAlias = Callable[[RunContext[Any]], str | Awaitable[str | None] | None]
-"""Is asked before each call of the model; what it says stands behind the system prompt in that request alone."""
+"""Called before each model call; the text it returns follows the system prompt in that request only."""
 Instructions: TypeAlias = str | Instruction | Sequence[str | Instruction]
-"""A system prompt: a text, a function of the moment, or several of both."""
+"""A system prompt: a text, a function that returns one, or several of both."""
 
 
 class LoopHooks:
-    """Override what you want to see. In an async run the methods may be `async`.
+    """Override the methods you need. In an async run they may be `async`.
 
-    A hook that raises ends the run with its error; what was done until then is in `run.conversation`.
+    A hook that raises ends the run with its error; the conversation so far is in `run.conversation`.
     """
 
     def before_model(self, run: LoopRun) -> Hook:
-        """The model is about to be asked about `run.conversation`."""
+        """Called before the model gets `run.conversation`."""
 
     def after_model(self, run: LoopRun, reply: Reply) -> Hook:
-        """The model has answered; its message is the last one of `run.conversation`."""
+        """Called after a reply, which is the last message of `run.conversation`."""
 
     def model_failed(self, run: LoopRun, error: Exception) -> Hook:
-        """The model was asked and did not answer; the error is raised when the hooks have returned."""
+        """Called when a model call failed; the error is raised afterwards."""
 
     def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> Hook:
-        """These calls are about to be carried out."""
+        """Called before the tool calls of a message are run."""
 
     def tool_started(self, run: LoopRun, call: ToolCall) -> Hook:
-        """This call's function is started as soon as the hook returns."""
+        """Called right before the function of a call starts."""
 
     def tool_finished(self, run: LoopRun, result: ToolResult) -> Hook:
-        """A call has its result, which nobody else has seen yet."""
+        """Called with each result, before anybody else sees it."""
 
     def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> Hook:
-        """The results are in `run.conversation`; calls that wait for a person are in `run.pending`."""
+        """Called when the results are in `run.conversation`; calls that wait for approval are in `run.pending`."""
 
     def compacted(self, run: LoopRun, before: Conversation) -> Hook:
-        """A context policy has shortened the history; `before` is the one it replaces."""
+        """Called after a context policy has shortened the history; `before` is the old one."""
 
 
 OnLimit: TypeAlias = Literal["raise", "return"]
 
 
 class LoopOptions(TypedDict, total=False):
-    """What a loop can be given beside its model and its tools."""
+    """The options of a loop, besides its model and tools."""
 
     system: Instructions | None
-    """The system prompt: a text, a function of the RunContext, asked before each call of the model, or several."""
+    """The system prompt: a text, a function of the RunContext (called before each model call), or several of both."""
     options: ModelOptions
-    """What is asked of the model in every step; without it, what the engine was made with."""
+    """Options of every model call; by default those of the engine."""
     limits: Limits
-    """How far a run may go; without it, as many steps as the tools' config says."""
+    """How far a run may go; by default `ToolConfig.max_iterations` steps."""
     on_limit: OnLimit
     """`raise` an error when a limit is reached, or `return` the result so far."""
     hooks: Iterable[LoopHooks]
-    """Who is told of each phase of a run."""
+    """Called at each phase of a run."""
     context: Iterable[ContextPolicy]
-    """Who may shorten the history, asked one after the other before each call of the model."""
+    """Policies that may shorten the history, applied in order before each model call."""
     deps: object
-    """What tools find in their context."""
+    """Passed to tools and functions in their context."""
 
 
 class LoopSettings(Struct, frozen=True, kw_only=True):
-    """Everything about a run but its model, its tools and its conversation."""
+    """`LoopOptions` with defaults applied."""
 
     instructions: tuple[Instruction, ...] = ()
-    """Those of the system prompt that are functions; its texts are in the conversation."""
+    """The functions of the system prompt; its texts are in the conversation."""
     options: ModelOptions = ModelOptions()
     limits: Limits = Limits()
     on_limit: OnLimit = "raise"
@@ -122,13 +122,13 @@ class LoopSettings(Struct, frozen=True, kw_only=True):
     context: tuple[ContextPolicy, ...] = ()
     deps: object = None
     judge: Judge | None = None
-    """Who decides whether the run may end with what the model said."""
+    """Decides whether the run may end with the model's answer."""
     accounts: bool = False
-    """Whether each reply is kept with its account: when it was asked for, and every attempt."""
+    """Whether each reply is stored with its account: when it was requested, and every attempt."""
 
 
 def settings_of(given: LoopOptions, model: ModelOptions, tools: ToolConfig) -> LoopSettings:
-    """The settings that were given; what was not is as the engine and the tools' config have it."""
+    """The given options, with defaults from the engine and the tool config."""
     return LoopSettings(
         instructions=split_instructions(given.get("system"))[1],
         options=overlay(given.get("options"), model),
@@ -141,7 +141,7 @@ def settings_of(given: LoopOptions, model: ModelOptions, tools: ToolConfig) -> L
 
 
 def split_instructions(given: Instructions | None) -> tuple[str | None, tuple[Instruction, ...]]:
-    """The texts of a system prompt, joined, and its functions. None: there is no text."""
+    """Split a system prompt into its texts, joined (None without any), and its functions."""
     if given is None or isinstance(given, str):
         return given, ()
     parts = cast("Sequence[object]", given if isinstance(given, Sequence) else [given])

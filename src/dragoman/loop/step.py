@@ -1,8 +1,8 @@
-"""What to do next: the loop's only decision, a pure function of data.
+"""The loop's only decision, what to do next, as a pure function of data.
 
-The state of a loop is its conversation: whoever holds one, in whatever process, gets the same answer. Here are the
-limits, what counts against them (Spent, and the Tally that adds it up), the kinds of steps, and how calls leave a
-conversation and results join it.
+The state of a loop is its conversation, so any process that has the conversation decides alike. This module has the
+limits, what counts against them (`Spent`, and the `Tally` that adds it up), the kinds of steps, and how tool calls are
+taken from a conversation and results appended to it.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ if TYPE_CHECKING:
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """What a run has used up so far."""
+    """What a run has used so far."""
 
     steps: int = 0
-    """Answers of the model that the loop has asked for."""
+    """Replies of the model, without those requested by context policies."""
     model_calls: int = 0
-    """Calls of the model, those for shortening the history included."""
+    """All model calls, including those of context policies."""
     tool_calls: int = 0
     tokens: int = 0
     cost: float | None = 0.0
-    """US dollars, counted where there is a limit of them. None: not known; `result.cost` says it without a limit."""
+    """US dollars, counted only if `Limits.cost` is set (`result.cost` always knows); None if unknown."""
     seconds: float = 0.0
 
 
 class Limits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How far a run may go. None says nothing: no limit, but for steps. `inf` lifts one that is said elsewhere."""
+    """How far a run may go. None: no limit of its own. `inf` lifts a limit that is set elsewhere."""
 
     steps: NotNegative | None = None
-    """Answers of the model. None: as many as the tools' config says, 20 by default."""
+    """Replies of the model. None: `ToolConfig.max_iterations`, 20 by default."""
     model_calls: NotNegative | None = None
     tool_calls: NotNegative | None = None
     tokens: NotNegative | None = None
-    """Of all replies of the run, input and output together. A reply that goes beyond is kept; no other is asked for."""
+    """Input and output tokens of all replies together. A reply that exceeds the limit is kept and is the last one."""
     cost: NotNegative | None = None
-    """US dollars. A model of which nobody knows what it costs is not asked at all: UnknownCostError."""
+    """US dollars. A model without a known price is not called: UnknownCostError."""
     seconds: NotNegative | None = None
-    """For everything in the run: a model call under way is ended, and tools still running are given up."""
+    """For the whole run: a model call in progress is ended, and running tools are abandoned."""
 
     def reached(self, spent: Spent) -> tuple[str, float] | None:
-        """The first limit that leaves no room for asking the model once more.
+        """The first limit that rules out another model call.
 
-        That of tool calls does not: who has used all of them may still hear what the model makes of them.
+        `tool_calls` is not checked: after the last tool call the model may still answer.
         """
         if self.steps is not None and spent.steps >= self.steps:
             return "steps", self.steps
@@ -72,7 +72,7 @@ class Limits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_un
         return None
 
     def reached_by_tools(self, spent: Spent, calls: int) -> tuple[str, float] | None:
-        """The first limit that leaves no room for running so many tool calls."""
+        """The first limit that rules out running this many tool calls."""
         if self.tool_calls is not None and spent.tool_calls + calls > self.tool_calls:
             return "tool_calls", self.tool_calls
         if self.seconds is not None and spent.seconds >= self.seconds:
@@ -81,26 +81,26 @@ class Limits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_un
 
 
 class AskModel(Struct, frozen=True):
-    """The model is to speak."""
+    """Call the model."""
 
     first: bool
-    """Whether this is the first step of a turn: a tool choice of `required` holds for this one."""
+    """Whether this is the first step of a turn: only then does `tool_choice="required"` apply."""
 
 
 class RunTools(Struct, frozen=True):
-    """These calls are to be carried out."""
+    """Run these tool calls."""
 
     calls: tuple[ToolCall, ...]
 
 
 class AwaitApproval(Struct, frozen=True):
-    """A person must answer about these calls before anything else can happen."""
+    """These calls wait for approval; nothing else can happen before."""
 
     pending: tuple[PendingApproval, ...]
 
 
 class Done(Struct, frozen=True):
-    """The model has said what it had to say."""
+    """The model has given its final answer."""
 
     message: Message
 
@@ -111,7 +111,7 @@ class Done(Struct, frozen=True):
 
 
 class LimitReached(Struct, frozen=True):
-    """Going on would go beyond a limit of the run."""
+    """Another step would exceed a limit of the run."""
 
     limit: str
     """Its name in `Limits`."""
@@ -124,35 +124,35 @@ class LimitReached(Struct, frozen=True):
 
 
 Step: TypeAlias = AskModel | RunTools | AwaitApproval | Done | LimitReached
-"""What can be next in a conversation."""
+"""What can come next in a conversation."""
 
 NOTHING_SPENT: Final = Spent()
 UNCERTAIN: Final = "it had begun when the program was stopped, and nobody knows whether it did its work"
-"""Why a call waits for a person that had begun in another life of the program."""
+"""Why a call that an earlier process started waits for approval."""
 
 
 class Tally:
-    """What a run spends, and whether its limits, and those of the runs that wait for it, leave room for more."""
+    """Adds up what a run uses, and checks it against its own limits and those of its callers."""
 
     tools: ToolRun | None = None
-    """What the tool calls of the run share, as soon as there is one: it knows what agents behind them have spent."""
+    """The state shared by the run's tool calls, once there is one: it knows what agents have used."""
     under_way: int = 0
-    """How many tool calls have begun and are not counted yet."""
+    """Tool calls that have started and are not counted yet."""
     caller: Tally | None = None
-    """Of the run that waits for this one, which is that of an agent."""
+    """The tally of the calling run, if this is the run of an agent."""
     context: ToolContext[object] | None = None
-    """The call for which it does."""
+    """The context of the tool call that runs this agent."""
 
     def __init__(self, limits: Limits, before: Spent, clock: Callable[[], float]) -> None:
         self.limits: Limits = limits
-        """They hold for what was spent before and what is spent now together."""
+        """They apply to earlier and current usage together."""
         self.began: float = clock() - before.seconds
         self._clock: Callable[[], float] = clock
         self._counted: Spent = before if limits.cost is not None else msgspec.structs.replace(before, cost=None)
 
     @property
     def spent(self) -> Spent:
-        """What the run has used up so far, its agents included."""
+        """What the run has used so far, including its agents."""
         counted, tools, seconds = self._counted, self.tools, self._clock() - self.began
         if tools is None or not (tools.used or tools.calls_inside):
             return msgspec.structs.replace(counted, seconds=seconds)
@@ -168,11 +168,11 @@ class Tally:
 
     @property
     def depth(self) -> int:
-        """How many runs wait for this one."""
+        """How many runs are waiting for this one."""
         return 0 if self.caller is None else self.caller.depth + 1
 
     def count_reply(self, reply: Reply, *, steps: int) -> None:
-        """Count a call of the model; one that a context policy asked for is no step."""
+        """Count a model call; `steps` is 0 for one that a context policy made."""
         usage, counted = reply.message.usage, self._counted
         self._counted = Spent(
             steps=counted.steps + steps,
@@ -191,8 +191,10 @@ class Tally:
             self.context.used(tool_calls=calls)
 
     def check(self, step: AskModel | RunTools, engine: BaseEngine, conversation: Conversation) -> None:
-        """Raise UnknownCostError where a limit of cost could not be kept, and LimitReachedError where one of a caller
-        leaves no room for this step; `next_step` sees to the run's own."""
+        """Check this step against unknown prices and the limits of callers; `next_step` checks the run's own limits.
+
+        Raises UnknownCostError or LimitReachedError.
+        """
         if self.limits.cost is not None and isinstance(step, AskModel):
             known = self.spent.cost is not None
             if not known or not engine.priced:
@@ -225,9 +227,9 @@ def next_step(
     spent: Spent = NOTHING_SPENT,
     waiting: Collection[PendingApproval] = (),
 ) -> Step:
-    """What is to be done with this conversation.
+    """The next step for this conversation.
 
-    `waiting` are the calls of which it is known that a person must be asked; the others can be run.
+    `waiting` are the calls known to need approval; the others can be run.
     """
     if not conversation.messages:
         message = "The conversation has no message that a model could answer."
@@ -235,7 +237,7 @@ def next_step(
     last = conversation.messages[-1]
     calls = conversation.pending_tool_calls
     if calls and not (last.role == "assistant" and last.interrupted):
-        # Providers use ids again: a call that waits is known by all of it.
+        # Providers reuse ids, so calls are compared as a whole.
         waiting = tuple([each for each in waiting if each.held in calls])
         if waiting:
             asked = {pending.held.id for pending in waiting}
@@ -244,25 +246,25 @@ def next_step(
                 return AwaitApproval(waiting)
         reached = limits.reached_by_tools(spent, len(calls))
         return RunTools(calls) if reached is None else LimitReached(*reached)
-    # A model that paused a long turn of its own tools wants to be asked again, with what it has said so far.
+    # A model that paused a long turn with its own tools continues when it is called again.
     if last.role == "assistant" and last.stop_reason is not StopReason.PAUSED:
         return Done(last)
     reached = limits.reached(spent)
-    # A run that goes on behind tool results, after an approval say, is in the middle of its turn.
+    # A run that continues after tool results, for example after an approval, is in the middle of its turn.
     first = spent.steps == 0 and last.role == "user"
     return AskModel(first=first) if reached is None else LimitReached(*reached)
 
 
 def extract_tool_calls(conversation: Conversation) -> tuple[ToolCall, ...]:
-    """The calls of the model's latest message that have no result yet, in order."""
+    """The calls in the model's last message that have no result yet, in order."""
     return conversation.pending_tool_calls
 
 
 def append_tool_results(conversation: Conversation, results: Iterable[ToolResult]) -> Conversation:
-    """The conversation with these results at its end.
+    """The conversation with these results appended.
 
-    They may come in any order and a part at a time: all results of one message of the model stand in one message, in
-    the order of the calls. A result that answers none of the calls that wait is an error.
+    Results may be given in any order and in several steps: they are collected in one message, in call order. A result
+    for a call that is not pending raises InvalidConversationError.
     """
     given = {result.call_id: result for result in results}
     if not given:
@@ -270,7 +272,7 @@ def append_tool_results(conversation: Conversation, results: Iterable[ToolResult
     wanted = {call.id for call in conversation.pending_tool_calls}
     for call_id in given:
         if call_id not in wanted:
-            message = f"The result {call_id!r} answers no call that waits for one."
+            message = f"The result {call_id!r} belongs to no pending tool call."
             raise InvalidConversationError(message, hint="Take the calls from extract_tool_calls(conversation).")
     answered = 0
     for message in reversed(conversation.messages):
@@ -287,9 +289,9 @@ def append_tool_results(conversation: Conversation, results: Iterable[ToolResult
 
 
 def refuse_outdated(waiting: Sequence[PendingApproval], answers: Iterable[Approval]) -> None:
-    """Raise ConfigurationError for an answer about a call that does not wait: it must not hold for one to come.
+    """Raise ConfigurationError for an answer to a call that is not waiting: it must not apply to a later one.
 
-    So for one about two calls: a call may have the id that another one, inside a call, is known by.
+    Also for an answer that fits two calls: a call inside an agent may have the same id as another one.
     """
     for answer in answers:
         meant = {each.held.id for each in waiting if answer.answers(each.call)}
@@ -297,16 +299,16 @@ def refuse_outdated(waiting: Sequence[PendingApproval], answers: Iterable[Approv
             message = f"The call {answer.call_id!r} does not wait for an answer, or was made with other arguments."
             raise ConfigurationError(message, hint="Answer the calls in `pending`: approve(call) or deny(call).")
         if len(meant) > 1:
-            message = f"There are two calls {answer.call_id!r}, and it cannot be told which one the answer is about."
-            raise ConfigurationError(message, hint="Say something else instead: then neither of them is made.")
+            message = f"There are two calls {answer.call_id!r}; it is unclear which one the answer is for."
+            raise ConfigurationError(message, hint="Send another message instead: then neither of them is run.")
 
 
 def refuse_unanswered_calls(
     conversation: Conversation, answers: Iterable[Approval], waiting: Iterable[PendingApproval] = ()
 ) -> Conversation:
-    """The conversation when somebody speaks instead of answering: calls without an answer are not run.
+    """The conversation after the user sends a message instead of answering: unanswered calls are not run.
 
-    A call has one, too, if one of those has that wait inside it.
+    A call counts as answered if an approval inside it (of an agent's call) is answered.
     """
     calls, given = conversation.pending_tool_calls, list(answers)
     inside = {each.held.id for each in waiting if any(answer.answers(each.call) for answer in given)}
@@ -317,7 +319,7 @@ def refuse_unanswered_calls(
     return append_tool_results(conversation, [each for each in last.tool_results if each.call_id in unanswered])
 
 
-# --- what the model is asked with; a workflow engine's worker asks for the run, and knows tools and options -----------
+# --- tools and options of a request; also used by the workers of workflow engines ------------------------------------
 
 
 def offered_tools(
@@ -327,7 +329,7 @@ def offered_tools(
     options: ModelOptions,
     tools: ToolSet | None = None,
 ) -> tuple[ToolSpec, ...]:
-    """What the model is told of tools: of the executor's, or of these, which are those of the moment."""
+    """The tool specs sent to the model: those of the executor, or of `tools` if a function supplied them."""
     config, tools = executor.config, executor.tools if tools is None else tools
     if not config.enabled:
         return ()
@@ -340,7 +342,7 @@ def offered_tools(
 
 
 def step_options(options: ModelOptions, config: ToolConfig, specs: Sequence[ToolSpec], *, first: bool) -> ModelOptions:
-    """The options with the caller's tool choice; one that forces a call holds for the first step only."""
+    """The options with the effective tool choice; one that forces a call applies to the first step only."""
     choice = _choice(options, config)
     if choice not in ("auto", "none"):
         if not specs:

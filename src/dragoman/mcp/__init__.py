@@ -1,11 +1,11 @@
 """MCP, the Model Context Protocol: our tools for other programs, and other programs' tools for ours.
 
-    server.py        a set of tools served, through doors.py; catalogue.py says what there is, asking.py asks back
-    client.py        MCP servers' tools as a set; connection.py is one server, transports.py the ways to it
-    authorization.py signing in at a server; remote_tools.py its list as tools; content.py results, there and back
-    settings.py      what users set; calls.py what a tool may say to the program that called it
+    server.py        serves tools, through doors.py; catalogue.py is what it lists, asking.py its questions to clients
+    client.py        the tools of MCP servers; connection.py is one server, transports.py the process or HTTP to it
+    authorization.py OAuth; remote_tools.py a server's list as our tools; content.py results in both directions
+    settings.py      what users set; calls.py what a tool can do during a request
 
-A name's module is loaded when the name is first used: neither the SDK nor an event loop is loaded before.
+A module is imported when one of its names is first used: the SDK and asyncio are not loaded before.
 """
 
 from dragoman._door import open_door
@@ -20,6 +20,6 @@ def __getattr__(name: str) -> object:
     except ImportError as error:
         if not (error.name or "").startswith("mcp"):
             raise
-        # Version 1 has another interface altogether, and none of the packages that its successor consists of.
-        message = f"MCP needs the official SDK, version 2, and that is not installed ({error})."
+        # Version 1 of the SDK has another interface and other packages.
+        message = f"MCP needs version 2 of the official SDK, which is not installed ({error})."
         raise ConfigurationError(message, hint="Install it with: pip install 'dragoman[mcp]'.") from None

@@ -16,7 +16,6 @@ from .doors import (
 from .remote_tools import ToolProblem as ToolProblem
 from .server import McpServer as McpServer
 from .settings import (
-    ClientLimits as ClientLimits,
     HttpServer as HttpServer,
     LocalServer as LocalServer,
     Question as Question,

@@ -1,8 +1,8 @@
-"""Questions to the client, while it waits for the answer to a request of its own.
+"""Questions to the client, while it waits for the response to its own request.
 
-A handler that needs an answer is interrupted, and run again from its start once there is one: what has been answered is
-remembered. Up to 2025-11-25 the client is asked meanwhile, by a request of ours; since 2026-07-28 the question is the
-result, and the client makes its request again, with the answers and with our state, which the SDK has sealed.
+A handler that needs an answer is interrupted, and runs again from its start once there is one; earlier answers are
+remembered. Up to 2025-11-25 we send the client a request meanwhile; since 2026-07-28 the question is the result, and
+the client repeats its request with the answers and with our state, which the SDK seals.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _KINDS: Final[Mapping[str, tuple[types.ClientCapabilities, type[types.Result]]]]
     ),
     "roots/list": (types.ClientCapabilities(roots=types.RootsCapability()), types.ListRootsResult),
 }
-"""What a client must be able to do to be asked so, and what it then answers."""
+"""The capability that a client needs for each kind of question, and the type of its answer."""
 
 
 class InputNeededError(ToolError):
-    """A tool cannot go on before the client has answered. Not an error of the tool, so it is not tried again."""
+    """A tool waits for an answer of the client. Of type "denied", so that it is not retried."""
 
     type = "denied"
 
@@ -51,21 +51,21 @@ class InputNeededError(ToolError):
 
 
 class Asking:
-    """What the client was asked while one request is answered, and what it said."""
+    """The questions to the client during one request, and its answers."""
 
     def __init__(self, ctx: ServerRequestContext[Any, Any], responses: types.InputResponses, state: str | None) -> None:
         self.ctx: ServerRequestContext[Any, Any] = ctx
         remembered = _RESPONSES.validate_json(state) if state else {}
         self._answers: dict[str, types.InputResponse | None] = {**responses, **remembered}
-        """None for what the client refused to be asked."""
+        """None for a refusal."""
         if not state:
-            self._answers.pop(_APPROVAL, None)  # without our state nobody was asked
+            self._answers.pop(_APPROVAL, None)  # without our state we did not ask
 
     def can_answer(self, request: types.InputRequest) -> bool:
         return self.ctx.session.check_client_capability(_KINDS[request.method][0])
 
     def client(self, requests: Mapping[str, types.InputRequest]) -> dict[str, types.InputResponse | None]:
-        """The answers, None for what the client cannot be asked; raises InputNeededError if one is not here yet."""
+        """The answers; None for what the client cannot answer. Raises InputNeededError if one is missing."""
         found: dict[str, types.InputResponse | None] = {}
         missing: dict[str, types.InputRequest] = {}
         for key, request in requests.items():
@@ -82,27 +82,27 @@ class Asking:
         return found
 
     def user(self, message: str, schema: Mapping[str, object], key: str) -> dict[str, object] | None:
-        """What the user says; None for a refusal. An answer that does not fit is asked for again."""
-        asked = _question(message, schema)
-        answer = self.client({key: asked})[key]
+        """The user's answer; None for a refusal. The question is repeated if the answer does not fit."""
+        question = _question(message, schema)
+        answer = self.client({key: question})[key]
         if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
             return None
         content = dict[str, object](answer.content or {})
         if compile_schema(dict(schema)).problems(content):
             del self._answers[key]
-            raise InputNeededError({key: asked})
+            raise InputNeededError({key: question})
         return content
 
     def approval(self, call: ToolCall) -> Approval | None:
-        """What the user has said about this call, if they were asked about it."""
-        said = self._answers.get(_APPROVAL)
-        if not isinstance(said, types.ElicitResult):
+        """The user's decision about this call, if they were asked."""
+        answer = self._answers.get(_APPROVAL)
+        if not isinstance(answer, types.ElicitResult):
             return None
-        allowed = said.action == "accept" and (said.content or {}).get("allow") is True
+        allowed = answer.action == "accept" and (answer.content or {}).get("allow") is True
         return approve(call) if allowed else deny(call, reason="the user refused")
 
     def ask_approval(self, pending: PendingApproval) -> None:
-        """Ask the user about a call, where the client can do that; raises InputNeededError."""
+        """Raise InputNeededError to ask the user about a call, if the client supports it."""
         call = pending.call
         message = f"May the tool {call.name!r} run ({pending.reason})? Its arguments: {call.arguments}"
         request = _question(message, {"type": "object", "properties": _ALLOW, "required": ["allow"]})
@@ -110,7 +110,7 @@ class Asking:
             raise InputNeededError({_APPROVAL: request})
 
     async def ask(self, requests: Mapping[str, types.InputRequest]) -> None:
-        """Ask now, by requests of our own. An error, or what cannot be read, is a refusal."""
+        """Send the questions as requests of our own. An error or an invalid answer is a refusal."""
         related = ServerMessageMetadata(related_request_id=self.ctx.request_id)
         for key, request in requests.items():
             self._answers[key] = None
@@ -120,7 +120,7 @@ class Asking:
 
     @property
     def state(self) -> str:
-        """What is remembered until the client comes back."""
+        """The answers so far, for the client to send back."""
         answers = {key: answer for key, answer in self._answers.items() if answer is not None}
         return _RESPONSES.dump_json(answers, by_alias=True, exclude_none=True).decode()
 
@@ -137,7 +137,7 @@ async def answering(
     params: types.CallToolRequestParams | types.GetPromptRequestParams | types.ReadResourceRequestParams,
     answer: Callable[[Asking], Awaitable[R]],
 ) -> R | types.InputRequiredResult:
-    """Answer a request, in as many rounds as the questions need that come up."""
+    """Answer a request, in as many rounds as it has questions."""
     try:
         asking = Asking(ctx, params.input_responses or {}, params.request_state)
     except ValidationError:
@@ -151,6 +151,6 @@ async def answering(
                 if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
                     return types.InputRequiredResult(input_requests=needed.requests, request_state=asking.state)
                 await asking.ask(needed.requests)
-        raise MCPError(types.INTERNAL_ERROR, f"Asked {_MAX_ROUNDS} times, and there was no answer that could be used.")
+        raise MCPError(types.INTERNAL_ERROR, f"Asked {_MAX_ROUNDS} times without a usable answer.")
     finally:
         ASKING.reset(token)

@@ -1,4 +1,4 @@
-"""OAuth for servers behind an address, by the SDK: the user agrees in a browser, and the tokens are kept in a file."""
+"""OAuth for HTTP servers, with the SDK's provider: the user agrees in a browser, and tokens are kept in a file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Kept(BaseModel):
 
 
 class TokenFile:
-    """Tokens, and what a server knows us by, in a file of one server that only its owner can read."""
+    """Keeps the tokens and the client registration of one server in a file that only its owner can read."""
 
     def __init__(self, path: Path | str) -> None:
         self._path: Path = Path(path).expanduser()
@@ -79,11 +79,11 @@ def oauth(
     client_metadata_url: str | None = None,
     port: int = _PORT,
 ) -> OAuthClientProvider:
-    """What signs in at the server of this address: `HttpServer(url, auth=oauth(url, "~/.config/notes.json"))`.
+    """Sign in at the server of this URL: `HttpServer(url, auth=oauth(url, "~/.config/notes.json"))`.
 
-    `show` gets the page on which the user agrees, plain or async; the browser comes back to this `port` of this machine
-    (0 for a free one). `store` is a file, or an object of the SDK's protocol; a client that was registered before is
-    put there with `set_client_info`.
+    `show`, sync or async, gets the page on which the user agrees; it redirects to this `port` of this machine (0 for a
+    free one). `store` is a file, or a TokenStorage of the SDK; put a client that was registered before there with
+    `set_client_info`.
     """
     browser = _Browser(show, port)
     metadata = OAuthClientMetadata(
@@ -100,53 +100,51 @@ def oauth(
 
 
 class _Browser:
-    """Shows the user the page, and hears on a port of this machine what the browser brings back from it."""
+    """Shows the user the page, and receives the redirect on a port of this machine."""
 
     def __init__(self, show: Callable[[str], object], port: int) -> None:
         self._show: Callable[[str], object] = show
         self.port: int = port or _free_port()
         self._server: asyncio.Server | None = None
-        self._brought: asyncio.Future[AuthorizationCodeResult] | None = None
+        self._result: asyncio.Future[AuthorizationCodeResult] | None = None
 
     async def show(self, page: str) -> None:
-        self._brought = asyncio.get_running_loop().create_future()
+        self._result = asyncio.get_running_loop().create_future()
         try:
-            self._server = await asyncio.start_server(self._hear, "127.0.0.1", self.port, limit=16_384)
+            self._server = await asyncio.start_server(self._receive, "127.0.0.1", self.port, limit=16_384)
         except OSError as error:
-            message = f"Nothing can listen on port {self.port}, to which the browser would come back: {error.strerror}."
+            message = f"Port {self.port}, to which the browser is redirected, cannot be used: {error.strerror}."
             raise McpConnectionError(message, hint="Give oauth() another port.") from error
         shown = await anyio.to_thread.run_sync(self._show, page, abandon_on_cancel=True)
         if inspect.isawaitable(shown):
             await shown
 
     async def wait(self) -> AuthorizationCodeResult:
-        assert self._brought is not None
+        assert self._result is not None
         try:
-            return await asyncio.wait_for(self._brought, _SECONDS)
+            return await asyncio.wait_for(self._result, _SECONDS)
         except TimeoutError:
             raise McpConnectionError(f"Nobody has signed in within {_SECONDS:g} seconds.") from None
         finally:
             if self._server is not None:
                 self._server.close()
 
-    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
             address = urlsplit(head.split(b" ", 2)[1].decode("ascii"))
             given = {name: values[0] for name, values in parse_qs(address.query).items()}
-            known = address.path == "/callback" and ("code" in given or "error" in given)
-            status, words = ("200 OK", "You can close this page.") if known else ("404 Not Found", "Nothing is here.")
-            lines = (f"HTTP/1.1 {status}", "Content-Type: text/plain", f"Content-Length: {len(words)}", "", words)
+            is_ours = address.path == "/callback" and ("code" in given or "error" in given)
+            status, text = ("200 OK", "You can close this page.") if is_ours else ("404 Not Found", "Not found.")
+            lines = (f"HTTP/1.1 {status}", "Content-Type: text/plain", f"Content-Length: {len(text)}", "", text)
             writer.write("\r\n".join(lines).encode())
             await writer.drain()
-            if known and self._brought is not None and not self._brought.done():
+            if is_ours and self._result is not None and not self._result.done():
                 if "code" in given:
-                    brought = AuthorizationCodeResult(
-                        code=given["code"], state=given.get("state"), iss=given.get("iss")
-                    )
-                    self._brought.set_result(brought)
+                    code, state, issuer = given["code"], given.get("state"), given.get("iss")
+                    self._result.set_result(AuthorizationCodeResult(code=code, state=state, iss=issuer))
                 else:
-                    self._brought.set_exception(McpConnectionError("The server, or the user, has refused to sign in."))
+                    self._result.set_exception(McpConnectionError("The server or the user refused to sign in."))
         writer.close()
 
 

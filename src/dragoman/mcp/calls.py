@@ -1,7 +1,7 @@
-"""What a tool may know of the MCP request that it answers, and say while it runs.
+"""What a tool can do while it serves an MCP request: report progress, ask questions, look at the request.
 
-Context variables carry it: they follow a call into worker threads and tasks, so plain and async tools work alike, and
-a tool that was called another way finds nobody listening. Loads nothing of the SDK.
+Context variables follow a call into worker threads and tasks, so sync and async tools work alike; without an MCP
+request these functions do nothing. Does not import the SDK.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from .asking import Asking
 
 ProgressListener: TypeAlias = Callable[[float, float | None, str | None], None]
-"""Called with what is done, what there is to do, and a text; from any thread."""
+"""Called with the progress, the total and a message; from any thread."""
 
 LISTENER: ContextVar[ProgressListener | None] = ContextVar("dragoman-mcp-progress", default=None)
 ASKING: ContextVar[Asking | None] = ContextVar("dragoman-mcp-asking", default=None)
 
 
 def report_progress(done: float, total: float | None = None, message: str | None = None) -> None:
-    """Tell the program that called this tool over MCP how far it is; does nothing where nobody asked.
+    """Report progress to the program that called this tool over MCP, if it asked for it.
 
-    `done` must grow from one report to the next; one that does not is left out.
+    `done` must grow from one report to the next; other reports are dropped.
     """
     listener = LISTENER.get()
     if listener is not None:
@@ -34,26 +34,25 @@ def report_progress(done: float, total: float | None = None, message: str | None
 
 
 def ask_user(message: str, schema: Mapping[str, object], *, key: str = "") -> dict[str, object] | None:
-    """Ask the user of the program that called this tool over MCP; None where they refuse, or nobody can be asked.
+    """Ask the user of the program that called this tool over MCP; None if they refuse, or nobody can be asked.
 
-    `schema` is that of an object whose properties are texts, numbers, booleans or choices. The tool is interrupted and
-    called again with the answer, from its start: ask before anything is done. `key` tells questions apart that have the
-    same message.
+    `schema` describes an object of strings, numbers, booleans and choices. The tool is interrupted, and called again
+    from its start with the answer, so ask first. `key` distinguishes questions with the same message.
     """
     asking = ASKING.get()
     return None if asking is None else asking.user(message, schema, key or message)
 
 
 def ask_client(**requests: InputRequest) -> dict[str, InputResponse | None]:
-    """Ask several things at once, in the SDK's types: the user, the client's model, or its roots. As `ask_user`."""
+    """Ask several questions at once, in the SDK's types: to the user, the client's model, or for its roots."""
     asking = ASKING.get()
     return dict.fromkeys(requests) if asking is None else asking.client(requests)
 
 
 def current_request() -> ServerRequestContext[Any, Any] | None:
-    """The SDK's context of the MCP request that the running tool answers; None where it was called another way.
+    """The SDK's context of the MCP request that the running tool serves; None if it was called another way.
 
-    For what only MCP has, such as log messages. A tool that uses it must also work without.
+    For features that only MCP has, such as log messages.
     """
     asking = ASKING.get()
     return None if asking is None else asking.ctx

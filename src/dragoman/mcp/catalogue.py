@@ -1,7 +1,4 @@
-"""What other programs are told of a server: its tools, resources and prompts.
-
-Structured results are checked against what was promised for the tool.
-"""
+"""The lists that a server shows its clients: tools, resources and prompts."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, get_type_hints, is_typeddict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, get_type_hints, is_typeddict
 from urllib.parse import quote
 
 import anyio.to_thread
@@ -39,7 +36,7 @@ _OURS = (Value, ToolResult, Text, Media)
 
 
 class Catalogue:
-    """The tools of one moment, as they are listed."""
+    """The tools at one moment, as they are listed."""
 
     def __init__(self, by_name: Mapping[str, AnyTool], about: Mapping[str, ToolAbout]) -> None:
         self.source: Mapping[str, AnyTool] = by_name
@@ -53,12 +50,12 @@ class Catalogue:
             self.tools.append(_describe(tool, given, output))
 
     def schema(self, name: str) -> Mapping[str, Any] | None:
-        """The parameters of a tool, or None if there is none of that name."""
+        """The parameters of a tool; None if it is unknown."""
         tool = self.source.get(name)
         return None if tool is None else tool.spec.schema
 
-    def broken_promise(self, name: str, value: object) -> str:
-        """What is wrong with a structured value, given what was promised for the tool; or nothing."""
+    def check_output(self, name: str, value: object) -> str:
+        """What is wrong with a structured result by the tool's output schema; empty if nothing is."""
         checker = self._checkers.get(name)
         problems = () if checker is None else checker.problems(value)
         return "; ".join(map(str, problems))
@@ -83,11 +80,7 @@ def _describe(tool: AnyTool, about: ToolAbout, output: dict[str, object] | None)
 
 
 def _output_schema(tool: AnyTool) -> dict[str, object] | None:
-    """JSON Schema of what the function returns, where its return type names the fields; else None.
-
-    Only where what is written is exactly what the type says: a plain dict promises nothing, and content blocks are not
-    data.
-    """
+    """JSON Schema of a return type with named fields; None for others, such as a plain dict or content blocks."""
     hint = _return_hint(tool.function)
     if not isinstance(hint, type) or issubclass(hint, _OURS):
         return None
@@ -106,7 +99,7 @@ def _output_schema(tool: AnyTool) -> dict[str, object] | None:
         if schema.get("type") != "object":
             return None
         compile_schema(schema)
-    except (TypeError, ValueError, RecursionError, ToolDefinitionError):  # a type that has no schema promises nothing
+    except (TypeError, ValueError, RecursionError, ToolDefinitionError):  # a type without a schema
         return None
     return schema
 
@@ -127,37 +120,37 @@ def _return_hint(function: Callable[..., object]) -> object:
 
 _MAX_BYTES = 10 * 1024 * 1024
 _RESOURCE_NOT_FOUND = -32002
-"""What the specifications up to 2025-11-25 say; later ones use the code for invalid parameters."""
+"""Up to 2025-11-25; later revisions use the code for invalid parameters."""
 
 
 Content: TypeAlias = str | bytes | ResultPart | Sequence[ResultPart]
 
 
 class Offer(Struct, frozen=True):
-    """A resource or a prompt: something that can be read by its name.
+    """A resource or a prompt: content that can be read by name.
 
-    `read` may be plain or async. Its parameters, which are texts, are the arguments of a prompt, or the variables of a
-    resource whose `uri` is a template, such as `notes://{day}`. It may ask, as a tool may (`ask_user`).
+    `read` may be sync or async. Its parameters, all strings, are the arguments of a prompt, or the variables of a
+    resource whose `uri` is a template, such as `notes://{day}`. It may ask questions, like a tool (`ask_user`).
     """
 
     name: str
     description: str
     read: Callable[..., Content | Awaitable[Content]]
-    """The whole of it: a text or, of a prompt, parts that become a message each."""
+    """Returns the content; parts of a prompt become a message each."""
     uri: str = ""
-    """What a resource is asked for by; made of the name where it is empty."""
+    """The URI of a resource; made from the name if empty."""
     mime_type: str = ""
     title: str = ""
     complete: Callable[[str, str], Iterable[str] | Awaitable[Iterable[str]]] | None = None
-    """Suggestions for an argument, from its name and what has been typed of its value."""
+    """Returns suggestions for an argument, from its name and what was typed so far."""
 
 
 Offers: TypeAlias = Iterable[Offer] | Callable[[], Iterable[Offer]]
-"""What is offered: fixed, or a function that says what there is now."""
+"""A fixed list, or a function that returns the current one."""
 
 
 def offers_of(store: SkillStore) -> Callable[[], Iterable[Offer]]:
-    """The texts of a store as resources or prompts, loaded when read: `McpServer(prompts=offers_of(skills))`."""
+    """The skills of a store as resources or prompts, loaded when read: `McpServer(prompts=offers_of(skills))`."""
 
     def offer(about: SkillSummary) -> Offer:
         uri = f"skill://{quote(about.name, safe='')}/SKILL.md"
@@ -167,22 +160,18 @@ def offers_of(store: SkillStore) -> Callable[[], Iterable[Offer]]:
 
 
 class OfferList:
-    """The resources, or the prompts, of a server, as its clients ask for them."""
+    """The resources, or the prompts, of a server, and the handlers of requests for them."""
 
-    def __init__(self, kind: Literal["resources", "prompts"], offers: Offers) -> None:
-        self._kind: str = kind
+    def __init__(self, offers: Offers) -> None:
         self._offers: Offers = offers
 
     async def _list(self) -> list[Offer]:
-        # The function that says what there is may look at the disk.
+        # In a thread, because the function may read files.
         return await anyio.to_thread.run_sync(lambda: list(self._offers() if callable(self._offers) else self._offers))
-
-    def _uri(self, offer: Offer) -> str:
-        return offer.uri or f"dragoman://{self._kind}/{quote(offer.name, safe='')}"
 
     async def list_resources(self, _ctx: object, _params: object) -> types.ListResourcesResult:
         offers = [offer for offer in await self._list() if not UriTemplate.is_template(offer.uri)]
-        found = [types.Resource(uri=self._uri(offer), **_about(offer)) for offer in offers]
+        found = [types.Resource(uri=_uri(offer), **_about(offer)) for offer in offers]
         return types.ListResourcesResult(resources=found)
 
     async def list_templates(self, _ctx: object, _params: object) -> types.ListResourceTemplatesResult:
@@ -198,7 +187,7 @@ class OfferList:
         async def read(_asking: Asking) -> types.ReadResourceResult:
             for offer in await self._list():
                 variables = _variables(offer.uri, uri) if UriTemplate.is_template(offer.uri) else {}
-                if self._uri(offer) == uri or variables:
+                if _uri(offer) == uri or variables:
                     return types.ReadResourceResult(contents=[_contents(uri, offer, await _read(offer, variables))])
             code = types.INVALID_PARAMS if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else _RESOURCE_NOT_FOUND
             raise MCPError(code, f"Resource not found: {uri}", {"uri": uri})
@@ -237,14 +226,18 @@ class OfferList:
         return await answering(ctx, params, get)
 
     async def complete(self, name: str, argument: str, value: str) -> list[str]:
-        """Suggestions for an argument of a prompt by its name, or of a resource by its template."""
+        """Suggestions for an argument of a prompt, by its name, or of a resource, by its template."""
         offer = await self._find(name)
-        return (
-            [] if offer is None or offer.complete is None else list(await _call(offer, offer.complete, argument, value))
-        )
+        if offer is None or offer.complete is None:
+            return []
+        return list(await _call(offer, offer.complete, argument, value))
 
     async def _find(self, name: str) -> Offer | None:
-        return next((offer for offer in await self._list() if name in (offer.name, self._uri(offer))), None)
+        return next((offer for offer in await self._list() if name in (offer.name, _uri(offer))), None)
+
+
+def _uri(offer: Offer) -> str:
+    return offer.uri or f"dragoman://resources/{quote(offer.name, safe='')}"
 
 
 def _about(offer: Offer) -> dict[str, Any]:
@@ -253,14 +246,14 @@ def _about(offer: Offer) -> dict[str, Any]:
 
 
 def _variables(template: str, uri: str) -> dict[str, str]:
-    """The variables of a template, as this address has them; none where it does not fit, or leaves the path."""
+    """The values of a template's variables in this URI; none if it does not match, or has `..` in a value."""
     found = UriTemplate.parse(template).match(uri) or {}
     texts = {name: value for name, value in found.items() if isinstance(value, str)}
     return texts if len(texts) == len(found) and not any(".." in value.split("/") for value in texts.values()) else {}
 
 
 async def _read(offer: Offer, arguments: Mapping[str, str]) -> Content:
-    """The whole of it, unless that is too much; raises MCPError."""
+    """Read the content. Raises MCPError, also if it is too large."""
     try:
         inspect.signature(offer.read).bind(**arguments)
     except TypeError as error:
@@ -272,7 +265,7 @@ async def _read(offer: Offer, arguments: Mapping[str, str]) -> Content:
 
 
 async def _call(offer: Offer, function: Callable[..., R | Awaitable[R]], *given: str) -> R:
-    """What a function of the offer says, plain or async; raises MCPError."""
+    """Call a function of the offer, sync or async. Raises MCPError."""
     try:
         found = await anyio.to_thread.run_sync(partial(function, *given), abandon_on_cancel=True)
         return await found if inspect.isawaitable(found) else cast("R", found)

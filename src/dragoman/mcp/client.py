@@ -1,7 +1,7 @@
-"""Several servers, in both colours, and their tools as one set.
+"""Several servers, for sync and async programs, and their tools as one set.
 
-On an event loop the connections live on that loop; in a plain program on a loop in a thread that the object owns. Their
-tools work from anywhere: a call is carried over to where the connection lives.
+On an event loop the connections live on that loop; in a sync program on a loop in a thread that the object owns. Their
+tools work from anywhere: a call runs where the connection lives.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from dragoman.tools import AnyTool, LoopThread, ToolSet
 
 from .connection import Connection, Elicit, Home, Sample, State
 from .remote_tools import ToolProblem
-from .settings import AnyServer, HttpServer, ServerOptions, StdioServer, servers_from_json
+from .settings import AnyServer, HttpServer, StdioServer, servers_from_json
 
 _CLOSE_SECONDS = 15.0
-"""More than the longest a server may take to be ended."""
+"""More than the longest end of a server takes."""
 
 
 class ServerStatus(Struct, frozen=True, kw_only=True):
-    """How a server is."""
+    """The status of a server."""
 
     state: State
     tools: int
@@ -38,11 +38,11 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
 
 
 class _ToolsOf(ToolSet):
-    """The tools of servers, as they are now. Of two with one name the first counts: no server can take one away."""
+    """The current tools of servers. Of two with the same name the first is used, so no server can replace another's."""
 
     def __init__(self, connections: Mapping[str, Connection]) -> None:
         self._connections: Mapping[str, Connection] = connections
-        # Replaced as a whole: a reader never combines old sources with a new union.
+        # Replaced as a whole, so that threads never combine old sources with a new union.
         self._cached: tuple[list[Mapping[str, AnyTool]], dict[str, AnyTool], list[ToolProblem]] = ([], {}, [])
 
     def _union(self) -> tuple[list[Mapping[str, AnyTool]], dict[str, AnyTool], list[ToolProblem]]:
@@ -78,10 +78,11 @@ class _Options(TypedDict, total=False):
 class McpServers:
     """MCP servers whose tools can be used like any others: `with McpServers(...) as servers:`, or `async with`.
 
-    `optional` leaves out a server that cannot be connected, instead of raising; its status says why.
+    With `optional`, a server that cannot be connected is left out instead of raising; its status says why.
 
-    A server may ask during a call. `elicit` gets a Question to the user and gives the answer, `sample` a request to a
-    model (the SDK's) and gives its text; None, or no function at all, declines. Both may be plain or async.
+    A server may ask questions during a call. `elicit` gets a Question for the user and returns the answer, `sample` a
+    request to a model (the SDK's) and returns its text; None, or no function at all, declines. Both may be sync or
+    async.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class McpServers:
     ) -> McpServers:
         """The servers of a document with an `mcpServers` object: a path, JSON text, or the parsed form.
 
-        `environ` is what `${NAME}` in it stands for, and what children may inherit from; None means this process's.
+        `${NAME}` in it, and what children inherit, come from `environ`; None means that of this process.
         """
         if isinstance(source, Path):
             try:
@@ -126,7 +127,7 @@ class McpServers:
 
     @property
     def tools(self) -> ToolSet:
-        """The tools of all servers; the set follows their changes."""
+        """The tools of all servers. The set follows their changes."""
         return self._all
 
     def __getitem__(self, name: str) -> ToolSet:
@@ -147,7 +148,7 @@ class McpServers:
 
     @property
     def status(self) -> dict[str, ServerStatus]:
-        """How each server is."""
+        """The status of each server."""
         return {
             name: ServerStatus(state=c.state, tools=len(c.listed.tools), restarts=c.restarts, error=c.error)
             for name, c in self._connections.items()
@@ -155,7 +156,7 @@ class McpServers:
 
     @property
     def problems(self) -> list[ToolProblem]:
-        """What servers say that was not believed or not taken over."""
+        """The tools that cannot be used, or not as their server declares them."""
         return [each for c in self._connections.values() for each in c.listed.problems] + self._all.conflicts
 
     # --- opening and closing ---
@@ -174,7 +175,7 @@ class McpServers:
         self.close()
 
     def close(self) -> None:
-        """End the servers and the thread, in a plain program. May be called more than once."""
+        """End the servers and the thread, in a sync program. May be called more than once."""
         thread = self._home.thread
         if thread is None:
             return
@@ -227,19 +228,12 @@ class McpServers:
         self._home.loop = None
 
 
-def connect(
-    server: AnyServer | str | Sequence[str],
-    *,
-    name: str = "mcp",
-    options: ServerOptions | None = None,
-    **others: Unpack[_Options],
-) -> McpServers:
-    """One server: an address, a command with its arguments, or one with all its settings; without a prefix."""
+def connect(server: AnyServer | str | Sequence[str], **options: Unpack[_Options]) -> McpServers:
+    """One server: a URL, a command with its arguments, or a server with all settings. By default without a prefix."""
     if isinstance(server, str):
         server = HttpServer(server)
     elif isinstance(server, Sequence):
         server = StdioServer(server[0] if server else "", server[1:])
-    chosen = options or server.options
-    if chosen.prefix is None:
-        chosen = msgspec.structs.replace(chosen, prefix="")
-    return McpServers({name: msgspec.structs.replace(server, options=chosen)}, **others)
+    if server.options.prefix is None:
+        server = msgspec.structs.replace(server, options=msgspec.structs.replace(server.options, prefix=""))
+    return McpServers({"mcp": server}, **options)

@@ -1,9 +1,9 @@
-"""One server: connected, kept alive, asked.
+"""The connection to one server: connect, restart, list tools, call them, answer its questions.
 
-Must not know: other servers, and colours; everything here runs on one event loop, that of its home.
+Must not know: other servers, and sync or async callers; everything here runs on one event loop, that of its home.
 
-A session of the SDK must be opened and closed by one and the same task, so each server has a task of its own, and calls
-only borrow its session.
+A session of the SDK must be opened and closed by the same task, so each server has a task of its own, and calls borrow
+its session.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from dragoman.errors import (
     McpConnectionError,
     McpError,
     McpProtocolError,
-    ToolError,
     ToolExecutionError,
     ToolTimeoutError,
 )
@@ -43,8 +42,8 @@ from dragoman.tools import LoopThread
 from .calls import LISTENER
 from .content import result_from_mcp
 from .remote_tools import Listed, Remote, ToolReader
-from .settings import AnyServer, ClientLimits, HttpServer, LocalServer, Question, StdioServer
-from .transports import TOO_MANY, LastWords, child, guard, kill_all, web
+from .settings import AnyServer, HttpServer, LocalServer, Question, StdioServer
+from .transports import StderrTail, child, guard, kill_all, web
 
 State: TypeAlias = Literal["connecting", "ready", "restarting", "failed", "closed"]
 
@@ -53,13 +52,15 @@ _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
     types.CallToolResult | types.InputRequiredResult
 )
 _REFRESH_PAUSE = 0.2
-"""Seconds between two looks at a list that its server keeps announcing as changed."""
-_LONGEST_BACKOFF = 30.0
+"""Seconds between two readings of a list that its server keeps announcing as changed."""
+BACKOFF = 0.5
+"""Seconds before the first restart, doubled for each further one."""
+_MAX_BACKOFF = 30.0
 _STABLE = 60.0
-"""After so many seconds without dying a server's restarts are forgotten."""
-_FAREWELL = 2.0
-"""Seconds to end a session properly, and a program."""
-_SHOWN = 500
+"""A server that has run for so many seconds has its number of restarts reset."""
+_CLOSE_SECONDS = 2.0
+"""To end a session properly, and a program."""
+_MAX_SHOWN = 500
 _MAX_ROUNDS = 10
 _ROUND_PAUSE = 0.1
 _UNAUTHORIZED = frozenset({401, 403})
@@ -74,20 +75,20 @@ Sample: TypeAlias = Callable[[types.CreateMessageRequestParams], Awaitable[_Repl
 
 @dataclass(eq=False)
 class Home:
-    """Where connections live, and what they share. The object that users hold may be forgotten, so it is not known."""
+    """The event loop of the connections, and what they share. Has no reference to the McpServers, to let it go."""
 
     environ: Mapping[str, str]
     elicit: Elicit | None
     sample: Sample | None
     loop: asyncio.AbstractEventLoop | None = None
     thread: LoopThread | None = None
-    """Of a plain program, with the loop."""
+    """Runs the loop in a sync program."""
     groups: set[int] = field(default_factory=set[int])
-    """The process groups of servers that run, to be killed whatever happens."""
+    """The process groups of running servers."""
     connections: dict[str, Connection] = field(default_factory=dict[str, "Connection"])
 
     async def call(self, make: Callable[[], Coroutine[Any, Any, ToolResult]]) -> ToolResult:
-        """Run it where the connections live, from any loop."""
+        """Run a call on the loop of the connections, from any loop."""
         loop, thread = self.loop, self.thread
         if loop is None or loop.is_closed():
             raise ToolExecutionError("The MCP servers are closed.", hint="Keep them open while their tools are used.")
@@ -98,7 +99,7 @@ class Home:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(make(), loop))
 
     def abandon(self) -> None:
-        """For a program that ends, or forgets the servers, without closing them: nothing of them may be left."""
+        """Kill the servers of a program that ends, or drops the McpServers, without closing them."""
         loop, self.loop = self.loop, None
         thread, self.thread = self.thread, None
         if loop is not None and not loop.is_closed():
@@ -110,7 +111,7 @@ class Home:
 
 
 class Connection:
-    """A server and the way to it. `keep` is run by one task; everything else may be asked at any time."""
+    """A server and the connection to it. One task runs `keep`."""
 
     def __init__(self, name: str, server: AnyServer, home: Home) -> None:
         self.name: str = name
@@ -118,37 +119,37 @@ class Connection:
         self.listed: Listed = Listed()
         self.state: State = "connecting"
         self.error: McpError | None = None
-        """Why it is not ready, or was not when it last died."""
+        """Why it is not ready, or why it died."""
         self.restarts: int = 0
         self._server: AnyServer = server
         self._home: Home = home
         self._reader: ToolReader = ToolReader(name, server.options, self.call)
         self._calls: set[anyio.CancelScope] = set()
-        """Those under way, whose time stands still while a person is asked."""
+        """The running calls, whose timeouts are paused while a person is asked."""
         self._status: int = 0
-        """That of the last answer over HTTP."""
+        """The HTTP status of the last response."""
         self._session: ClientSession | None = None
         self._scope: anyio.CancelScope = anyio.CancelScope()
         self._stopped: bool = False
-        self._turn: asyncio.Event = asyncio.Event()
+        self._state_changed: asyncio.Event = asyncio.Event()
         self._wake: asyncio.Event = asyncio.Event()
         self._lost: str = ""
         self._stale: bool = False
-        self._words: LastWords = LastWords(server)
+        self._stderr: StderrTail = StderrTail(server)
 
     # --- the task ---
 
     def stop(self) -> None:
-        """End the task; on its own loop. A server that is ready is taken leave of, but not for long."""
+        """End the task; on its own loop. The session of a server that is ready is closed first."""
         self._stopped = True
         if self._session is None:
             self._scope.cancel()
         else:
-            self._end("it was closed")
-            self._scope.deadline = min(self._scope.deadline, anyio.current_time() + _FAREWELL)
+            self._disconnect("it was closed")
+            self._scope.deadline = min(self._scope.deadline, anyio.current_time() + _CLOSE_SECONDS)
 
     async def keep(self) -> None:
-        """Connect, and stay connected until told to stop or given up."""
+        """Connect, and reconnect until stopped or given up."""
         deaths = 0
         with self._scope:
             while not self._stopped:
@@ -161,16 +162,16 @@ class Connection:
                 self.error = error
                 deaths = 1 if anyio.current_time() - began > _STABLE else deaths + 1
                 if not was_ready or deaths > self.options.max_restarts:
-                    self._enter("failed")
+                    self._set_state("failed")
                     return
                 LOGGER.warning("MCP server %s: %s Starting it again.", self.name, error.message)
                 self.restarts += 1
-                self._enter("restarting")
-                await anyio.sleep(min(self.options.restart_backoff * 2 ** min(deaths - 1, 30), _LONGEST_BACKOFF))
-        self._enter("closed")
+                self._set_state("restarting")
+                await anyio.sleep(min(BACKOFF * 2 ** min(deaths - 1, 30), _MAX_BACKOFF))
+        self._set_state("closed")
 
     async def _connect_once(self) -> McpError:
-        self._lost, self._stale, self._words = "", False, LastWords(self._server)
+        self._lost, self._stale, self._stderr = "", False, StderrTail(self._server)
         self._wake.clear()
         ready = False
         try:
@@ -180,10 +181,10 @@ class Connection:
                     scope.deadline = math.inf
                     ready = True
                     self._session, self.error = client.session, None
-                    self._enter("ready")
-                    await self._stay(client)
-        except Exception as error:  # noqa: BLE001 -- whatever the SDK and the server make of each other is the reason
-            return self._reason(error)
+                    self._set_state("ready")
+                    await self._follow_changes(client)
+        except Exception as error:  # noqa: BLE001 -- of the SDK, the transport or the server
+            return self._explain(error)
         if scope.cancelled_caught and not ready:
             return self._error(f"was not ready within {self.options.connect_timeout:g} seconds.")
         return self._error(f"is gone: {self._lost or 'it closed the connection'}.")
@@ -194,21 +195,22 @@ class Connection:
             make: object = getattr(server.server, "sdk", None)
             target: Any = make() if callable(make) else server.server
         elif isinstance(server, StdioServer):
-            transport = child(server, self._home.environ, self._home.groups, self._words)
-            target = guard(transport, self.options.limits, self._end)
+            transport = child(server, self._home.environ, self._home.groups, self._stderr)
+            target = guard(transport, self.options.max_message_bytes, self._disconnect)
         else:
-            target = guard(web(server, self._hear), self.options.limits, self._end)
+            target = guard(web(server, self._set_status), self.options.max_message_bytes, self._disconnect)
         return Client(
             target,
             mode=self.options.protocol,
             cache=None,
-            message_handler=self._notice,
+            message_handler=self._on_message,
             elicitation_callback=self._home.elicit and self._on_elicitation,
             sampling_callback=self._home.sample and self._on_sampling,
             client_info=types.Implementation(name="dragoman", version=__version__),
         )
 
-    async def _stay(self, client: Client) -> None:
+    async def _follow_changes(self, client: Client) -> None:
+        """Refresh the list when it has changed, until the connection is lost."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._subscribe, client)
             while True:
@@ -227,26 +229,26 @@ class Connection:
                     await anyio.sleep(_REFRESH_PAUSE)
             tasks.cancel_scope.cancel()
 
-    def _hear(self, status: int) -> None:
+    def _set_status(self, status: int) -> None:
         self._status = status
 
-    def _end(self, why: str) -> None:
+    def _disconnect(self, why: str) -> None:
         self._lost = self._lost or why
         self._wake.set()
 
-    def _enter(self, state: State) -> None:
+    def _set_state(self, state: State) -> None:
         self.state = state
-        turn, self._turn = self._turn, asyncio.Event()
-        turn.set()
+        changed, self._state_changed = self._state_changed, asyncio.Event()
+        changed.set()
 
     async def settled(self) -> None:
-        """Wait until it is known whether the server can be used."""
+        """Wait until the server is ready, failed or closed."""
         while self.state in ("connecting", "restarting"):
-            await self._turn.wait()
+            await self._state_changed.wait()
 
     # --- lists ---
 
-    async def _notice(self, message: IncomingMessage) -> None:
+    async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._mark_stale()
 
@@ -255,7 +257,7 @@ class Connection:
         self._wake.set()
 
     async def _subscribe(self, client: Client) -> None:
-        """From 2026-07-28 on, notices of changes come only where they were asked for."""
+        """Since 2026-07-28, servers announce changes only to those who subscribe."""
         tools = client.server_capabilities.tools
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
             return
@@ -263,18 +265,18 @@ class Connection:
             try:
                 async with client.listen(tools_list_changed=True) as changes:
                     if attempt:
-                        self._mark_stale()  # something may have been missed
+                        self._mark_stale()  # it may have missed a change
                     async for _ in changes:
                         self._mark_stale()
-            except Exception as error:  # noqa: BLE001 -- then there are no notices, which is no reason to stop
-                LOGGER.debug("MCP server %s: no notices of changes: %s", self.name, error)
-            await anyio.sleep(min(2.0 ** min(attempt, 10), _LONGEST_BACKOFF))
+            except Exception as error:  # noqa: BLE001 -- the server works without it
+                LOGGER.debug("MCP server %s: cannot subscribe to changes: %s", self.name, error)
+            await anyio.sleep(min(2.0 ** min(attempt, 10), _MAX_BACKOFF))
 
     async def _refresh(self, client: Client) -> None:
         found: list[types.Tool] = []
         truncated = False
         if client.server_capabilities.tools is not None:
-            found, truncated = await _fetch_tools(client.session, self.options.limits)
+            found, truncated = await _fetch_tools(client.session, self.options.max_tools)
         self.listed = self._reader.read(found, self.listed, truncated=truncated)
 
     # --- calls ---
@@ -301,12 +303,16 @@ class Connection:
         except ValidationError:
             what = f"answered the call of {tool!r} with something that is not MCP."
             raise _failed(tool, self._error(what, McpProtocolError)) from None
-        return remote.checked(result_from_mcp(answer, self.options.limits.max_result_bytes), self.name)
+        result = result_from_mcp(answer, self.options.max_result_bytes)
+        if problem := remote.check_result(result):
+            what = f"broke its own output schema for {tool!r}: {problem}."
+            raise _failed(tool, self._error(what, McpProtocolError))
+        return result
 
     async def _rounds(
         self, tool: str, arguments: dict[str, object], on_progress: ProgressFnT | None
     ) -> types.CallToolResult:
-        """Call a tool; again with the answers, as long as the server asks for more."""
+        """Call a tool, and repeat the call with answers as long as the server asks questions."""
         responses: types.InputResponses | None = None
         state: str | None = None
         for _ in range(_MAX_ROUNDS):
@@ -326,40 +332,36 @@ class Connection:
             state, responses = answer.request_state, {}
             for key, request in (answer.input_requests or {}).items():
                 ctx = ClientRequestContext(session=session, request_id=key, meta=None)
-                said = await session.dispatch_input_request(ctx, request)
-                if isinstance(said, types.ErrorData):
+                response = await session.dispatch_input_request(ctx, request)
+                if isinstance(response, types.ErrorData):
                     message = f"MCP server {self.name!r} asked for input during the call of {tool!r}, and was declined."
                     hint = "Call another tool, or give it all it needs."
                     raise ToolExecutionError(message, tool_name=tool, hint=hint)
-                responses[key] = said
+                responses[key] = response
             if not responses:
                 await anyio.sleep(_ROUND_PAUSE)
         what = f"asked for input {_MAX_ROUNDS} times during the call of {tool!r}."
         raise _failed(tool, self._error(what, McpProtocolError))
 
     async def _usable_session(self, tool: str) -> ClientSession:
-        """The session, once there is one; raises ToolExecutionError if there will be none."""
+        """Wait for the session. Raises ToolExecutionError if the server failed or was closed."""
         while True:
             if self._session is not None and not self._lost:
                 return self._session
             if self.state in ("failed", "closed"):
                 raise _failed(tool, self.error or self._error("is closed."))
-            await self._turn.wait()
+            await self._state_changed.wait()
 
-    def _call_error(self, tool: str, error: MCPError) -> ToolError:
+    def _call_error(self, tool: str, error: MCPError) -> ToolExecutionError:
         if error.code == types.INVALID_REQUEST and error.message in _SESSION_GONE:
-            self._end("it has forgotten the session")
+            self._disconnect("it has forgotten the session")
         if error.code == types.HEADER_MISMATCH:
             self._mark_stale()  # the tool has changed
-        if error.code == types.REQUEST_TIMEOUT:
-            return ToolTimeoutError(f"MCP server {self.name!r}: the call of {tool!r} took too long.", tool_name=tool)
         if self._lost:
-            cause = self._error(f"died during the call of {tool!r}: {self._lost}. Whether it took effect is not known.")
-        elif error.message.startswith(TOO_MANY):
-            cause = self._error(f"answered the call of {tool!r} with too much: {error.message}.", McpProtocolError)
+            what = f"died during the call of {tool!r}: {self._lost}. Whether the call took effect is not known."
+            cause = self._error(what)
         elif self._status in _UNAUTHORIZED:
             cause = self._unauthorized()
-            return ToolExecutionError(str(cause), tool_name=tool, details=cause)
         else:
             why = f"{_shorten(error.message)} (code {error.code})"
             cause = McpError(f"MCP server {self.name!r}: the call of {tool!r} failed: {why}.", server=self.name)
@@ -368,16 +370,16 @@ class Connection:
     # --- questions of the server ---
 
     async def _ask(self, function: Callable[[Any], object], question: object) -> object:
-        """What the program's function says; meanwhile the time of calls stands still, since people take theirs."""
+        """Call the program's function, sync or async. The timeouts of calls are paused meanwhile."""
         began = anyio.current_time()
         waiting = {scope: scope.deadline for scope in self._calls if scope.deadline < math.inf}
         for scope in waiting:
             scope.deadline = math.inf
         try:
-            said = await anyio.to_thread.run_sync(function, question, abandon_on_cancel=True)
-            return await said if inspect.isawaitable(said) else said
+            answer = await anyio.to_thread.run_sync(function, question, abandon_on_cancel=True)
+            return await answer if inspect.isawaitable(answer) else answer
         except Exception:
-            LOGGER.exception("MCP server %s: its question could not be asked", self.name)
+            LOGGER.exception("MCP server %s: the function for its question failed", self.name)
             return None
         finally:
             for scope, deadline in waiting.items():
@@ -389,27 +391,28 @@ class Connection:
         schema = cast("dict[str, object]", params.requested_schema if form else {})
         url = "" if form else str(params.url)
         question = Question(server=self.name, message=params.message, schema=schema, url=url)
-        said = await self._ask(self._home.elicit, question)
-        if not isinstance(said, Mapping):
+        answer = await self._ask(self._home.elicit, question)
+        if not isinstance(answer, Mapping):
             return types.ElicitResult(action="decline")
         fields = cast("dict[str, dict[str, Any]]", schema.get("properties") or {})
         defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
-        return types.ElicitResult(action="accept", content={**defaults, **said} if form else None)
+        return types.ElicitResult(action="accept", content={**defaults, **answer} if form else None)
 
     async def _on_sampling(
         self, context: object, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         assert self._home.sample is not None
-        said = await self._ask(self._home.sample, params)
-        if isinstance(said, str):
-            return types.CreateMessageResult(role="assistant", content=types.TextContent(text=said), model="dragoman")
-        if isinstance(said, types.CreateMessageResult):
-            return said
+        answer = await self._ask(self._home.sample, params)
+        if isinstance(answer, str):
+            return types.CreateMessageResult(role="assistant", content=types.TextContent(text=answer), model="dragoman")
+        if isinstance(answer, types.CreateMessageResult):
+            return answer
         return types.ErrorData(code=types.INVALID_REQUEST, message="The request was declined.")
 
-    # --- reasons ---
+    # --- errors ---
 
-    def _reason(self, error: Exception) -> McpError:
+    def _explain(self, error: Exception) -> McpError:
+        """The error of a connection that could not be opened."""
         error = _innermost_error(error)
         if isinstance(error, McpError):
             error.server = error.server or self.name
@@ -421,18 +424,18 @@ class Connection:
             return self._unauthorized()
         what = _shorten(str(error)) or type(error).__name__
         if isinstance(self._server, HttpServer):
-            # The text of others may hold the address.
+            # Other messages may contain the URL.
             what = what if isinstance(error, MCPError | OAuthFlowError) else type(error).__name__
         return self._error(f"cannot be used: {self._lost or what}.")
 
     def _unauthorized(self) -> McpError:
-        error = self._error(f"does not let us in: it answered with HTTP {self._status}.")
+        error = self._error(f"refused access: it answered with HTTP {self._status}.")
         error.hint = "Give it a token in `headers`, or sign in with auth=oauth(url, store); see the page about MCP."
         return error
 
     def _error(self, what: str, kind: type[McpError] = McpConnectionError) -> McpError:
-        words = f" Its last words: {self._words.text}" if self._words.text else ""
-        return kind(f"MCP server {self.name!r} {what}{words}", server=self.name)
+        output = f" Its last output: {self._stderr.text}" if self._stderr.text else ""
+        return kind(f"MCP server {self.name!r} {what}{output}", server=self.name)
 
 
 def _failed(tool: str, cause: McpError) -> ToolExecutionError:
@@ -440,20 +443,20 @@ def _failed(tool: str, cause: McpError) -> ToolExecutionError:
 
 
 def _innermost_error(error: Exception) -> Exception:
-    """The first error of groups in groups, which say nothing by themselves."""
+    """The first error inside exception groups."""
     while isinstance(error, ExceptionGroup):
         error = cast("ExceptionGroup[Exception]", error).exceptions[0]
     return error
 
 
 def _shorten(text: str) -> str:
-    """A stranger's text, in one line of a length that fits a message."""
-    flat = " ".join("".join(c if c.isprintable() else " " for c in text[: 2 * _SHOWN]).split())
-    return flat if len(flat) <= _SHOWN else flat[: _SHOWN - 1] + "…"
+    """A server's text as one line, cut for a message."""
+    flat = " ".join("".join(c if c.isprintable() else " " for c in text[: 2 * _MAX_SHOWN]).split())
+    return flat if len(flat) <= _MAX_SHOWN else flat[: _MAX_SHOWN - 1] + "…"
 
 
-async def _fetch_tools(session: ClientSession, limits: ClientLimits) -> tuple[list[types.Tool], bool]:
-    """The tools that a server lists, page by page, and whether that was too many."""
+async def _fetch_tools(session: ClientSession, most: int) -> tuple[list[types.Tool], bool]:
+    """Fetch the list of tools, page by page; also whether it was cut."""
     found: list[types.Tool] = []
     seen: set[str] = set()
     cursor: str | None = None
@@ -462,8 +465,8 @@ async def _fetch_tools(session: ClientSession, limits: ClientLimits) -> tuple[li
         page = await session.list_tools(params=params)
         found += page.tools
         cursor = page.next_cursor
-        if len(found) > limits.max_tools:
-            return found[: limits.max_tools], True
+        if len(found) > most:
+            return found[:most], True
         if cursor is None:
             return found, False
         if cursor in seen or not page.tools:

@@ -1,7 +1,4 @@
-"""Results of tools, from our blocks to MCP's content and back.
-
-Nothing is fetched: a link stays a link.
-"""
+"""Converts results of tools to MCP content and back. Nothing is fetched: a link stays a link."""
 
 from __future__ import annotations
 
@@ -30,12 +27,12 @@ _Block: TypeAlias = types.ContentBlock
 
 
 def to_content(parts: Iterable[ResultPart]) -> list[_Block]:
-    """The parts as content blocks. Files that parts name are read; raises ConfigurationError."""
+    """Convert parts to content blocks. Reads the files of media; raises ConfigurationError."""
     return [_to_block(part) for part in parts]
 
 
 def to_structured(result: ToolResult) -> object | None:
-    """The structured value of a result: its own, or its content where that is one JSON object; else None."""
+    """The structured value of a result: its own, or its content if that is one JSON object; else None."""
     if result.structured is not None:
         return result.structured.value
     if len(result.content) == 1 and isinstance(result.content[0], Json):
@@ -63,7 +60,7 @@ def _resource(part: Media, data: bytes) -> types.TextResourceContents | types.Bl
         try:
             return types.TextResourceContents(uri=uri, mime_type=part.mime_type, text=data.decode())
         except UnicodeDecodeError:
-            pass  # it says that it is text, and is not
+            pass  # not text, whatever its type says
     return types.BlobResourceContents(uri=uri, mime_type=part.mime_type, blob=_base64(data))
 
 
@@ -75,7 +72,7 @@ def _base64(data: bytes) -> str:
 
 
 def result_from_mcp(result: types.CallToolResult, max_bytes: int) -> ToolResult:
-    """The result of a call. The executor puts its name and id on it."""
+    """Convert the result of a call. The executor adds name and id."""
     reader = _Reader(max_bytes)
     structured = None
     dropped: tuple[ResultPart, ...] = ()
@@ -94,7 +91,7 @@ def result_from_mcp(result: types.CallToolResult, max_bytes: int) -> ToolResult:
 
 
 class _Reader:
-    """Makes parts of blocks, as many bytes of them as a result may hold."""
+    """Converts blocks to parts, up to the byte limit of a result."""
 
     def __init__(self, limit: int) -> None:
         self._limit: int = limit
@@ -117,7 +114,7 @@ class _Reader:
         if isinstance(block, types.AudioContent):
             return self._media(block.data, block.mime_type, kind="audio")
         if isinstance(block, types.ResourceLink):
-            # Not as media by URL: that would have the provider fetch what a stranger names.
+            # Not as media by URL: the provider would fetch any URL that a server chooses.
             kind = f" ({block.mime_type})" if block.mime_type else ""
             about = f": {block.description}" if block.description else ""
             return self._text(f"[resource {block.name} at {block.uri}{kind}{about}]")
@@ -127,7 +124,7 @@ class _Reader:
         return self._media(resource.blob, resource.mime_type, kind="resource", name=resource.uri)
 
     def _text(self, text: str) -> Text:
-        """The text as UTF-8 can carry it, or as much of it as still fits, with a mark."""
+        """The text as valid UTF-8, cut to what still fits, with a mark."""
         raw = text.encode("utf-8", "backslashreplace")
         kept = raw[: self.left]
         self.left -= len(kept)

@@ -1,8 +1,8 @@
-"""The doors of a server: standard input and output, an address of this machine, or an ASGI application.
+"""The doors of a server: standard input and output, a port of this machine, or an ASGI application.
 
-Over stdio, whatever else in this process prints goes to standard error, since one stray line would break the protocol;
-tools and their children find standard input empty. Over HTTP, Host and Origin are checked by the SDK, so that no web
-page reaches a server on its reader's own machine (DNS rebinding); the bearer token here, before anything is read.
+Over stdio, anything else that this process prints goes to standard error, because one stray line would break the
+protocol; tools and their children see an empty standard input. Over HTTP, the SDK checks Host and Origin, so that no
+web page can reach a server on its reader's own machine (DNS rebinding); the bearer token is checked here.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 _MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 _READ_AHEAD: Final = 64
-"""How many lines are read ahead of those that are being served."""
+"""Lines that are read ahead."""
 
 
 class _Lines:
-    """The lines of a file descriptor, read in a thread that nobody has to wait for.
+    """The lines of a file descriptor, read in a daemon thread.
 
-    The SDK reads in a thread that must be waited for, so that Ctrl-C would only take effect at the next line.
+    The SDK's own thread must be joined, so that Ctrl-C would take effect only at the next line.
     """
 
     def __init__(self, fd: int) -> None:
@@ -58,7 +58,7 @@ class _Lines:
             yield line
 
     def _read(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended; so does this
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             with contextlib.suppress(OSError), os.fdopen(self._fd, "rb", closefd=False) as file:
                 while line := file.readline(_MAX_LINE_BYTES):
                     self._slots.acquire()
@@ -68,7 +68,7 @@ class _Lines:
 
 @contextlib.contextmanager
 def _own_input() -> Generator[int, None, None]:
-    """Standard input for us alone; everybody else reads nothing."""
+    """A private copy of standard input; everything else in this process reads /dev/null."""
     private = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -76,13 +76,13 @@ def _own_input() -> Generator[int, None, None]:
     try:
         yield private
     finally:
-        # `private` stays open: the reading thread may still wait on it, and its number must not be given away.
+        # `private` stays open: the reading thread may still wait on it, and its number must not be reused.
         os.dup2(private, 0)
 
 
 @contextlib.contextmanager
 def _end_on_sigterm() -> Generator[None, None, None]:
-    """Let SIGTERM end the task as Ctrl-C does, so that tools are cancelled and threads end."""
+    """Cancel the task on SIGTERM as on Ctrl-C, so that tools are cancelled and threads end."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     try:
         assert task is not None
@@ -102,23 +102,23 @@ async def aserve_stdio(tools: AnyTools | McpServer) -> None:
         wire = server.sdk()
         lines = cast("anyio.AsyncFile[str]", cast("Any", _Lines(fd)))
         async with stdio_server(stdin=lines) as (incoming, outgoing):
-            # What was printed before and not flushed must not follow into the protocol either.
-            sys.stdout.flush()
+            sys.stdout.flush()  # buffered output must not end up in the protocol
             with contextlib.redirect_stdout(sys.stderr):
                 await wire.run(incoming, outgoing, wire.create_initialization_options())
 
 
 def serve_stdio(tools: AnyTools | McpServer) -> None:
-    """Serve tools to the parent process over standard input and output, until it closes our input or says SIGTERM."""
+    """Serve tools to the parent process over standard input and output, until end of input, SIGTERM or Ctrl-C."""
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
         asyncio.run(aserve_stdio(tools))
 
 
 # --- HTTP ------------------------------------------------------------------------------------------------------------
 
-MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+_PATH: Final = "/mcp"
+_MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 _IDLE_SECONDS: Final = 600.0
-"""How long a session is kept that nobody uses: no request, and no open stream."""
+"""How long a session without requests and open streams is kept."""
 
 _Message: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[_Message]]
@@ -135,10 +135,10 @@ def serve_http(
 
 
 class HttpDoor:
-    """Tools at an address of this machine: `with HttpDoor(server) as door:` or `async with`; `door.url` says where.
+    """Serves tools over HTTP: `with HttpDoor(server) as door:` or `async with`; `door.url` is its URL.
 
-    On loopback by default. Beyond it a token is required; without one the door cannot even be made. `allowed_hosts` are
-    names under which it may be reached besides, such as that of a proxy; `allowed_origins` are web pages that may come.
+    On loopback by default; any other host requires a token. `allowed_hosts` are further names for it, such as that of a
+    proxy; `allowed_origins` are the web pages that may use it.
     """
 
     def __init__(
@@ -148,20 +148,16 @@ class HttpDoor:
         host: str = "127.0.0.1",
         port: int = 0,
         token: str | None = None,
-        path: str = "/mcp",
         allowed_hosts: Iterable[str] = (),
         allowed_origins: Iterable[str] = (),
-        max_body_bytes: int = MAX_BODY_BYTES,
+        max_body_bytes: int = _MAX_BODY_BYTES,
     ) -> None:
-        if not path.startswith("/") or max_body_bytes < 1:
-            raise ConfigurationError("The path must begin with '/', and the limit must be at least 1.")
         _check_token(host, token)
         self._host: str = host
         self.port: int = port
-        """Where it listens; once it is open, a free port if 0 was asked for."""
-        self._path: str = path
+        """The port; 0 is replaced with a free one when the door opens."""
         inner = server.sdk().streamable_http_app(
-            streamable_http_path=path,
+            streamable_http_path=_PATH,
             max_request_body_size=max_body_bytes,
             session_idle_timeout=_IDLE_SECONDS,
             transport_security=_security(host, list(allowed_hosts), list(allowed_origins)),
@@ -173,8 +169,8 @@ class HttpDoor:
 
     @property
     def url(self) -> str:
-        """Where it can be reached, once it is open."""
-        return "" if self._server is None else self._server.url + self._path
+        """Its URL, once it is open."""
+        return "" if self._server is None else self._server.url + _PATH
 
     def _listen(self) -> WebServer:
         if self._server is not None:
@@ -204,7 +200,7 @@ class HttpDoor:
             await self._server.__aexit__()
 
 
-# --- who may come in -------------------------------------------------------------------------------------------------
+# --- access ----------------------------------------------------------------------------------------------------------
 
 _MIN_TOKEN_LENGTH: Final = 16
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+").fullmatch
@@ -222,10 +218,10 @@ def _check_token(host: str, token: str | None) -> None:
 
 
 def _security(host: str, hosts: list[str], origins: list[str]) -> TransportSecuritySettings:
-    """Which Host and Origin are let in: those of this machine, and what was named."""
+    """The allowed values of Host and Origin: those of this machine, and the given ones."""
     local = is_loopback(host)
     if not local and not hosts and not origins:
-        # It has a token, which no web page knows, and nobody has said under which names it is reached.
+        # It has a token, which no web page knows, and its names are not known.
         return TransportSecuritySettings(enable_dns_rebinding_protection=False)
     names = [*_LOOPBACK_NAMES, f"[{host}]" if ":" in host else host, *hosts]
     pages = [f"{scheme}://{name}" for scheme in ("http", "https") for name in _LOOPBACK_NAMES] if local else []
@@ -236,7 +232,7 @@ def _security(host: str, hosts: list[str], origins: list[str]) -> TransportSecur
 
 
 def _end_oldest_sessions(app: ASGIApp) -> ASGIApp:
-    """The application with room for a new session always: the one that was used longest ago is ended for it."""
+    """End the session that was used longest ago when there are too many, so that no client can lock others out."""
     used: dict[bytes, None] = {}
 
     async def bounded(scope: _Message, receive: _Receive, send: _Send) -> None:
@@ -261,18 +257,18 @@ async def _nobody(*_message: _Message) -> Any:
 
 
 def _guard(app: ASGIApp, token: str) -> ASGIApp:
-    # Comparing hashes takes the same time for every guess, whatever its length.
+    # Comparing hashes takes the same time for a guess of any length.
     digest = hashlib.sha256(token.encode()).digest()
 
     async def guarded(scope: _Message, receive: _Receive, send: _Send) -> None:
         given = [value for name, value in scope.get("headers", ()) if name.lower() == b"authorization"]
-        kind, _, word = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        fits = hmac.compare_digest(hashlib.sha256(word.strip()).digest(), digest) and kind.lower() == b"bearer"
-        if scope["type"] == "lifespan" or fits:
+        kind, _, guess = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+        is_right = hmac.compare_digest(hashlib.sha256(guess.strip()).digest(), digest) and kind.lower() == b"bearer"
+        if scope["type"] == "lifespan" or is_right:
             await app(scope, receive, send)
         elif scope["type"] == "http":
             body = b'{"error":"a bearer token is needed"}'
-            # The body of the request was not read: without a close the connection would be out of step.
+            # The body of the request was not read, so the connection cannot be used again.
             headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
             headers += [(b"www-authenticate", b"Bearer"), (b"content-length", str(len(body)).encode())]
             await send({"type": "http.response.start", "status": 401, "headers": headers})

@@ -1,4 +1,4 @@
-"""A server's list as tools, as far as they are usable.
+"""Turns a server's list of tools into ours, and reports what cannot be used.
 
 Must not know: connections; it gets a function that makes the call.
 """
@@ -14,33 +14,37 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.conversation import ToolResult
-from dragoman.errors import DragomanError, McpProtocolError, ToolDefinitionError, ToolExecutionError
+from dragoman.errors import DragomanError, McpProtocolError, ToolDefinitionError
 from dragoman.tools import AnyTool, Checker, Tool, compile_schema
 
-from .settings import ClientLimits, ServerOptions, ToolAbout
+from .settings import ServerOptions, ToolAbout
 
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}").fullmatch
+_MAX_DESCRIPTION = 8_192
+_MAX_TITLE = 200
+_MAX_SCHEMA_BYTES = 65_536
+"""For the schema of parameters and that of results, each."""
 
 Call: TypeAlias = Callable[["Remote", dict[str, object]], Awaitable[ToolResult]]
-"""Makes the call of a server's tool with these arguments."""
+"""Calls a server's tool with these arguments."""
 
 
 class ToolProblem(Struct, frozen=True, kw_only=True):
-    """Something a server says of a tool that was not believed or not taken over."""
+    """A tool of a server that cannot be used, or not as the server declares it."""
 
     server: str
     tool: str
     error: DragomanError
     usable: bool
-    """Whether the tool is offered all the same, without the part that is wrong."""
+    """Whether the tool is offered, without the part that is wrong."""
 
 
 class Remote:
-    """The function of a tool that a server carries out."""
+    """The function of a server's tool."""
 
     def __init__(self, name: str, about: ToolAbout, checker: Checker | None, call: Call) -> None:
         self.name: str = name
-        """By which the server knows it."""
+        """The server's own name for it."""
         self.about: ToolAbout = about
         self._checker: Checker | None = checker
         self._call: Call = call
@@ -48,28 +52,23 @@ class Remote:
     async def __call__(self, /, **arguments: object) -> ToolResult:
         return await self._call(self, arguments)
 
-    def checked(self, result: ToolResult, server: str) -> ToolResult:
-        """The result, if it is what the server itself says it must be; raises ToolExecutionError."""
+    def check_result(self, result: ToolResult) -> str:
+        """What is wrong with a result by the server's own output schema; empty if nothing is."""
         if self._checker is None or result.is_error:
-            return result
-        what = "has no structured content"
-        if result.structured is not None:
-            problems = self._checker.problems(result.structured.value)
-            if not problems:
-                return result
-            what = f"does not fit it: {problems[0]}"
-        message = f"MCP server {server!r} promises an output schema for {self.name!r}, and the result {what}."
-        raise ToolExecutionError(message, tool_name=self.name, details=McpProtocolError(message, server=server))
+            return ""
+        if result.structured is None:
+            return "it has no structured content"
+        return str(next(iter(self._checker.problems(result.structured.value)), ""))
 
 
 class Listed(Struct, frozen=True):
-    """A server's tools, read. Never changed, but replaced as a whole."""
+    """A server's list of tools, as far as it can be used. Replaced as a whole when it changes."""
 
     tools: Mapping[str, AnyTool] = {}
     """By the names that the model uses."""
     problems: tuple[ToolProblem, ...] = ()
-    said: Mapping[str, types.Tool] = {}
-    """What the server says of each, by its own names."""
+    declared: Mapping[str, types.Tool] = {}
+    """The server's declarations, by its own names."""
 
 
 class ToolReader:
@@ -80,26 +79,25 @@ class ToolReader:
         own = options.prefix
         self._prefix: str = re.sub(r"[^A-Za-z0-9_-]", "_", server) + "_" if own is None else own
         self._options: ServerOptions = options
-        self._limits: ClientLimits = options.limits
         self._call: Call = call
         self._problems: list[ToolProblem] = []
 
     def read(self, found: Iterable[types.Tool], known: Listed, *, truncated: bool) -> Listed:
-        """What can be used of a list. A tool that is as it was keeps its identity."""
+        """Read a list. A tool that has not changed since the `known` list stays the same object."""
         tools: dict[str, AnyTool] = {}
-        said: dict[str, types.Tool] = {}
+        declared: dict[str, types.Tool] = {}
         self._problems = []
         for each in found:
             name = each.name
             if _NAME(name) is None:
                 self._report(name, f"{name[:60]!r} cannot be the name of a tool", usable=False)
-            elif name in said:
-                self._report(name, f"it lists {name!r} more than once; the first counts", usable=True)
+            elif name in declared:
+                self._report(name, f"it lists {name!r} more than once; the first one is used", usable=True)
             elif self._options.takes(name):
-                said[name] = each
+                declared[name] = each
                 ours = self._prefix + name
                 try:
-                    if ours in known.tools and known.said.get(name) == each:
+                    if ours in known.tools and known.declared.get(name) == each:
                         tools[ours] = known.tools[ours]
                         self._problems += [problem for problem in known.problems if problem.tool == name]
                     else:
@@ -109,9 +107,9 @@ class ToolReader:
                 except (RecursionError, ValueError, TypeError, OverflowError) as error:
                     self._report(name, f"{name!r} cannot be read: {type(error).__name__}", usable=False)
         if truncated:
-            what = f"it lists more than {self._limits.max_tools} tools, or in circles; the rest is left out"
+            what = f"it lists more than {self._options.max_tools} tools, or in circles; the rest is left out"
             self._report("", what, usable=False)
-        return Listed(tools, tuple(self._problems), said)
+        return Listed(tools, tuple(self._problems), declared)
 
     def _report(self, name: str, what: str | DragomanError, *, usable: bool) -> None:
         if isinstance(what, str):
@@ -121,49 +119,48 @@ class ToolReader:
     def _tool(self, each: types.Tool) -> AnyTool:
         name, hints = each.name, each.annotations or types.ToolAnnotations()
         if each.execution is not None and each.execution.task_support == "required":
-            message = f"{name!r} can only be called as a task, which outlives its request; that is not spoken here."
-            raise ToolDefinitionError(message, hint="Ask those who make the server to offer plain calls as well.")
-        self._check_size(each.input_schema, f"The schema of {name!r}")
+            message = f"{name!r} can only be called as a task, which outlives its request; that is not supported."
+            raise ToolDefinitionError(message, hint="Ask the authors of the server to offer plain calls as well.")
+        _check_size(each.input_schema, f"The schema of {name!r}")
         checker = self._checker(each)
         about = ToolAbout(
-            title=_cut(each.title or hints.title or "", 200),
+            title=_cut(each.title or hints.title or "", _MAX_TITLE),
             output_schema=cast("dict[str, object]", each.output_schema) if checker is not None else None,
             destructive=hints.destructive_hint,
             open_world=hints.open_world_hint,
         )
         text = (each.description or "").encode("utf-8", "backslashreplace").decode()
-        most = self._limits.max_description_chars
-        if len(text) > most:
+        if len(text) > _MAX_DESCRIPTION:
             self._report(name, f"the description of {name!r} has {len(text)} characters and was cut", usable=True)
         trusted = self._options.trust_annotations
         made: Tool[..., Any] = Tool.from_schema(
             Remote(name, about, checker, self._call),
             cast("dict[str, object]", each.input_schema),
             name=self._prefix + name,
-            description=_cut(text, most),
+            description=_cut(text, _MAX_DESCRIPTION),
             tags=("mcp", f"mcp:{self._server}"),
             read_only=trusted and bool(hints.read_only_hint),
             idempotent=trusted and bool(hints.idempotent_hint or hints.read_only_hint),
         )
         return made
 
-    def _check_size(self, schema: object, what: str) -> None:
-        size, limit = len(msgspec.json.encode(schema)), self._limits.max_schema_bytes
-        if size > limit:
-            raise ToolDefinitionError(f"{what} has {size} bytes; {limit} are allowed.", hint="Raise max_schema_bytes.")
-
     def _checker(self, each: types.Tool) -> Checker | None:
-        """What results are checked with. A tool whose output schema is of no use is used without."""
+        """What validates results. A tool with an unusable output schema is used without one."""
         schema, name = each.output_schema, each.name
         if schema is None:
             return None
         try:
-            self._check_size(schema, f"The output schema of {name!r}")
+            _check_size(schema, f"The output schema of {name!r}")
             return compile_schema(cast("dict[str, object]", schema))
         except (ToolDefinitionError, RecursionError, ValueError, TypeError) as error:
             what = f"the output schema of {name!r} cannot be read: {type(error).__name__}"
             self._report(name, error if isinstance(error, ToolDefinitionError) else what, usable=True)
         return None
+
+
+def _check_size(schema: object, what: str) -> None:
+    if (size := len(msgspec.json.encode(schema))) > _MAX_SCHEMA_BYTES:
+        raise ToolDefinitionError(f"{what} has {size} bytes; {_MAX_SCHEMA_BYTES} are allowed.")
 
 
 def _cut(text: str, limit: int) -> str:

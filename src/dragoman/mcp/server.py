@@ -1,11 +1,11 @@
 """A set of tools as an MCP server.
 
-Every call goes through the executor, as everywhere else. Clients are told when a list has changed.
+Every call goes through the executor, as everywhere else. Clients are notified when a list changes.
 
-Must not know: how bytes come and go, and who may come in (doors.py).
+Must not know: transports and access (doors.py).
 
-By the specification an unknown tool is an error of the protocol, and everything else that goes wrong with a call, its
-arguments included, is a result with `isError`, which the model reads.
+By the specification an unknown tool is a protocol error; everything else that goes wrong with a call, invalid arguments
+included, is a result with `isError`, which the model reads.
 """
 
 from __future__ import annotations
@@ -70,19 +70,19 @@ _NO_TOOLS: Mapping[str, AnyTool] = {}
 
 MAX_SESSIONS: Final = 1_000
 _MAX_REPORTS: Final = 64
-"""How many reports of progress may wait; of more, the oldest are left out: only the newest tells how far it is."""
+"""Progress reports that may be queued; beyond them the oldest are dropped."""
 _MAX_SUGGESTIONS: Final = 100
 _MAX_SUBSCRIPTIONS: Final = 1_000
 _NOTICE_SECONDS: Final = 5.0
-"""How long one client may take to accept a notice."""
+"""How long one client may take to accept a notification."""
 
 
 class McpServer:
-    """Tools for other programs, through one executor: its limits, permissions and log hold here as everywhere.
+    """Serves tools through one executor, whose limits, permissions and logs apply as everywhere.
 
-    Give an executor of your own, or what one is made of. `deps` is what the tools' contexts get. Budgets count over the
-    life of this object, since MCP knows no runs; `max_parallel_tools` holds for all calls of one door together.
-    `extend` gets every server of the SDK that is made, to add what is not there: `wire.add_request_handler(...)`.
+    Give an executor, or `config` and `permission` for one. `deps` is passed to the tools' contexts. Budgets count over
+    the life of this object, because MCP has no runs; `max_parallel_tools` applies to all calls of one door together.
+    `extend` is called with every server of the SDK that is made, to add handlers: `wire.add_request_handler(...)`.
     """
 
     def __init__(
@@ -103,13 +103,13 @@ class McpServer:
         extend: Callable[[Server[Any]], None] | None = None,
     ) -> None:
         if executor is not None and (config or permission or tools):
-            message = "An executor was given together with what one is made of."
-            raise ConfigurationError(message, hint="Give the executor alone; it has tools, limits and permissions.")
+            message = "An executor was given together with tools, a config or a permission check."
+            raise ConfigurationError(message, hint="Give the executor alone; it has all of these.")
         self._owns_executor: bool = executor is None
         self.executor: ToolExecutor = executor or ToolExecutor(tools, config, permission=permission)
         if self.executor.tools.function is not None:
-            message = "Tools of the moment belong to runs, and MCP knows none."
-            raise ConfigurationError(message, hint="Give a ToolRegistry, and change that: clients are told.")
+            message = "A function that chooses tools needs a run, and MCP has none."
+            raise ConfigurationError(message, hint="Give a ToolRegistry and change it: clients are notified.")
         self.name: str = name
         self.version: str = version
         self.instructions: str = instructions
@@ -118,11 +118,11 @@ class McpServer:
         self._about: Mapping[str, ToolAbout] = about or {}
         for each in self._about.values():
             if each.output_schema is not None:
-                compile_schema(each.output_schema)  # an error belongs here, and not into the first request
-        self.resources: OfferList | None = None if resources is None else OfferList("resources", resources)
-        self.prompts: OfferList | None = None if prompts is None else OfferList("prompts", prompts)
+                compile_schema(each.output_schema)  # raises here rather than in the first request
+        self.resources: OfferList | None = None if resources is None else OfferList(resources)
+        self.prompts: OfferList | None = None if prompts is None else OfferList(prompts)
         self.state_security: RequestStateSecurity = RequestStateSecurity.ephemeral()
-        """How what clients must bring back is sealed; with `RequestStateSecurity(keys=…)` for several processes."""
+        """Seals the state that clients send back; several processes need `RequestStateSecurity(keys=…)`."""
         self._extend: Callable[[Server[Any]], None] | None = extend
         self.counts: dict[str, int] = {}
         """How often each tool was called, for budgets."""
@@ -130,8 +130,9 @@ class McpServer:
         self._wires: WeakSet[_Wire] = WeakSet()
 
     def sdk(self) -> Server[Any]:
-        """A new server of the official SDK that serves these tools: for `mcp.Client(server.sdk())` and doors of your
-        own. Each door needs one of its own.
+        """A new server of the official SDK for these tools: for `mcp.Client(server.sdk())`, or your own transport.
+
+        Each transport needs one of its own.
         """
         wire = _Wire(self)
         self._wires.add(wire)
@@ -140,9 +141,9 @@ class McpServer:
         return wire
 
     def changed(self, name: ListName, uri: str = "") -> None:
-        """Tell clients that `resources` or `prompts` have changed; from any thread. Changed tools are noticed.
+        """Notify clients that `resources` or `prompts` have changed; from any thread. Changed tools are detected.
 
-        With a `uri`, that one resource is to be read again; who has subscribed to it is told.
+        With a `uri`, notify the subscribers of that resource.
         """
         for wire in list(self._wires):
             wire.notices.changed(name, uri)
@@ -158,10 +159,8 @@ class McpServer:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    # --- what a door asks for ---
-
     def catalogue(self) -> Catalogue:
-        """The tools as they are now; raises MCPError if two have one name."""
+        """The current tools. Raises MCPError if two have the same name."""
         config = self.executor.config
         try:
             by_name = self.executor.tools.by_name if config.enabled else _NO_TOOLS
@@ -177,13 +176,13 @@ def as_server(tools: AnyTools | McpServer) -> McpServer:
     return tools if isinstance(tools, McpServer) else McpServer(tools)
 
 
-def _answer(result: ToolResult, promised: Catalogue, version: str) -> types.CallToolResult:
-    content, is_error = to_content(result.content), result.is_error  # the executor has read the files that it names
+def _to_mcp(result: ToolResult, catalogue: Catalogue, version: str) -> types.CallToolResult:
+    content, is_error = to_content(result.content), result.is_error  # the executor has read its files
     structured: object = to_structured(result)
     if version not in MODERN_PROTOCOL_VERSIONS and not is_object(structured):
         structured = None  # before 2026-07-28 only objects were allowed
-    if not is_error and (broken := promised.broken_promise(result.name, structured)):
-        text = f"the result of {result.name!r} does not fit its output schema: {broken}"
+    if not is_error and (problem := catalogue.check_output(result.name, structured)):
+        text = f"the result of {result.name!r} does not fit its output schema: {problem}"
         return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
     if structured is None:
         return types.CallToolResult(content=content, is_error=is_error)
@@ -191,7 +190,7 @@ def _answer(result: ToolResult, promised: Catalogue, version: str) -> types.Call
 
 
 class _Wire(Server[anyio.Semaphore]):
-    """The SDK's server, whose handlers ask ours. What all its connections share is how many calls may run at once."""
+    """The SDK's server with our handlers. Its lifespan context limits the calls that run at once."""
 
     def __init__(self, ours: McpServer) -> None:
         self._ours: McpServer = ours
@@ -224,7 +223,7 @@ class _Wire(Server[anyio.Semaphore]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        # The SDK's HTTP door asks without options, and would then say that no list ever changes.
+        # The SDK's HTTP app passes no options, which would declare that no list ever changes.
         noticed = NotificationOptions(tools_changed=True, resources_changed=True, prompts_changed=True)
         return super().create_initialization_options(
             notification_options or noticed, experimental_capabilities, extensions
@@ -248,7 +247,7 @@ class _Wire(Server[anyio.Semaphore]):
     async def _call_tool(
         self, ctx: _Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        ours, promised = self._ours, self._ours.catalogue()
+        ours, catalogue = self._ours, self._ours.catalogue()
 
         async def call(asking: Asking) -> types.CallToolResult:
             text = msgspec.json.encode(params.arguments or {}).decode()
@@ -257,20 +256,20 @@ class _Wire(Server[anyio.Semaphore]):
             run = ToolRun(deps=ours.deps, approvals=[] if approval is None else [approval])
             run.counts = ours.counts
             try:
-                # Whether the client has asked for progress only the SDK knows for sure; it drops what nobody asked for.
+                # The SDK drops progress that the client did not ask for.
                 async with ctx.lifespan_context, _sending_progress(ctx.session.report_progress):
                     outcome = await ours.executor.aoutcome(call, run)
-            except BaseException:  # a cancelled task cancels the tool
-                run.cancel()  # for a plain function, which runs on in its thread and may look
+            except BaseException:  # cancelled: a sync function runs on in its thread, and can look at the run
+                run.cancel()
                 raise
             if outcome.error is not None:
                 self._raise_error(outcome.error, asking)
-            return _answer(outcome.result, promised, ctx.protocol_version)
+            return _to_mcp(outcome.result, catalogue, ctx.protocol_version)
 
         return await answering(ctx, params, call)
 
     def _raise_error(self, error: ToolError, asking: Asking) -> None:
-        """Raise what is not a result: a question to the client (InputNeededError), an error of the protocol."""
+        """Raise what is not a result: a question to the client (InputNeededError), or a protocol error."""
         if isinstance(error, InputNeededError):
             name, counts = error.tool_name, self._ours.counts
             counts[name] = max(0, counts.get(name, 0) - 1)  # it is one call, in however many rounds
@@ -280,7 +279,7 @@ class _Wire(Server[anyio.Semaphore]):
         if error.type == "not_found":
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {error.tool_name}")
         if isinstance(error.details, MCPError):
-            raise error.details  # a tool that speaks of the protocol itself means the protocol
+            raise error.details  # the tool raised a protocol error itself
 
     async def _subscribe(self, ctx: _Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         self.notices.uris_of(ctx.session).add(str(params.uri))
@@ -301,20 +300,20 @@ class _Wire(Server[anyio.Semaphore]):
         return types.CompleteResult(completion=shown)
 
 
-# --- what clients are told unasked: how far a call is, and that a list has changed -----------------------------------
+# --- notifications: progress, and changes of a list ------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def _sending_progress(
     send: Callable[[float, float | None, str | None], Awaitable[None]],
 ) -> AsyncGenerator[None, None]:
-    """Inside the block, what tools report from any thread is sent, in order; all of it before the block is left."""
+    """Send what tools report from any thread inside the block, in order; all of it before the block ends."""
     into, reports = anyio.create_memory_object_stream[tuple[float, float | None, str | None]](_MAX_REPORTS)
     loop, furthest = asyncio.get_running_loop(), -math.inf
 
     def put(done: float, total: float | None, message: str | None) -> None:
         nonlocal furthest
-        # The protocol wants it to grow, and JSON knows no infinity.
+        # It must grow by the protocol, and JSON has no infinity.
         if not (math.isfinite(done) and done > furthest):
             return
         furthest = done
@@ -350,34 +349,34 @@ _NOTICES: Mapping[ListName, tuple[Callable[[], ServerEvent], Callable[[ServerSes
 
 
 class _Notices:
-    """Tells the clients of one door that a list has changed, or a resource.
+    """Notifies the clients of one door that a list or a resource has changed.
 
-    Up to 2025-11-25 every connection is told, from 2026-07-28 on those that opened a stream to hear it. A set of tools
-    replaces its mapping when it changes and calls nobody, so it is looked at now and then: one comparison of identity.
+    Up to 2025-11-25 every connection is notified, since 2026-07-28 those that opened a stream for it. A set of tools
+    replaces its mapping when it changes and has no callback, so it is polled: one comparison of identity.
     """
 
     def __init__(self, server: McpServer) -> None:
         self.bus: InMemorySubscriptionBus = InMemorySubscriptionBus()
         self._clients: deque[tuple[ServerSession, set[str]]] = deque(maxlen=MAX_SESSIONS)
-        """Who is told, and the resources they subscribed to. The SDK drops what goes to a client that has left."""
+        """Each with the resources that it subscribed to. The SDK drops what is sent to a client that has left."""
         self._server: McpServer = server
         self._lock: threading.Lock = threading.Lock()
-        self._named: set[tuple[ListName, str]] = set()
+        self._changes: set[tuple[ListName, str]] = set()
 
     def add(self, session: ServerSession) -> None:
         self._clients.append((session, set()))
 
     def uris_of(self, session: ServerSession) -> set[str]:
-        """What a client has subscribed to. Each of its requests has a session of its own, but the same parameters."""
+        """The subscriptions of a client. Each of its requests has its own session, but the same parameters."""
         for known, uris in self._clients:
             if known.client_params is session.client_params and len(uris) < _MAX_SUBSCRIPTIONS:
                 return uris
         raise MCPError(types.INVALID_REQUEST, f"A client that is initialized may subscribe {_MAX_SUBSCRIPTIONS} times")
 
     def changed(self, name: ListName, uri: str) -> None:
-        """Say so at the next look; from any thread."""
+        """Notify at the next poll; from any thread."""
         with self._lock:
-            self._named.add((name, uri))
+            self._changes.add((name, uri))
 
     async def watch(self) -> None:
         known = self._now()
@@ -385,23 +384,23 @@ class _Notices:
             await anyio.sleep(self._server.watch_seconds)
             now = self._now()
             with self._lock:
-                named, self._named = self._named, set()
+                changes, self._changes = self._changes, set()
             if now is not known:
-                named.add(("tools", ""))
+                changes.add(("tools", ""))
                 known = now
-            for name, uri in sorted(named):
-                await self._tell(name, uri)
+            for name, uri in sorted(changes):
+                await self._notify(name, uri)
 
     def _now(self) -> object:
         try:
             return self._server.executor.tools.by_name
-        except DragomanError:  # two tools of one name, for the moment; whoever lists them is told
+        except DragomanError:  # two tools of one name; clients get the error when they list them
             return None
 
-    async def _tell(self, name: ListName, uri: str) -> None:
+    async def _notify(self, name: ListName, uri: str) -> None:
         make, send = _NOTICES[name]
 
-        async def tell(session: ServerSession) -> None:
+        async def notify(session: ServerSession) -> None:
             with anyio.move_on_after(_NOTICE_SECONDS):
                 await (session.send_resource_updated(uri) if uri else send(session))
 
@@ -409,4 +408,4 @@ class _Notices:
         async with anyio.create_task_group() as tasks:
             for session, uris in self._clients:
                 if not uri or uri in uris:
-                    tasks.start_soon(tell, session)
+                    tasks.start_soon(notify, session)

@@ -1,6 +1,6 @@
-"""What users set: the MCP servers of a program, how their tools are used, and what is said of tools.
+"""Settings: the MCP servers of a program, the use of their tools, and what clients see of our tools.
 
-Servers are written in code, or read from the JSON that many programs share: `{"mcpServers": {name: {"command": …}}}`.
+Servers are defined in code, or in the JSON format that many programs share: `{"mcpServers": {name: {"command": …}}}`.
 
 Must not know: the SDK, and files.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-from dragoman._checks import CheckedMeta, Count, NotNegative, Positive
+from dragoman._checks import CheckedMeta, Count, Positive
 from dragoman.engines import Secret
 from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.transport import validate_base_url
@@ -31,12 +31,12 @@ _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*").fullmatch
 
 
 class ToolAbout(Struct, frozen=True, kw_only=True, metaclass=CheckedMeta):
-    """What other programs are told of a tool, for people and as hints. None leaves a hint out."""
+    """What MCP clients see of a tool beside its name, description and parameters. None leaves a hint out."""
 
     title: str = ""
     """A name for people."""
     output_schema: dict[str, object] | None = None
-    """JSON Schema of the structured result; where it is None it is taken from the function's return type."""
+    """JSON Schema of the structured result; None derives it from the function's return type."""
     destructive: bool | None = None
     """Whether it may destroy something, rather than only add."""
     open_world: bool | None = None
@@ -44,46 +44,36 @@ class ToolAbout(Struct, frozen=True, kw_only=True, metaclass=CheckedMeta):
 
 
 def read_about(tool: AnyTool) -> ToolAbout:
-    """What the tool's function carries with it; the tools of MCP servers do."""
+    """The ToolAbout of a tool that comes from an MCP server; an empty one for others."""
     about: object = getattr(tool.function, "about", None)
     return about if isinstance(about, ToolAbout) else ToolAbout()
 
 
-class ClientLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=CheckedMeta):
-    """What a server may send. What goes beyond is cut, left out or refused, and reported."""
-
-    max_tools: Positive = 500
-    max_description_chars: Positive = 8_192
-    max_schema_bytes: Positive = 65_536
-    """For the schema of parameters and that of results, each."""
-    max_message_bytes: Positive = 16 * 1024 * 1024
-    max_result_bytes: Positive = 8 * 1024 * 1024
-    max_items: Positive = 10_000
-    """In one message: parts of a result, tools of a page. More is refused before it is read."""
-
-
 class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=CheckedMeta):
-    """How a server's tools are used."""
+    """How a server and its tools are used."""
 
     prefix: str | None = None
     """Put before the name of each tool; None stands for the server's name and an underscore."""
     include: tuple[str, ...] | None = None
-    """Which tools are taken, by the server's own names; `*` and `?` stand for any characters. None takes all."""
+    """Which tools to use, by the server's own names; `*` and `?` are wildcards. None uses all."""
     exclude: tuple[str, ...] = ()
-    """Which of them are left out all the same."""
+    """Which of these to leave out."""
     connect_timeout: _Seconds = 30.0
-    """Seconds for starting, shaking hands and the first list of tools."""
+    """Seconds for the start, the handshake and the first list of tools."""
     call_timeout: _Seconds = 60.0
-    """Seconds for one call, waiting for a restart included."""
+    """Seconds for one call, including the wait for a restart."""
     max_restarts: Count = 3
-    """How often a server that has died is started again before it is given up."""
-    restart_backoff: NotNegative = 0.5
-    """Seconds before the first restart, doubled for each further one."""
+    """How often a server that died is restarted before it is given up."""
     trust_annotations: bool = False
-    """Whether the server is believed when it says that a tool only reads. Permissions may depend on it."""
+    """Whether to believe the server when it says that a tool only reads. Permissions may depend on it."""
     protocol: Literal["auto", "legacy"] = "auto"
-    """`legacy` shakes hands as up to 2025-11-25 without asking for more first, for servers that hang when asked."""
-    limits: ClientLimits = ClientLimits()
+    """`legacy` uses the handshake of 2025-11-25 without probing for newer revisions, for servers that hang on it."""
+    max_tools: Positive = 500
+    """Further tools are left out, and reported."""
+    max_message_bytes: Positive = 16 * 1024 * 1024
+    """A larger message ends the connection."""
+    max_result_bytes: Positive = 8 * 1024 * 1024
+    """A larger result of a tool is cut."""
 
     def takes(self, name: str) -> bool:
         wanted = self.include is None or any(fnmatchcase(name, pattern) for pattern in self.include)
@@ -95,21 +85,21 @@ def _secrets(values: Mapping[str, str | Secret]) -> dict[str, Secret]:
 
 
 def reveal(values: Mapping[str, str | Secret]) -> dict[str, str]:
-    """The values themselves, to be handed to the server that they are for."""
+    """The plain values, for the server that they are meant for."""
     return {key: value.reveal() if isinstance(value, Secret) else value for key, value in values.items()}
 
 
 class _Discreet(Struct, frozen=True):
-    """May hold keys, and so does not show what it holds: not in a log, nor in rich's tracebacks."""
+    """May hold keys, and so does not show its fields in rich's tracebacks."""
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         return []
 
 
 class StdioServer(_Discreet, frozen=True):
-    """A program that is started and spoken to over its standard input and output.
+    """A program to start, which speaks MCP over its standard input and output.
 
-    It gets a minimal environment (PATH, HOME and their like) and what `env` names; nothing else of ours.
+    It inherits a minimal environment (PATH, HOME and the like), plus `env`.
     """
 
     command: str
@@ -128,18 +118,18 @@ class StdioServer(_Discreet, frozen=True):
         msgspec.structs.force_setattr(self, "env", _secrets(self.env))
 
     def __repr__(self) -> str:
-        # Arguments may hold what was put in from the environment.
+        # Arguments may hold secrets from the environment.
         return f"StdioServer({self.command!r}, <{len(self.args)} arguments>, env={sorted(self.env)})"
 
 
 class HttpServer(_Discreet, frozen=True):
-    """A server behind an address: https, or http on this machine."""
+    """A server at a URL: https, or http on this machine."""
 
     url: str
     headers: Mapping[str, str | Secret] = {}
     options: ServerOptions = ServerOptions()
     auth: httpx2.Auth | None = None
-    """What signs in, such as `oauth(url, store)`."""
+    """How to sign in, such as `oauth(url, store)`."""
 
     def __post_init__(self) -> None:
         if not self.url:
@@ -167,14 +157,14 @@ AnyServer: TypeAlias = StdioServer | HttpServer | LocalServer
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What a server asks the user during a call."""
+    """A question of a server to the user, during a call."""
 
     server: str
     message: str
     schema: dict[str, object] = {}
     """JSON Schema of the answer, an object of texts, numbers, booleans and choices."""
     url: str = ""
-    """Instead of an answer, a page to visit."""
+    """A page to visit, instead of an answer to give."""
 
 
 # --- from JSON -------------------------------------------------------------------------------------------------------
@@ -185,7 +175,7 @@ _HTTP = frozenset(["http", "streamable-http", "streamable_http", "streamableHttp
 
 
 class _Entry(Struct, rename={"ours": "dragoman"}):
-    """One entry. Members that only other programs know are passed over."""
+    """One entry. Members of other programs are ignored."""
 
     type: str | None = None
     transport: str | None = None
@@ -198,14 +188,12 @@ class _Entry(Struct, rename={"ours": "dragoman"}):
     disabled: bool = False
     enabled: bool = True
     ours: ServerOptions = ServerOptions()
-    """What only we know."""
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
-    """The text with `${NAME}`, `${env:NAME}` and `${NAME:-default}` replaced, once; raises ConfigurationError.
+    """Replace `${NAME}`, `${env:NAME}` and `${NAME:-default}`. Raises ConfigurationError if a variable is not set.
 
-    What a variable holds is not looked into again, and one that is not set is an error, never an empty text. `$${`
-    stands for `${` itself, and a `$` without braces for itself.
+    Values are not expanded again. `$${` stands for a literal `${`.
     """
 
     def value(found: re.Match[str]) -> str:
@@ -224,7 +212,7 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
 
 
 def servers_from_json(source: str | bytes | Mapping[str, object], environ: Mapping[str, str]) -> dict[str, AnyServer]:
-    """The servers of a document, without those that are disabled; raises ConfigurationError."""
+    """Parse a document, and leave out disabled servers. Raises ConfigurationError."""
     servers: dict[str, AnyServer] = {}
     for name, entry in _entries(source).items():
         if _NAME(name) is None:
@@ -245,7 +233,7 @@ def _entries(source: str | bytes | Mapping[str, object]) -> Mapping[str, object]
         try:
             document = msgspec.json.decode(source)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            # The text may hold keys, so it is not repeated.
+            # The text may hold keys, so the message does not repeat it.
             message = f"The list of MCP servers is not valid JSON: {error}."
             raise ConfigurationError(message, hint="To read a file, give its pathlib.Path.") from None
     if isinstance(document, Mapping):
@@ -264,20 +252,20 @@ def _server(given: object, environ: Mapping[str, str]) -> AnyServer | None:
     if entry.disabled or not entry.enabled:
         return None
     if entry.command is not None and entry.url is not None:
-        raise ConfigurationError("it has both a command and a url.", hint="Keep the one that is meant.")
+        raise ConfigurationError("it has both a command and a url.", hint="Keep one of them.")
 
-    def put_in(text: str | None) -> str:
+    def expanded(text: str | None) -> str:
         return expand(text or "", environ)
 
     kind = entry.type or entry.transport or ("http" if entry.command is None else "stdio")
     if kind == "sse":
-        message = "the transport 'sse' has been replaced and is not spoken here."
+        message = "the transport 'sse' was replaced in MCP, and is not supported."
         raise ConfigurationError(message, hint="Most such servers also have an address for streamable HTTP: type http.")
     if kind == "stdio":
-        args = [put_in(each) for each in entry.args or ()]
-        env = {key: put_in(value) for key, value in (entry.env or {}).items()}
-        return StdioServer(put_in(entry.command), args, env, put_in(entry.cwd) or None, entry.ours)
+        args = [expanded(each) for each in entry.args or ()]
+        env = {key: expanded(value) for key, value in (entry.env or {}).items()}
+        return StdioServer(expanded(entry.command), args, env, expanded(entry.cwd) or None, entry.ours)
     if kind not in _HTTP:
         raise ConfigurationError(f"its type {kind!r} is not known.", hint="Use stdio or http.")
-    headers = {key: put_in(value) for key, value in (entry.headers or {}).items()}
-    return HttpServer(put_in(entry.url), headers, entry.ours)
+    headers = {key: expanded(value) for key, value in (entry.headers or {}).items()}
+    return HttpServer(expanded(entry.url), headers, entry.ours)

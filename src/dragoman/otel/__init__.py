@@ -1,9 +1,9 @@
 """OpenTelemetry (extra `otel`): turns, calls of models and tools as spans and metrics, by the GenAI conventions.
 
-switch.py    instrument and uninstrument; loads OpenTelemetry only when it is switched on
-names.py     every name of a span, attribute and metric, and the version of the conventions that they follow
+switch.py    instrument and uninstrument; OpenTelemetry is loaded only by them
+names.py     the version of the conventions, metrics, and values with other names there
 spans.py     what the library does, as spans and metrics
-content.py   what was said, for those who switched that on: cut to a size, without keys
+content.py   prompts and answers, if asked for: of limited size, without keys
 """
 
 from dragoman._door import open_door

@@ -1,6 +1,6 @@
-"""What was said, as JSON in the form of the conventions: never longer than allowed, and without keys.
+"""The content of messages, as JSON in the form of the conventions: of limited size, and without keys.
 
-A text that is too long is cut, and the oldest messages are left out before newer ones. Media are named, not told.
+A long text is cut, and the oldest messages are left out first. Media are named, not included.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from dragoman.providers import PROVIDERS
 from .names import FINISH
 
 _SHORTEST_KEY: Final = 8
-"""A shorter one would be found everywhere, and is no key."""
+"""A shorter one is no key, and would match everywhere."""
 _KEY: Final = "[key]"
 _CUT: Final = "…"
 
 
 class Content:
-    """Writes what was said; each text that it gives has at most `limit` characters of content."""
+    """Writes content; each result has at most `limit` characters of it."""
 
     def __init__(self, limit: int) -> None:
         self._limit: int = limit
         names = [name for provider in PROVIDERS.values() for name in provider.key_variables]
         self._keys: frozenset[str] = frozenset()
-        """Those that are never to be told: of the usual variables, and of the engines that were seen."""
+        """The keys to remove: those in the usual variables, and those of the engines seen so far."""
         self._take(os.environ.get(name, "") for name in names)
 
     def take_key(self, engine: BaseEngine) -> None:
-        """Know the engine's key, so that it is told nowhere; one that is made is there once it was used."""
+        """Remove the engine's key from now on; a generated one is known once it was used."""
         if isinstance(engine, HttpEngine | AsyncHttpEngine) and (key := engine.connection.key) is not None:
             self._take((key.reveal(),) if isinstance(key, Secret) else key.reveal())
 
     def _take(self, keys: Iterable[str]) -> None:
         found = {key for key in keys if len(key) >= _SHORTEST_KEY}
         if not found <= self._keys:
-            self._keys |= found  # a new one, since other threads read the old one
+            self._keys |= found  # a new set, since other threads read the old one
 
     def text(self, text: str) -> str:
-        """One text."""
+        """A single text."""
         return self._shortened(text, self._limit)
 
     def system(self, text: str) -> str:
@@ -52,7 +52,7 @@ class Content:
         return _json([{"type": "text", "content": self.text(text)}])
 
     def messages(self, messages: Sequence[Message], *, answer: bool = False) -> tuple[str, int]:
-        """Messages, and how many of them, the oldest, had no room. An `answer` says why it ended."""
+        """The messages, and how many of the oldest were left out. An `answer` has a finish reason."""
         room, kept = self._limit, list[list[dict[str, object]]]()
         for message in reversed(messages):
             if room <= 0:
@@ -62,28 +62,28 @@ class Content:
                 part, used = self._part(block, room)
                 room -= used
                 parts.append(part)
-            # Results are a message each: some who read this take only one from a message.
+            # A message for each result: some readers take only one from a message.
             groups = [[part] for part in parts] if message.role == "tool" else [parts]
             kept.append([{"role": message.role, "parts": group} for group in groups])
-        told = [each for said in reversed(kept) for each in said]
-        if answer and told:
-            told[-1]["finish_reason"] = finish_reason(messages[-1])
-        return _json(told), len(messages) - len(kept)
+        written = [each for group in reversed(kept) for each in group]
+        if answer and written:
+            written[-1]["finish_reason"] = finish_reason(messages[-1])
+        return _json(written), len(messages) - len(kept)
 
     def tools(self, specs: Iterable[ToolSpec]) -> str:
-        """What the model is told of tools; of each the schema, as long as there is room."""
-        room, told = self._limit, list[dict[str, object]]()
+        """The definitions of tools, with their schemas as long as there is room."""
+        room, written = self._limit, list[dict[str, object]]()
         for spec in specs:
-            about: dict[str, object] = {"type": "function", "name": spec.name}
+            tool: dict[str, object] = {"type": "function", "name": spec.name}
             size = len(spec.description) + memoryview(spec.parameters).nbytes
             if size <= room:
-                about |= {"description": self._shortened(spec.description, room), "parameters": spec.parameters}
+                tool |= {"description": self._shortened(spec.description, room), "parameters": spec.parameters}
                 room -= size
-            told.append(about)
-        return _json(told)
+            written.append(tool)
+        return _json(written)
 
     def _part(self, block: Block, room: int) -> tuple[dict[str, object], int]:
-        """A block in the form of the conventions, and how much room it took."""
+        """A block in the form of the conventions, and its size."""
         if isinstance(block, Text | Thinking):
             text = self._shortened(block.text, room)
             return {"type": "text" if isinstance(block, Text) else "reasoning", "content": text}, len(text)
@@ -108,7 +108,7 @@ class Content:
 
 
 def finish_reason(message: Message) -> str:
-    """Why a reply ended, in the words of the conventions."""
+    """Why a reply ended, by the names of the conventions."""
     reason = "" if message.stop_reason is None else message.stop_reason.value
     return FINISH.get(reason, reason)
 
@@ -116,7 +116,7 @@ def finish_reason(message: Message) -> str:
 def _parsed(arguments: str) -> object:
     try:
         return msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):  # not JSON, or no longer
+    except (msgspec.DecodeError, RecursionError, UnicodeError):  # not JSON, or cut
         return arguments
 
 

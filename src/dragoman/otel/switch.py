@@ -1,4 +1,4 @@
-"""Tracing on and off."""
+"""Switch tracing on and off."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def instrument(
     content: bool = False,
     content_limit: int = 16_000,
 ) -> None:
-    """Tell OpenTelemetry of every turn, model call, tool call and save of this process, from now on.
+    """Report every turn, model call, tool call and save of this process to OpenTelemetry, from now on.
 
-    Without providers the ones that the program has set up for all of OpenTelemetry are used. With `content` spans also
-    have what was said: prompts, answers, arguments and results, at most `content_limit` characters in an attribute,
-    never the keys of models. A second call takes the place of the first.
+    Without providers, OpenTelemetry's global ones are used. With `content`, spans also have prompts, answers, arguments
+    and results, at most `content_limit` characters in an attribute and never the keys of models. A second call replaces
+    the first.
     """
     if content_limit <= 0:
         message = f"content_limit is {content_limit}: no content would be left."
@@ -33,12 +33,12 @@ def instrument(
     except ImportError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise
-        message = f"The interface of OpenTelemetry is not installed ({error})."
+        message = f"OpenTelemetry's API is not installed ({error})."
         raise ConfigurationError(message, hint="Install it with: pip install 'dragoman[otel]'.") from None
-    kept = contents.Content(content_limit) if content else None
-    observe(spans.OtelObserver(tracer_provider, meter_provider, kept))
+    writer = contents.Content(content_limit) if content else None
+    observe(spans.OtelObserver(tracer_provider, meter_provider, writer))
 
 
 def uninstrument() -> None:
-    """Tell OpenTelemetry nothing more; what has begun is told to its end."""
+    """Stop reporting; spans that have started are still finished."""
     observe(None)

@@ -73,7 +73,6 @@ from .requests import (
     effective_options as effective_options,
     refuse_or_adapt as refuse_or_adapt,
 )
-from .schema import restored as restored
 from .server_tools import (
     CodeExecution as CodeExecution,
     ComputerUse as ComputerUse,

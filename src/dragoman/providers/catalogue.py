@@ -1,7 +1,6 @@
-"""The providers we know by name: where they are, which dialect they speak, and their models' profiles.
+"""The known providers: their addresses, dialects and keys, and the profiles of their models.
 
-Owns: the rows of providers, which provider and model a name like `anthropic:claude-sonnet-4-5` means, and finding a
-model's profile. Each dialect's package has the rows of its models.
+Also parses names like `anthropic:claude-sonnet-4-5`. The rows of models are in each dialect's package.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import re
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
-from typing import Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -21,140 +20,110 @@ from .codec import Codec
 from .profile import Profile, ProfileRow, apply_rows
 
 Dialect: TypeAlias = Literal["openai_chat", "openai_responses", "anthropic", "gemini", "bedrock"]
-"""The wire formats that there are codecs for."""
+"""The wire formats with a codec."""
 
 KeyHeader: TypeAlias = Literal["authorization", "x-api-key", "x-goog-api-key", "api-key"]
 
 Cloud: TypeAlias = Literal["amazon", "azure", "google"]
-"""Whose models are in a region, a project or a resource, and who has identities of its own: see engines/clouds."""
+"""Clouds with regions, projects or resources, and identities of their own: see engines/clouds."""
 
 
 class Provider(Struct, frozen=True, kw_only=True):
     """A service that speaks one of the dialects."""
 
     name: str
-    dialect: Dialect
-    base_url: str
-    """Up to and including what all paths have in common; the codec's paths come behind it. Empty: the user must say."""
+    dialect: Dialect = "openai_chat"
+    base_url: str = ""
+    """Everything before the codec's paths. Empty: the user must give it."""
     key_variables: tuple[str, ...] = ()
     """Environment variables that usually hold the key, the most specific first."""
     key_header: KeyHeader = "authorization"
     """The header that carries the key; `authorization` carries it as a bearer token."""
     token_header: KeyHeader | None = None
-    """The header that carries a key that was made; None: the same."""
+    """The header that carries a token obtained from a cloud; None: the same."""
     needs_key: bool = True
     chat: bool = True
-    """Whether it has models that answer; one that has not is there for its vectors."""
+    """Whether it has models that answer; one that has not is there for its embeddings."""
     cloud: Cloud | None = None
-    """Set: address and key are worked out from region, project or resource, and who the program is."""
+    """Set: address and key are derived from region, project or resource, and the identity of the program."""
     models_of: str = ""
-    """The provider whose models these are: its rows hold here, too."""
+    """The provider whose models these are: its profile rows apply here too."""
     quirks: frozenset[str] = frozenset()
-    """Of all models here, beside those that their rows have."""
+    """Quirks of all models here, in addition to those in their rows."""
 
     @property
     def places(self) -> tuple[str, ...]:
-        """What can be said of where it is, beside its address."""
-        return () if self.cloud is None else _PLACES[self.cloud]
+        """The options that say where it is, besides the base URL."""
+        return {"amazon": ("region",), "google": ("region", "project")}.get(self.cloud or "", ())
 
 
-_PLACES: dict[Cloud, tuple[str, ...]] = {"amazon": ("region",), "azure": (), "google": ("region", "project")}
+def _row(name: str, base_url: str = "", *key_variables: str, **fields: Any) -> Provider:
+    return Provider(name=name, base_url=base_url, key_variables=key_variables, **fields)
 
 
-def _service(
-    name: str,
-    base_url: str,
-    *key_variables: str,
-    dialect: Dialect = "openai_chat",
-    key_header: KeyHeader = "authorization",
-    needs_key: bool = True,
-    chat: bool = True,
-) -> Provider:
-    return Provider(
-        name=name,
-        dialect=dialect,
-        base_url=base_url,
-        key_variables=key_variables,
-        key_header=key_header,
-        needs_key=needs_key,
-        chat=chat,
-    )
-
-
-def _in_cloud(
-    cloud: Cloud, name: str, dialect: Dialect, *key_variables: str, models_of: str = "", quirks: str = ""
-) -> Provider:
-    return Provider(
-        name=name,
-        dialect=dialect,
-        base_url="",
-        key_variables=key_variables,
-        key_header=_CLOUD_KEYS[cloud],
-        token_header="authorization",  # noqa: S106 -- a name
-        needs_key=False,
-        cloud=cloud,
-        models_of=models_of,
-        quirks=frozenset(quirks.split()),
-    )
-
-
-_CLOUD_KEYS: dict[Cloud, KeyHeader] = {"amazon": "authorization", "azure": "api-key", "google": "x-goog-api-key"}
-_AZURE_KEY, _AMAZON_KEY = "AZURE_OPENAI_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"
+_IN_CLOUD: dict[str, Any] = {"token_header": "authorization", "needs_key": False}
+_AMAZON: dict[str, Any] = {**_IN_CLOUD, "cloud": "amazon", "key_variables": ("AWS_BEARER_TOKEN_BEDROCK",)}
+_AZURE: dict[str, Any] = {
+    **_IN_CLOUD,
+    "cloud": "azure",
+    "key_header": "api-key",
+    "key_variables": ("AZURE_OPENAI_API_KEY",),
+}
+_VERTEX: dict[str, Any] = {
+    **_IN_CLOUD,
+    "cloud": "google",
+    "key_header": "x-goog-api-key",
+    "quirks": frozenset(["vertex"]),
+}
+_OPENAI, _OPENROUTER = "https://api.openai.com/v1", "https://openrouter.ai/api/v1"
+_GEMINI = "https://generativelanguage.googleapis.com"
+_RESPONSES = "openai_responses"
 
 PROVIDERS: dict[str, Provider] = {
     provider.name: provider
     for provider in (
-        _service(
+        _row(
             "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", dialect="anthropic", key_header="x-api-key"
         ),
-        _service(
-            "gemini",
-            "https://generativelanguage.googleapis.com",
-            *("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-            dialect="gemini",
-            key_header="x-goog-api-key",
-        ),
-        _service("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-        _service("openai-responses", "https://api.openai.com/v1", "OPENAI_API_KEY", dialect="openai_responses"),
-        _in_cloud("azure", "azure", "openai_chat", _AZURE_KEY, models_of="openai"),
-        _in_cloud("azure", "azure-responses", "openai_responses", _AZURE_KEY, models_of="openai-responses"),
-        _in_cloud("google", "vertex", "gemini", models_of="gemini", quirks="vertex"),
-        _in_cloud("google", "vertex-claude", "anthropic", models_of="anthropic", quirks="vertex"),
-        _in_cloud("amazon", "bedrock", "bedrock", _AMAZON_KEY),
-        _in_cloud("amazon", "bedrock-mantle", "openai_responses", _AMAZON_KEY),
-        _in_cloud("amazon", "bedrock-mantle-chat", "openai_chat", _AMAZON_KEY),
-        _service(
-            "openrouter-responses", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", dialect="openai_responses"
-        ),
-        _service("openai-compatible", "", "OPENAI_COMPATIBLE_API_KEY", needs_key=False),
-        _service("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-        _service("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-        _service("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-        _service("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-        _service("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
-        _service("llamacpp", "http://127.0.0.1:8080/v1", "LLAMACPP_API_KEY", needs_key=False),
-        _service("lmstudio", "http://127.0.0.1:1234/v1", "LMSTUDIO_API_KEY", needs_key=False),
-        _service("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-        _service("ollama", "http://127.0.0.1:11434/v1", "OLLAMA_API_KEY", needs_key=False),
-        _service("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-        _service("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-        _service("vllm", "http://127.0.0.1:8000/v1", "VLLM_API_KEY", needs_key=False),
-        _service("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
-        _service("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
-        _service("cohere", "https://api.cohere.com", "COHERE_API_KEY", "CO_API_KEY", chat=False),
-        _service("voyage", "https://api.voyageai.com/v1", "VOYAGE_API_KEY", chat=False),
+        _row("gemini", _GEMINI, "GEMINI_API_KEY", "GOOGLE_API_KEY", dialect="gemini", key_header="x-goog-api-key"),
+        _row("openai", _OPENAI, "OPENAI_API_KEY"),
+        _row("openai-responses", _OPENAI, "OPENAI_API_KEY", dialect=_RESPONSES),
+        Provider(name="azure", models_of="openai", **_AZURE),
+        Provider(name="azure-responses", dialect=_RESPONSES, models_of="openai-responses", **_AZURE),
+        Provider(name="vertex", dialect="gemini", models_of="gemini", **_VERTEX),
+        Provider(name="vertex-claude", dialect="anthropic", models_of="anthropic", **_VERTEX),
+        Provider(name="bedrock", dialect="bedrock", **_AMAZON),
+        Provider(name="bedrock-mantle", dialect=_RESPONSES, **_AMAZON),
+        Provider(name="bedrock-mantle-chat", **_AMAZON),
+        _row("openrouter-responses", _OPENROUTER, "OPENROUTER_API_KEY", dialect=_RESPONSES),
+        _row("openai-compatible", "", "OPENAI_COMPATIBLE_API_KEY", needs_key=False),
+        _row("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+        _row("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+        _row("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+        _row("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        _row("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
+        _row("llamacpp", "http://127.0.0.1:8080/v1", "LLAMACPP_API_KEY", needs_key=False),
+        _row("lmstudio", "http://127.0.0.1:1234/v1", "LMSTUDIO_API_KEY", needs_key=False),
+        _row("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        _row("ollama", "http://127.0.0.1:11434/v1", "OLLAMA_API_KEY", needs_key=False),
+        _row("openrouter", _OPENROUTER, "OPENROUTER_API_KEY"),
+        _row("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+        _row("vllm", "http://127.0.0.1:8000/v1", "VLLM_API_KEY", needs_key=False),
+        _row("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+        _row("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
+        _row("cohere", "https://api.cohere.com", "COHERE_API_KEY", "CO_API_KEY", chat=False),
+        _row("voyage", "https://api.voyageai.com/v1", "VOYAGE_API_KEY", chat=False),
     )
 }
-"""By the name that stands before the model in `provider:model`."""
+"""By the name before the model in `provider:model`."""
 
 PROGRAMS: frozenset[str] = frozenset(["claude-local", "local"])
-"""Providers that are no service but a program on this machine: engines know how to run them, and no model need be named
-(`claude-local:`)."""
+"""Providers that are a program on this machine; the model may be left out (`claude-local:`)."""
 
 ALIASES: dict[str, str] = {"claude": "anthropic", "google": "gemini", "openai-chat": "openai"}
 
 SIBLINGS: dict[str, tuple[tuple[str, str], ...]] = {"vertex": (("claude-*", "vertex-claude"),)}
-"""Models of a provider that speak another dialect, and the row that does: (pattern, provider)."""
+"""Models of a provider that belong to another row, because of their dialect: (pattern, provider)."""
 
 WELL_KNOWN_MODELS: tuple[tuple[str, str], ...] = (
     ("claude-*", "anthropic"),
@@ -165,18 +134,18 @@ WELL_KNOWN_MODELS: tuple[tuple[str, str], ...] = (
     ("o3*", "openai"),
     ("o4*", "openai"),
 )
-"""Models that need no provider before their name: (pattern, provider)."""
+"""Models whose names need no provider: (pattern, provider)."""
 
 
 @cache
 def codec_of(dialect: Dialect) -> Codec:
-    """The codec of a dialect; its package is loaded now if it was not before."""
+    """The codec of a dialect; loads its package."""
     encoding, decoding = (import_module(f"{__package__}.{dialect}.{part}") for part in ("encode", "decode"))
     return Codec(name=dialect, encode=encoding.encode_call, decoder=decoding.ReplyDecoder)
 
 
 def profile_of(provider: str, model: str) -> Profile:
-    """What the catalogue knows of a model. A name it does not know gets what holds for its provider."""
+    """The profile of a model; of an unknown model, what holds for its provider in general."""
     if provider in PROGRAMS:
         return cast("dict[str, Profile]", import_module(f"{__package__}.programs").PROFILES)[provider]
     row = PROVIDERS[provider]
@@ -187,7 +156,7 @@ def profile_of(provider: str, model: str) -> Profile:
         shared = apply_rows(base.with_changes(provider=row.models_of), rows, model)
         base = shared.with_changes(provider=provider)
     found = apply_rows(base, rows, model)
-    if row.cloud is not None:  # clouds take the calls of their dialects, but not all of them search or count
+    if row.cloud is not None:  # clouds have no tool search, and Azure does not count tokens
         counts = found.counts_tokens and row.cloud != "azure"
         found = found.with_changes(counts_tokens=counts, tool_search=0)
     return found.with_changes(quirks=found.quirks | row.quirks) if row.quirks else found
@@ -199,20 +168,20 @@ _DELIMITER = re.compile(r"[:/]")
 
 
 def divided(name: str) -> tuple[str, str] | None:
-    """What stands before and behind the first `:` or `/`; later ones are the model's. None if there is neither."""
+    """Split a name at the first `:` or `/`; later ones belong to the model. None if there is neither."""
     delimiter = _DELIMITER.search(name)
     if delimiter is None:
         return None
     before, after = name[: delimiter.start()], name[delimiter.end() :]
     if not before or (not after and before.lower() not in PROGRAMS):
-        side = "behind" if before else "before"
-        message = f"{name!r} does not name a model: nothing stands {side} the {delimiter[0]!r}."
+        side = "after" if before else "before"
+        message = f"{name!r} does not name a model: there is nothing {side} the {delimiter[0]!r}."
         raise ConfigurationError(message, hint="Write provider:model, e.g. anthropic:claude-sonnet-4-5.")
     return before, after
 
 
 def split_model(name: str) -> tuple[str, str]:
-    """The provider and the model that a name means."""
+    """The provider and the model of a name."""
     if (parts := divided(name)) is not None:
         provider, model = provider_of(parts[0], name), parts[1]
         return next((row for like, row in SIBLINGS.get(provider, ()) if fnmatchcase(model, like)), provider), model
@@ -221,7 +190,7 @@ def split_model(name: str) -> tuple[str, str]:
             return provider, name
     message = f"{name!r} does not say which provider has the model."
     hint = f"Write provider:model; the providers are {', '.join(sorted([*PROVIDERS, *PROGRAMS]))}."
-    # A well-known model whose name begins almost like this one?
+    # Is it the misspelled name of a well-known model?
     first, dash, rest = name.partition("-")
     begins = [pattern.removesuffix("-*") for pattern, _ in WELL_KNOWN_MODELS if pattern.endswith("-*")]
     near = nearest(first, begins) if dash else ""
@@ -229,7 +198,7 @@ def split_model(name: str) -> tuple[str, str]:
 
 
 def provider_of(word: str, name: str | None = None) -> str:
-    """The provider that a word means. `name` is the whole name that it was taken from, for the message."""
+    """The provider with this name or alias. `name` is the whole model name, for the error message."""
     lower = word.lower()
     provider = ALIASES.get(lower, lower)
     if provider in PROVIDERS or provider in PROGRAMS:

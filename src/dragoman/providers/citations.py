@@ -1,7 +1,6 @@
-"""Where an answer comes from: the citations of all dialects as one value.
+"""Read the citations of all dialects as one value, from the raw JSON that decoders keep.
 
-Owns: reading them from what decoders keep as raw JSON, which goes back as it came. Whatever is not as it should be
-gives no citation, or one without a span, and never spoils a reply.
+Malformed data gives no citation, or one without a span; it never breaks a reply.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from dragoman.conversation import Citation, ReplyEvent, TextCited
 from .wire import as_items, as_object, as_objects, value_of
 
 _MOST: Final = 1 << 24
-"""How many characters citations may have together: a text can name one long source any number of times."""
+"""How many characters citations may have together: a text can cite one long source any number of times."""
 _LARGEST: Final = 2**53
-"""What every reader of JSON can carry as a whole number."""
+"""The integers that every JSON reader can represent."""
 
 _Unit: TypeAlias = Literal["char", "page", "block"]
 Texts: TypeAlias = Mapping[int, list[str]]
-"""The texts of a reply, which are one text to the provider: their pieces by index, in order."""
+"""The texts of a reply, which are one text to the provider: their pieces, by index."""
 
 
-def cite(texts: Texts, found: Iterable[Citation], id: str = "") -> list[ReplyEvent]:
-    """The events for citations whose spans are those of all texts together; one without a span belongs to the last."""
+def cite(texts: Texts, citations: Iterable[Citation], id: str = "") -> list[ReplyEvent]:
+    """Events for citations whose spans count over all texts together; one without a span belongs to the last text."""
     if not texts:
         return []
     ends = _ends(texts)
     places, cited, room = [*texts], dict[int, list[Citation]](), _MOST
-    for one in found:
+    for one in citations:
         room -= sum(map(len, filter(None, (one.url, one.title, one.quote))))
         if room < 0:
             break
@@ -53,7 +52,7 @@ def _ends(texts: Texts) -> list[int]:
     return [*accumulate([sum(map(len, pieces)) for pieces in texts.values()])]
 
 
-# --- members of somebody else's JSON ----------------------------------------------------------------------------------
+# --- reading members --------------------------------------------------------------------------------------------------
 
 
 def _text(*values: object) -> str | None:
@@ -69,24 +68,23 @@ def _place(unit: _Unit, first: object, last: object) -> tuple[_Unit, int, int] |
     return None if begin is None or end is None else (unit, begin, end)
 
 
-def _told(found: Citation) -> bool:
-    """Whether a citation says anything of its source."""
-    return (found.url, found.title, found.document, found.quote) != (None, None, None, None)
+def _has_source(citation: Citation) -> bool:
+    return (citation.url, citation.title, citation.document, citation.quote) != (None, None, None, None)
 
 
 # --- one text at a time: Anthropic, Bedrock, OpenAI -------------------------------------------------------------------
 
 
 def read_citations(raw: Raw, read: Callable[[dict[str, object]], Citation]) -> tuple[Citation, ...]:
-    """The citations in a list of a dialect's own, each read by one of the functions below."""
-    return tuple([found for found in map(read, as_objects(value_of(raw))) if _told(found)])
+    """The citations in a dialect's list, each read by one of the functions below."""
+    return tuple([found for found in map(read, as_objects(value_of(raw))) if _has_source(found)])
 
 
 _UNITS: Final[dict[_Unit, str]] = {"char": "char_index", "page": "page_number", "block": "block_index"}
 
 
 def of_claude(one: dict[str, object]) -> Citation:
-    """Of the `citations` of a text block of Anthropic's; each kind of location has members of its own."""
+    """One of the `citations` of Anthropic's text block; each kind of location has its own members."""
     places = [_place(unit, one.get(f"start_{name}"), one.get(f"end_{name}")) for unit, name in _UNITS.items()]
     return Citation(
         url=_text(one.get("url"), one.get("source")),
@@ -98,11 +96,11 @@ def of_claude(one: dict[str, object]) -> Citation:
 
 
 _LOCATIONS: Final[dict[str, _Unit]] = {"documentChar": "char", "documentPage": "page"}
-"""What is counted; in other locations, parts of a document."""
+"""The unit of a location; others count parts of a document."""
 
 
 def of_bedrock(one: dict[str, object]) -> Citation:
-    """Of the `citations` of a text of Bedrock's."""
+    """One of the `citations` of Bedrock's text."""
     location = as_object(one.get("location"))
     where = next(iter(as_objects([*location.values()])), dict[str, object]())
     return Citation(
@@ -115,9 +113,9 @@ def of_bedrock(one: dict[str, object]) -> Citation:
 
 
 def of_openai(given: dict[str, object]) -> Citation:
-    """Of the `annotations` of a text of OpenAI's."""
+    """One of the `annotations` of OpenAI's text."""
     kind = given.get("type")
-    one = given | (as_object(given.get(kind)) if isinstance(kind, str) else {})  # the chat API puts an object inside
+    one = given | (as_object(given.get(kind)) if isinstance(kind, str) else {})  # the chat API nests them
     return Citation(
         url=_text(one.get("url")),
         title=_text(one.get("title"), one.get("filename")),
@@ -134,7 +132,7 @@ _MARK: Final = re.compile(r"\[([0-9]{1,3})\]")
 
 
 def read_sources(citations: Raw | None, results: Raw | None, texts: Texts) -> Iterator[Citation]:
-    """The lists that Perplexity and xAI put beside the choices; `[1]` in the text means the first."""
+    """The lists that Perplexity and xAI put beside the choices; `[1]` in the text refers to the first source."""
     described = {url: each for each in as_objects(value_of(results)) if (url := _text(each.get("url")))}
     urls = [_text(url) for url in as_items(value_of(citations))] or [*described]
     marks: dict[int, list[re.Match[str]]] = {}
@@ -152,29 +150,29 @@ def read_sources(citations: Raw | None, results: Raw | None, texts: Texts) -> It
 
 
 def read_grounding(grounding: Raw | None, recited: Raw | None, texts: Texts) -> list[Citation]:
-    """Gemini's `groundingMetadata` and `citationMetadata`, whose offsets are bytes of UTF-8."""
+    """Gemini's `groundingMetadata` and `citationMetadata`, whose offsets count bytes of UTF-8."""
     text = "".join([piece for pieces in texts.values() for piece in pieces])
     bounds, starts = _byte_bounds(text), dict(zip(texts, [0, *_ends(texts)], strict=False))
-    said = as_object(value_of(grounding))
-    chunks = [_source(as_object(one)) for one in as_items(said.get("groundingChunks"))]
-    supports, found = as_objects(said.get("groundingSupports")), list[Citation]()
+    metadata = as_object(value_of(grounding))
+    chunks = [_source(as_object(one)) for one in as_items(metadata.get("groundingChunks"))]
+    supports, found = as_objects(metadata.get("groundingSupports")), list[Citation]()
     for support in supports:
         span = _segment(as_object(support.get("segment")), text, bounds, starts)
         places = [
             place for each in as_items(support.get("groundingChunkIndices")) if (place := _number(each)) is not None
         ]
         found += [structs.replace(chunks[place], start=span[0], end=span[1]) for place in places if place < len(chunks)]
-    if not supports:  # then all of them are behind all of it
+    if not supports:  # then every source supports the whole text
         found += chunks
     recitations = as_object(value_of(recited))
     for one in as_objects(recitations.get("citationSources") or recitations.get("citations")):
         start, end = _characters(one, 0, bounds)
         found.append(Citation(url=_text(one.get("uri")), title=_text(one.get("title")), start=start, end=end))
-    return [one for one in found if _told(one)]
+    return [one for one in found if _has_source(one)]
 
 
 def _source(chunk: dict[str, object]) -> Citation:
-    """Of a web page, a document, a place on a map or a picture: the one object in a chunk."""
+    """The one object in a chunk: a web page, a document, a place on a map or a picture."""
     about = next(iter(as_objects([*chunk.values()])), dict[str, object]())
     return Citation(
         url=_text(about.get("uri"), about.get("sourceUri")),
@@ -185,14 +183,14 @@ def _source(chunk: dict[str, object]) -> Citation:
 
 
 _DRIFT: Final = 200
-"""How far from its offsets a segment is looked for: some count signs that are not in the text."""
+"""How far from its offsets a segment is searched: some count characters that are not in the text."""
 
 
 def _segment(
     segment: dict[str, object], text: str, bounds: Sequence[int], starts: Mapping[int, int]
 ) -> tuple[int | None, int | None]:
-    """The characters of a segment. Its offsets are documented as those of its part, and mostly are those of all text;
-    the words, which it repeats, tell."""
+    """The span of a segment in characters. Its offsets are documented as relative to its part, but mostly count from
+    the beginning of all text; the words that it repeats decide."""
     words, part = _text(segment.get("text")), _number(segment.get("partIndex")) or 0
     for base in (0, starts.get(part, 0)) if words else (starts.get(part, 0),):
         start, end = _characters(segment, bounds[base], bounds)
@@ -205,10 +203,10 @@ def _segment(
     return (found, found + len(words or "")) if found >= 0 else (None, None)
 
 
-def _characters(said: dict[str, object], base: int, bounds: Sequence[int]) -> tuple[int | None, int | None]:
-    """`startIndex` and `endIndex` in characters; None for one that is behind the end, or in the middle of a sign."""
+def _characters(segment: dict[str, object], base: int, bounds: Sequence[int]) -> tuple[int | None, int | None]:
+    """`startIndex` and `endIndex` in characters; None for one past the end, or in the middle of a character."""
     found: list[int | None] = []
-    for offset in (said.get("startIndex", 0), said.get("endIndex")):
+    for offset in (segment.get("startIndex", 0), segment.get("endIndex")):
         number = _number(offset)
         place = bisect_left(bounds, base + number) if number is not None else len(bounds)
         exact = place < len(bounds) and number is not None and bounds[place] == base + number
@@ -220,5 +218,5 @@ def _byte_bounds(text: str) -> Sequence[int]:
     """Where each character begins in UTF-8, and where the last one ends."""
     if text.isascii():
         return range(len(text) + 1)
-    sizes = [1 if sign < "\x80" else 2 if sign < "\u0800" else 3 if sign < "\U00010000" else 4 for sign in text]
+    sizes = [1 if c < "\x80" else 2 if c < "\u0800" else 3 if c < "\U00010000" else 4 for c in text]
     return [0, *accumulate(sizes)]

@@ -1,10 +1,8 @@
-"""What every dialect offers, and the values that pass between a codec and an engine.
-
-Owns: Codec and Decoder; WireRequest; the reports (Adaptation, Loss); keeping what was worked out for a
-message, a tool or a call for the next time.
+"""The interface of a dialect, and the values that pass between a codec and an engine.
 
 A codec is stateless and its functions are pure. A decoder is made for one reply and fed with the reply's bytes in any
-pieces; whole replies and streams give the same events.
+pieces; whole replies and streams give the same events. `remembered` and `per_terms` cache what was computed for a
+message, a tool or the terms of a call.
 """
 
 from __future__ import annotations
@@ -42,24 +40,24 @@ class Call(Struct, frozen=True, kw_only=True):
     options: ModelOptions = ModelOptions()
     stream: bool = False
     time: datetime | None = None
-    """When it is made; the reply carries it, since prices change."""
+    """When the call is made; the reply carries it, since prices change."""
 
 
 class WireRequest(Struct, frozen=True, kw_only=True):
-    """What is posted, in the provider's terms. Address and key are the engine's."""
+    """The request in the provider's terms. The engine adds address and key."""
 
     path: str
-    """Behind the base URL, with a query if there is one, e.g. `/v1/messages`."""
+    """After the base URL, with the query if there is one, e.g. `/v1/messages`."""
     body: bytes = b""
     headers: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
-        """Without what may be a secret: tokens of hosted servers stand in bodies, keys in headers."""
+        """Without body and header values, which may hold tokens and keys."""
         return f"WireRequest(path={self.path!r}, body=<{len(self.body)} bytes>, headers=<{', '.join(self.headers)}>)"
 
 
 class Adaptation(Struct, frozen=True):
-    """An option or a schema that was changed, or left out, to suit the model."""
+    """An option or a schema that was changed or left out to suit the model."""
 
     what: str
     why: str
@@ -69,7 +67,7 @@ class Adaptation(Struct, frozen=True):
 
 
 class Loss(Struct, frozen=True):
-    """A part of the history that this model does not get, or gets in another form."""
+    """A part of the history that is not sent to this model, or sent in another form."""
 
     message: int
     block: int
@@ -82,36 +80,34 @@ class Loss(Struct, frozen=True):
 
 
 class Encoded(Struct, frozen=True, kw_only=True):
-    """A request, and what had to be changed or left out to make it."""
+    """A request, and what was changed or left out."""
 
     request: WireRequest
     adaptations: tuple[Adaptation, ...] = ()
     losses: tuple[Loss, ...] = ()
     tool_names: Mapping[str, str] = {}
-    """For tools whose own names the provider would refuse: {name on the wire: own name}. Decoders map them back."""
+    """For tools whose names the provider would refuse: {name on the wire: own name}. Decoders map them back."""
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """A request but for what changes from turn to turn; it depends on little more than the terms of a call."""
+    """The part of a request that stays the same from turn to turn."""
 
     path: str
     members: bytes
-    """Of the body, without its braces; there may be none."""
+    """The members of the body, without braces; may be empty."""
     given: frozenset[str]
-    """Members that the caller gives in place of ours."""
+    """Names of members that the caller replaces by its own."""
     headers: Mapping[str, str]
     adaptations: tuple[Adaptation, ...]
     tool_names: Mapping[str, str]
 
-    def complete(
-        self, members: Sequence[bytes], losses: tuple[Loss, ...], headers: Mapping[str, str] | None = None
-    ) -> Encoded:
-        """The request with further members: JSON in pieces, each member with a comma before its name."""
+    def complete(self, members: Sequence[bytes], losses: tuple[Loss, ...]) -> Encoded:
+        """The request with more members: pieces of JSON, each member with a comma before its name."""
         if not self.members and members:
             members = (members[0][1:], *members[1:])
         body = b"".join((b"{", self.members, *members, b"}"))
         return Encoded(
-            request=WireRequest(path=self.path, body=body, headers=headers or self.headers),
+            request=WireRequest(path=self.path, body=body, headers=self.headers),
             adaptations=self.adaptations,
             losses=losses,
             tool_names=self.tool_names,
@@ -128,14 +124,14 @@ class Decoder(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether the reply has come to the end that its dialect marks: there is nothing to wait for but `finish`."""
+        """Whether the dialect's end marker has arrived: only `finish` is left to call."""
         ...
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """Take in the next bytes and append the events that they complete.
 
-        Raises a ProviderError: ProtocolError for malformed bytes, or what an error in the stream says. Events that came
-        before the error are in the list by then.
+        Raises a ProviderError: ProtocolError for malformed bytes, or the error that the stream reports. Events before
+        the error are in the list by then.
         """
         ...
 
@@ -145,18 +141,18 @@ class Decoder(Protocol):
 
 
 class Codec(Struct, frozen=True, kw_only=True):
-    """A dialect as a row: its name, its functions and its decoder."""
+    """A dialect: its name, its encoder and its decoder."""
 
     name: str
     encode: Callable[[Call], Encoded]
-    """The request for a call. Raises ConfigurationError for an option that the model cannot take."""
+    """Makes the request for a call. Raises ConfigurationError for an option that the model cannot take."""
     decoder: Callable[[Call, Encoded], Decoder]
 
 
 def is_content(event: ReplyEvent) -> bool:
-    """Whether an event tells something of the answer itself, not only that there is one and what it costs so far.
+    """Whether an event is part of the answer itself, not only its start or its usage.
 
-    Until content has reached a caller, a reply that breaks off can be asked for again.
+    Until content has reached a caller, a reply that breaks off can be retried.
     """
     return type(event) not in (ReplyStarted, UsageReported)
 
@@ -166,7 +162,7 @@ _P = ParamSpec("_P")
 
 
 def remembered(value: Message | ToolSpec, key: str, make: Callable[[], _T]) -> _T:
-    """What `make` gives, computed once for this value and kept beside it: messages and specs never change.
+    """The result of `make`, cached with this value: messages and specs never change.
 
     The key must name everything besides the value that the result depends on.
     """
@@ -179,14 +175,14 @@ def remembered(value: Message | ToolSpec, key: str, make: Callable[[], _T]) -> _
 
 
 _MOST_TERMS: Final = 64
-_NOTHING_SAID: Final = Conversation()
+_EMPTY: Final = Conversation()
 
 
 def per_terms(make: Callable[Concatenate[Call, _P], _T]) -> Callable[Concatenate[Call, _P], _T]:
-    """A function of the terms of a call (all but its conversation) that works once for all calls on the same terms.
+    """Cache a function of the terms of a call: everything but its conversation.
 
-    Terms are the same if they are the same values, not only equal ones: to compare tools and options takes longer than
-    most calls. An engine passes the same ones from turn to turn. What the function takes besides is compared.
+    Terms are compared by identity, since to compare tools and options takes longer than most calls; an engine passes
+    the same objects from turn to turn. Further arguments are compared by value.
     """
     made: dict[tuple[object, ...], tuple[_T, Call]] = {}
 
@@ -199,8 +195,11 @@ def per_terms(make: Callable[Concatenate[Call, _P], _T]) -> Callable[Concatenate
         if known is None:
             if len(made) >= _MOST_TERMS:
                 made.clear()
-            terms = msgspec.structs.replace(call, conversation=_NOTHING_SAID)
-            known = made[key] = (make(terms, *more, **none), terms)  # with them, so that nothing else gets their ids
+            terms = msgspec.structs.replace(call, conversation=_EMPTY)
+            known = made[key] = (
+                make(terms, *more, **none),
+                terms,
+            )  # keeps them alive, so that nothing else gets their ids
         return known[0]
 
     return once

@@ -1,10 +1,7 @@
-"""How many tokens a model would read: as its provider counts them, or estimated by length.
+"""Count the tokens that a model would read: by the provider's endpoint, or estimated by length.
 
-Owns: TokenCount; the estimate; what each dialect's endpoint for counting takes and answers.
-
-A provider is asked with the request itself, cut to the members that its endpoint takes, and its answer is read as a
-reply that reports its usage and says nothing. So counting is a call like any other: key, attempts, deadlines and errors
-are those of the engine.
+The endpoint gets the request itself, cut to the members that it takes, and its answer is read as a reply with usage and
+no content. So counting is a call like any other, with the engine's key, retries, deadlines and errors.
 """
 
 from __future__ import annotations
@@ -41,17 +38,17 @@ from .wire import DecoderBase, document, join_members, read_members, read_number
 
 
 class TokenCount(Struct, frozen=True, kw_only=True):
-    """How many tokens a model would read, and who says so."""
+    """How many tokens a model would read, and who counted."""
 
     tokens: int
     source: Literal["provider", "estimate"]
-    """The provider's own count (a reply may report a few more, for what it adds itself), or ours by length."""
+    """The provider's own count (a reply may report a few more, which it adds itself), or our estimate by length."""
 
     def __str__(self) -> str:
         return f"{'' if self.source == 'provider' else 'about '}{self.tokens:,} tokens"
 
 
-# --- by length --------------------------------------------------------------------------------------------------------
+# --- estimates --------------------------------------------------------------------------------------------------------
 
 CHARACTERS_PER_TOKEN: Final = 4
 _TOKENS_PER_MEDIA: Final = 1500
@@ -59,27 +56,27 @@ _TOKENS_PER_MESSAGE: Final = 4
 
 
 def estimated_tokens(conversation: Conversation, tools: Sequence[ToolSpec] = ()) -> int:
-    """About how many tokens the model would read: from its last report on, by length; four characters are a token."""
+    """About how many tokens the model would read: its last reported usage, plus a token for four later characters."""
     tokens = 0
     for message in reversed(conversation.messages):
         if message.role == "assistant" and message.usage is not None and message.usage.tokens is not None:
-            return tokens + message.usage.tokens  # in which system prompt and tools were counted
+            return tokens + message.usage.tokens  # which includes system prompt and tools
         tokens += _TOKENS_PER_MESSAGE + length_of_message(message) // CHARACTERS_PER_TOKEN
     return tokens + (len(conversation.system or "") + sum(map(length_of_tool, tools))) // CHARACTERS_PER_TOKEN
 
 
 def length_of_message(message: Message) -> int:
-    """The characters of a message that a model reads; media count for what they usually cost."""
+    """The characters that a model reads of a message; media count for what they usually cost."""
     return sum(map(length_of_block, message.blocks))
 
 
 def length_of_tool(spec: ToolSpec) -> int:
-    """The characters of what a model is told of a tool."""
+    """The characters that a model reads of a tool."""
     return 0 if spec.deferred else len(spec.name) + len(spec.description) + len(bytes(spec.parameters))
 
 
 def length_of_block(block: Block | Json) -> int:
-    """The characters of a block that a model reads."""
+    """The characters that a model reads of a block."""
     match block:
         case Text() | Thinking():
             return len(block.text)
@@ -93,7 +90,7 @@ def length_of_block(block: Block | Json) -> int:
             return len(bytes(block.raw))
 
 
-# --- by the provider --------------------------------------------------------------------------------------------------
+# --- the providers' endpoints -----------------------------------------------------------------------------------------
 
 _CLAUDE_TAKES: Final = """anthropic_version model messages system tools tool_choice thinking output_config
     cache_control speed context_management mcp_servers"""
@@ -102,11 +99,11 @@ _GEMINI_TAKES: Final = "contents systemInstruction tools toolConfig generationCo
 _VERTEX_TAKES: Final = "contents systemInstruction tools generationConfig"
 _BEDROCK_TAKES: Final = "messages system toolConfig additionalModelRequestFields"
 _COUNTED: Final = ("input_tokens", "totalTokens", "inputTokens")
-"""Where the answers have the number."""
+"""The member of the answer that has the number."""
 
 
 def counting_codec(codec: Codec) -> Codec:
-    """The codec that asks how many tokens a call has, and reads the answer as a reply's usage."""
+    """A codec that asks for the number of tokens of a call, and reads the answer as a reply's usage."""
     return Codec(name=codec.name, encode=partial(_ask, codec), decoder=CountDecoder)
 
 
@@ -117,7 +114,7 @@ def _ask(codec: Codec, call: Call) -> Encoded:
     rewrite = _ENDPOINTS.get(call.profile.dialect)
     if rewrite is None:
         message = f"There is no endpoint for counting tokens in the dialect {call.profile.dialect!r}."
-        raise ConfigurationError(message, hint="Leave counts_tokens out of the profile: then they are estimated.")
+        raise ConfigurationError(message, hint="Leave counts_tokens out of the profile, then they are estimated.")
     path, body = rewrite(request.path, members)
     return msgspec.structs.replace(
         encoded, request=msgspec.structs.replace(request, path=path, body=join_members(body))
@@ -125,7 +122,7 @@ def _ask(codec: Codec, call: Call) -> Encoded:
 
 
 def _only(taken: str, members: dict[str, Raw]) -> dict[str, Raw]:
-    """These members: an endpoint refuses those that it does not know."""
+    """The members that an endpoint knows; it refuses others."""
     return {name: members[name] for name in taken.split() if name in members}
 
 
@@ -133,20 +130,20 @@ def _ask_claude(path: str, members: dict[str, Raw]) -> tuple[str, dict[str, Raw]
     taken = _only(_CLAUDE_TAKES, members)
     if "/publishers/" not in path:
         return f"{path}/count_tokens", taken
-    # On Vertex AI a model of this name counts for the others, which the body then names.
+    # On Vertex AI a model of this name counts for the others, and the body names the model.
     place, _, model = path.removesuffix(":rawPredict").rpartition("/")
     return f"{place}/count-tokens:rawPredict", {"model": Raw(msgspec.json.encode(model)), **taken}
 
 
 def _ask_bedrock(path: str, members: dict[str, Raw]) -> tuple[str, dict[str, Raw]]:
-    """The model itself is asked, whatever inference profile (`us.anthropic.…`) a call goes to."""
+    """The endpoint takes the model itself, not an inference profile (`us.anthropic.…`)."""
     place, maker, model = path.removesuffix("/converse").rpartition("anthropic.")
     converse = Raw(join_members({"converse": Raw(join_members(_only(_BEDROCK_TAKES, members)))}))
     return f"{'/model/' if maker else place}{maker}{model}/count-tokens", {"input": converse}
 
 
 def cannot_count(error: ProviderError) -> bool:
-    """Whether a provider that counts says that it does not for this model: on Bedrock only some can be asked."""
+    """Whether the error says that tokens cannot be counted for this model, as for some on Bedrock."""
     return error.status == 400 and "support counting tokens" in error.message
 
 
@@ -155,7 +152,7 @@ def _ask_responses(path: str, members: dict[str, Raw]) -> tuple[str, dict[str, R
 
 
 def _ask_gemini(path: str, members: dict[str, Raw]) -> tuple[str, dict[str, Raw]]:
-    """Vertex AI takes the members as they are; the Gemini API counts only contents unless it gets the whole request."""
+    """Vertex AI takes the members themselves; the Gemini API counts only contents unless it gets the whole request."""
     place = path.removesuffix(":generateContent")
     _, version, model = place.split("/", 2)
     if version in ("v1beta1", "publishers"):
@@ -173,7 +170,7 @@ _ENDPOINTS: Final[dict[str, Callable[[str, dict[str, Raw]], tuple[str, dict[str,
 
 
 class CountDecoder(DecoderBase):
-    """Reads the answer of an endpoint for counting."""
+    """Reads the answer of a counting endpoint."""
 
     def take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
         members = document(body)

@@ -1,7 +1,6 @@
-"""What a reply says of itself beside its content, read from what its decoder kept when somebody asks.
+"""Log probabilities, safety ratings and further answers, read on demand from the raw JSON that a reply keeps.
 
-Owns: the likelihood of tokens, what filters found, and the further answers of a reply that was asked for several.
-Anything that is not as it should be is passed over.
+Malformed data is skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Fields: TypeAlias = Mapping[str, Raw]
 
 
 class TokenLogprob(Struct, frozen=True):
-    """How likely a token was, as a natural logarithm, and which tokens might have stood in its place."""
+    """The natural logarithm of a token's probability, and the alternatives to the token."""
 
     token: str
     logprob: float
@@ -38,15 +37,15 @@ _Source: TypeAlias = Literal["prompt", "answer"]
 
 
 class SafetyRating(Struct, frozen=True):
-    """What a filter of the provider found in a prompt or an answer."""
+    """The result of a provider's filter for a prompt or an answer."""
 
     category: str
-    """In the provider's words, as is the level."""
+    """The provider's own name, as is the level."""
     source: _Source
     level: str | None = None
     score: float | None = None
     blocked: bool = False
-    """Whether it was withheld for this."""
+    """Whether the content was withheld because of it."""
 
 
 def _dialect(native: Native | None) -> str:
@@ -54,14 +53,14 @@ def _dialect(native: Native | None) -> str:
 
 
 def logprobs_of(message: Message) -> tuple[TokenLogprob, ...]:
-    """The tokens of a reply and how likely they were; none where `ModelOptions.logprobs` did not ask for them."""
+    """The tokens of a reply with their log probabilities; empty unless `ModelOptions.logprobs` asked for them."""
     natives = [message.native, *[block.native for block in message.blocks if isinstance(block, Text)]]
     readable = [each for each in natives if each is not None and _dialect(each) in _LOGPROBS]
     return tuple([token for native in readable for token in _LOGPROBS[_dialect(native)](native.fields)])
 
 
 def safety_of(message: Message) -> tuple[SafetyRating, ...]:
-    """What the provider's filters found, the prompt's first; of several results of one category the last."""
+    """The provider's safety ratings, those of the prompt first; the last one of each category counts."""
     native, found = message.native, dict[tuple[_Source, str], SafetyRating]()
     if native is None or (dialect := _dialect(native)) not in _SAFETY:
         return ()
@@ -73,7 +72,7 @@ def safety_of(message: Message) -> tuple[SafetyRating, ...]:
 
 
 def choices_of(message: Message) -> tuple[Message, ...]:
-    """All answers of a reply, itself the first; the others report no usage of their own."""
+    """All answers of a reply, the reply itself first; the others have no usage."""
     native, further = message.native, dict[int, list[bytes]]()
     if native is None or (dialect := _dialect(native)) not in _CHOICES:
         return (message,)
@@ -83,7 +82,7 @@ def choices_of(message: Message) -> tuple[Message, ...]:
     return (message, *[_answer(message, dialect, native.fields, further[index]) for index in sorted(further)])
 
 
-# --- the likelihood of tokens -----------------------------------------------------------------------------------------
+# --- log probabilities ------------------------------------------------------------------------------------------------
 
 
 def _inside(fields: Fields, name: str, *path: str) -> object:
@@ -100,7 +99,7 @@ def _float(value: object) -> float | None:
 
 
 def _tokens(one: object, others: object, name: str = "logprob") -> Iterator[TokenLogprob]:
-    """A token and its alternatives; nothing if it is not one."""
+    """A token with its alternatives; nothing if the object is not one."""
     token, logprob = as_object(one).get("token"), _float(as_object(one).get(name))
     if isinstance(token, str) and logprob is not None:
         alternatives = [found for other in as_items(others) for found in _tokens(other, (), name)]
@@ -108,7 +107,7 @@ def _tokens(one: object, others: object, name: str = "logprob") -> Iterator[Toke
 
 
 def _openai_logprobs(fields: Fields) -> Iterator[TokenLogprob]:
-    """Of a text of the responses API, or of the choice of a chat."""
+    """In a text of the responses API, or in the choice of the chat API."""
     for path in (("logprobs",), ("choice", "logprobs", "content"), ("choice", "logprobs", "refusal")):
         for one in as_objects(_inside(fields, *path)):
             yield from _tokens(one, one.get("top_logprobs"))
@@ -127,14 +126,14 @@ _LOGPROBS: Final[dict[str, Callable[[Fields], Iterator[TokenLogprob]]]] = {
 }
 
 
-# --- what filters found -----------------------------------------------------------------------------------------------
+# --- safety ratings ---------------------------------------------------------------------------------------------------
 
-_Found: TypeAlias = Iterator[tuple[_Source, object, object, object, object]]
-"""Source, category, level, score, and whether it was blocked: as somebody else wrote them."""
+_Ratings: TypeAlias = Iterator[tuple[_Source, object, object, object, object]]
+"""Source, category, level, score and whether it was blocked, not validated yet."""
 
 
-def _azure_results(source: _Source, results: object) -> _Found:
-    """What was looked for, and how bad it is, or whether it is there at all."""
+def _azure_results(source: _Source, results: object) -> _Ratings:
+    """Azure's results by category: with a severity, or only whether it was detected."""
     for category, result in as_object(results).items():
         about = as_object(result)
         if "filtered" in about:
@@ -142,8 +141,8 @@ def _azure_results(source: _Source, results: object) -> _Found:
             yield source, category, level, None, about["filtered"]
 
 
-def _openai_safety(fields: Fields) -> _Found:
-    """Azure's: of the prompts and the choice of a chat, or of both sides of a response."""
+def _openai_safety(fields: Fields) -> _Ratings:
+    """Azure's results: beside the prompts and the choice of the chat API, or in a list of the responses API."""
     for prompt in as_objects(_inside(fields, "prompt_filter_results")):
         yield from _azure_results("prompt", prompt.get("content_filter_results"))
     yield from _azure_results("answer", _inside(fields, "choice", "content_filter_results"))
@@ -152,7 +151,7 @@ def _openai_safety(fields: Fields) -> _Found:
         yield from _azure_results(source, side.get("content_filter_results"))
 
 
-def _gemini_safety(fields: Fields) -> _Found:
+def _gemini_safety(fields: Fields) -> _Ratings:
     of_prompt, of_answer = _inside(fields, "promptFeedback", "safetyRatings"), _inside(fields, "safetyRatings")
     sides: tuple[tuple[_Source, object], ...] = (("prompt", of_prompt), ("answer", of_answer))
     for source, ratings in sides:
@@ -160,7 +159,7 @@ def _gemini_safety(fields: Fields) -> _Found:
             yield source, one.get("category"), one.get("probability"), one.get("probabilityScore"), one.get("blocked")
 
 
-# The lists in which the policies of a guardrail say what they found.
+# The lists of findings of a guardrail's policies.
 _POLICIES: Final = (
     ("topicPolicy", "topics"),
     ("contentPolicy", "filters"),
@@ -172,23 +171,23 @@ _POLICIES: Final = (
 )
 
 
-def _bedrock_safety(fields: Fields) -> _Found:
+def _bedrock_safety(fields: Fields) -> _Ratings:
     sides: tuple[tuple[_Source, str], ...] = (("prompt", "inputAssessment"), ("answer", "outputAssessments"))
     for source, side in sides:
         for each in as_object(_inside(fields, "trace", "guardrail", side)).values():
             for assessment in as_objects(as_items(each) or [each]):
-                yield from _assessed(source, assessment)
+                yield from _findings_of(source, assessment)
 
 
-def _assessed(source: _Source, assessment: dict[str, object]) -> _Found:
+def _findings_of(source: _Source, assessment: dict[str, object]) -> _Ratings:
     for policy, name in _POLICIES:
         for one in as_objects(as_object(assessment.get(policy)).get(name)):
-            # A topic and a pattern have names, a word is its own; the type of a topic is always the same.
+            # Topics and patterns have names, words only a match; the type of a topic is always the same.
             category = one.get("name") or one.get("type") or one.get("match")
             yield source, category, one.get("confidence"), one.get("score"), one.get("action") == "BLOCKED"
 
 
-_SAFETY: Final[dict[str, Callable[[Fields], _Found]]] = {
+_SAFETY: Final[dict[str, Callable[[Fields], _Ratings]]] = {
     "openai_chat": _openai_safety,
     "openai_responses": _openai_safety,
     "gemini": _gemini_safety,
@@ -199,11 +198,11 @@ _SAFETY: Final[dict[str, Callable[[Fields], _Found]]] = {
 # --- further answers --------------------------------------------------------------------------------------------------
 
 _CHOICES: Final = {"openai_chat": ("choices", "id", "model"), "gemini": ("candidates", "responseId", "modelVersion")}
-"""Where the pieces of further answers are kept, and what a reply calls its id and its model."""
+"""The member with the further answers, and the names of a reply's id and model."""
 
 
 def _answer(message: Message, dialect: str, fields: Fields, pieces: list[bytes]) -> Message:
-    """One further answer, which its pieces make a reply of its own: the decoder that read the first reads it too."""
+    """One further answer: its pieces are written as a reply of its own and decoded."""
     name, id, model = _CHOICES[dialect]
     about = {id: msgspec.json.encode(message.id or ""), model: msgspec.json.encode(message.model or "")}
     chunks = [join_members({**about, name: b"[" + piece + b"]"}) for piece in pieces]
@@ -217,7 +216,7 @@ def _answer(message: Message, dialect: str, fields: Fields, pieces: list[bytes])
     names = {wire: own for wire, own in as_object(_inside(fields, "tool_names")).items() if isinstance(own, str)}
     encoded = Encoded(request=WireRequest(path=""), tool_names=names)
     decoder, events, state = codec_of(cast("Dialect", dialect)).decoder(call, encoded), list[ReplyEvent](), Fold()
-    with suppress(ProviderError):  # what came before is there, marked as interrupted
+    with suppress(ProviderError):  # what was read before it is kept, marked as interrupted
         decoder.feed(body, events)
         decoder.finish(events)
     state.extend(events)

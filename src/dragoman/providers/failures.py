@@ -1,6 +1,6 @@
-"""From a provider's refusal to a typed error.
+"""Turn the error responses of all dialects into typed errors.
 
-Owns: where code, text and status stand in a body, and the table of statuses and codes, once for all dialects.
+The shapes of their bodies:
 
     {"error": {"message", "type", "code", "param"}}         OpenAI and most others; OpenRouter's code is a status
     {"type": "error", "error": {"type", "message"}}         Anthropic
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, TypeVar, cast
+from typing import Final
 
 import msgspec
 from msgspec import Raw
@@ -35,9 +35,7 @@ from dragoman.errors import (
 
 from .catalogue import PROVIDERS
 from .codec import Call
-from .wire import as_object, value_of
-
-_T = TypeVar("_T")
+from .wire import as_items, as_object, as_objects, value_of
 
 _CODES: Final[dict[type[ProviderError], str]] = {
     AuthenticationError: """authentication_error invalid_api_key api_key_invalid unauthenticated
@@ -67,7 +65,7 @@ _BY_STATUS: Final[dict[int, type[ProviderError]]] = {
     403: PermissionDeniedError,
 }
 
-# Providers that give no code of their own for these say them in the text.
+# Texts of providers that have no code for these errors.
 _CONTEXT_WORDS: Final = (
     "context length",
     "context window",
@@ -80,100 +78,92 @@ _CONTEXT_WORDS: Final = (
     "context limit",
 )
 _BATCH_WORDS: Final = "increase the physical batch size"
-"""What llama.cpp says, as if it had failed (500), of a text that is too long for a model that embeds."""
+"""llama.cpp's error (500) for a text that is too long for an embedding model."""
 _MODEL_WORDS: Final = ("model identifier is invalid", "publisher model")
 _KEY_WORDS: Final = ("incorrect api key", "invalid api key", "api key not valid", "api key is invalid")
 _TEXTS: Final = ("message", "msg", "error_message", "detail", "title", "Message")
-# Azure and Amazon name their requests in headers of their own.
 _REQUEST_ID_HEADERS: Final = ("request-id", "x-request-id", "apim-request-id", "x-amzn-requestid")
-# A google.protobuf.Duration in JSON.
-_SECONDS: Final = r"(\d{1,9}(?:\.\d{1,9})?)s"
+_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
+"""A google.protobuf.Duration in JSON."""
 
 
 def read_refusal(status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
-    """The typed error of a reply whose status is not 2xx. A gateway before the API may answer with anything.
+    """The typed error of a response whose status is not 2xx. A gateway in front of the API may answer with anything.
 
     Header names are lower case.
     """
     try:
-        said: object = msgspec.json.decode(body)
+        content: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        said = body.strip()[:1000].decode(errors="replace")
-    return error_from(said, call, status, headers)
+        content = body.strip()[:1000].decode(errors="replace")
+    return error_from(content, call, status, headers)
 
 
 def error_in(fields: Mapping[str, Raw], call: Call) -> ProviderError:
-    """The typed error of an event or a body that came with a good status and is an error all the same."""
+    """The typed error of an event, or of a body with a status of 200 that is an error nevertheless."""
     return error_from({name: value_of(raw) for name, raw in fields.items()}, call)
 
 
 def error_from(
-    said: object, call: Call, status: int | None = None, headers: Mapping[str, str] | None = None
+    content: object, call: Call, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> ProviderError:
-    """The typed error for what was said, in whichever shape. Without a status it came inside a stream."""
-    if isinstance(said, list):
-        said = next(iter(cast("list[object]", said)), None)
-    whole = as_object(said) or {"message": said if isinstance(said, str) else ""}
+    """The typed error for the decoded content of an error, in any shape. Errors inside a stream have no status."""
+    first, *_ = as_items(content) or [content]
+    whole = as_object(first) or {"message": _text(first)}
     error = whole.get("error")
     inner = as_object(error) or ({**whole, "message": error} if isinstance(error, str) and error else whole)
-    number = inner.get("code") if isinstance(inner.get("code"), int) else None
-    for found in (inner.get("status_code"), number):
+    for found in (inner.get("status_code"), inner.get("code")):
         if status is None and isinstance(found, int) and 400 <= found <= 599:
             status = found
-    details = [as_object(detail) for detail in cast("list[object]", _as(list, inner.get("details")) or [])]
-    # Google calls a wrong key an invalid argument; the details say it.
-    telling = [detail for detail in details if detail.get("reason") == "API_KEY_INVALID"]
-    code = "API_KEY_INVALID" if telling else _as(str, inner.get("code")) or _amazon_code(inner, headers or {})
-    kind = _as(str, inner.get("type")) or _as(str, inner.get("status"))
-    request_id = _as(str, whole.get("request_id")) or None
+    details = as_objects(inner.get("details"))
+    # Google reports a wrong key as an invalid argument; the details tell.
+    is_wrong_key = any(detail.get("reason") == "API_KEY_INVALID" for detail in details)
+    code = "API_KEY_INVALID" if is_wrong_key else _text(inner.get("code")) or _amazon_code(inner, headers or {})
+    kind = _text(inner.get("type")) or _text(inner.get("status"))
     text = _text_of(inner) or _text_of(whole)
-    # A code of the server's own says nothing to us, nor does "invalid"; the kind beside it may say more.
-    telling_code = next((one for one in (code, kind) if one and _by_code(one) not in (None, InvalidRequestError)), None)
-    made = failure(call, status, telling_code or code or kind or None, text, headers or {}, request_id)
+    # A code that is unknown or only means "invalid" is less specific than a known type beside it.
+    specific = next((one for one in (code, kind) if _by_code(one) not in (None, InvalidRequestError)), None)
+    request_id = _text(whole.get("request_id"))
+    made = failure(call, status, specific or code or kind or None, text, headers or {}, request_id=request_id)
     made.code = code or kind or None
     for detail in details:
-        if (wait := re.fullmatch(_SECONDS, _as(str, detail.get("retryDelay")) or "")) is not None:
+        if (wait := _DURATION.fullmatch(_text(detail.get("retryDelay")))) is not None:
             made.retry_after = float(wait[1])
     return made
 
 
-def _amazon_code(fields: Mapping[str, object], headers: Mapping[str, str]) -> str | None:
-    """Amazon's word for an error, without the address that may stand before or behind it."""
-    said = headers.get("x-amzn-errortype") or _as(str, fields.get("__type")) or ""
-    return said.partition(":")[0].rpartition("#")[2] or None
+def _amazon_code(fields: Mapping[str, object], headers: Mapping[str, str]) -> str:
+    """Amazon's error code, without the address that may be before or after it."""
+    code = headers.get("x-amzn-errortype") or _text(fields.get("__type"))
+    return code.partition(":")[0].rpartition("#")[2]
 
 
 def _text_of(fields: dict[str, object]) -> str:
-    """What was said; with what the server behind a router said, and what the model wrote that could not be used."""
-    said = [
+    """The message, with that of the server behind a router, and the output of the model that could not be used."""
+    found = [
         next((fields[name] for name in _TEXTS if fields.get(name)), None),
         as_object(fields.get("metadata")).get("raw"),
     ]
-    texts = [one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in said if one]
-    if written := _as(str, fields.get("failed_generation")):
+    texts = [one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in found if one]
+    if written := _text(fields.get("failed_generation")):
         texts.append(f"the model wrote: {written}")
     return ": ".join(texts)
 
 
-def _as(kind: type[_T], value: object) -> _T | None:
-    return value if isinstance(value, kind) else None
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
-def failure(  # noqa: PLR0917 -- the fields of every provider's error
-    call: Call,
-    status: int | None,
-    code: str | None,
-    text: str,
-    headers: Mapping[str, str],
-    request_id: str | None = None,
+def failure(
+    call: Call, status: int | None, code: str | None, text: str, headers: Mapping[str, str], *, request_id: str = ""
 ) -> ProviderError:
-    """The typed error for a refusal. `status` is None for an error that came inside a stream that began well."""
+    """The typed error for a refused request. `status` is None for an error inside a stream."""
     kind = _kind(status, code, text)
     where = f"{call.profile.provider}:{call.model}"
-    said = " ".join(text.split())[:1000] or "no reason was given"
+    reason = " ".join(text.split())[:1000] or "no reason was given"
     number = f" ({status})" if status is not None else ""
     return kind(
-        f"{where} refused the request{number}: {said.rstrip('.')}.",
+        f"{where} refused the request{number}: {reason.rstrip('.')}.",
         provider=call.profile.provider,
         model=call.model,
         status=status,
@@ -184,7 +174,7 @@ def failure(  # noqa: PLR0917 -- the fields of every provider's error
 
 
 def _hint(kind: type[ProviderError], call: Call, status: int | None) -> str | None:
-    """What to do next, in the words of this call; None: what holds for the kind of error in general."""
+    """What to do next for this call; None: the general hint of the error's class."""
     provider, model = call.profile.provider, call.model
     row = PROVIDERS.get(provider)
     if row is not None and row.cloud is not None and (hint := _CLOUD_HINTS.get((row.cloud, kind))) is not None:
@@ -194,7 +184,7 @@ def _hint(kind: type[ProviderError], call: Call, status: int | None) -> str | No
         return f"Check that the key{variables} is the right one for {provider}, complete, and has not expired."
     if kind is ModelNotFoundError:
         return f"Check the spelling of {model!r} against the list of {provider}'s models, and that this key may use it."
-    if status in (404, 405):  # nobody is there who knows what this is about
+    if status in (404, 405):  # the server does not know the path
         return "Check the path of the base URL (for compatible servers it usually ends in /v1), and the model's name."
     return None
 
@@ -228,7 +218,7 @@ def _kind(status: int | None, code: str | None, text: str) -> type[ProviderError
     kind = _by_code(code)
     if kind not in (None, InvalidRequestError):
         return kind
-    # A code that only says "invalid" may stand for something more particular, which the text or the status tells.
+    # A code that only means "invalid" may be made more specific by the text or the status.
     if status in (None, 400, 413, 422) and any(words in lower for words in _CONTEXT_WORDS):
         return ContextTooLongError
     if status in (None, 400) and any(words in lower for words in _KEY_WORDS):

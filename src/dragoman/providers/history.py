@@ -1,11 +1,10 @@
-"""What all dialects do alike with the messages of a conversation.
+"""Write the messages of a conversation: what all dialects have in common.
 
-Owns: what of a history a model does not get; ids, arguments, results and media as a wire takes them. The form of each
-message is kept beside it, and that of the messages so far beside the conversation, so that a turn on a long history
-costs its new messages and a join.
+A dialect has a MessageWriter, with a method for each kind of block, and a HistoryWriter, which joins messages. Those of
+Anthropic and Bedrock are TurnsWriters: neighbouring messages of one role become one turn.
 
-A dialect has a MessageWriter, with a method for each kind of block, and a HistoryWriter, which puts messages together.
-Those of Anthropic and Bedrock are TurnsWriters: neighbours of one role become one turn.
+The form of each message is cached with it, and that of the messages so far with the conversation, so that a turn on a
+long history costs its new messages and a join.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ from .requests import ToolNames
 from .wire import MALFORMED, read_members
 
 UNREADABLE: Final = "INVALID_JSON"
-"""The member under which arguments travel that are no JSON object."""
-_MISPLACED: Final = "it stands in a message of the wrong role"
+"""The member that carries arguments which are not a JSON object."""
+_MISPLACED: Final = "it is in a message of the wrong role"
 
 
 FoundLoss: TypeAlias = tuple[int, str, str]
-"""Index and kind of a block, and why it is not sent or sent otherwise."""
+"""Index and kind of a block, and why it is not sent or changed."""
 
 
 # --- all messages -----------------------------------------------------------------------------------------------------
@@ -59,7 +58,7 @@ class Form(Protocol):
 
     @property
     def content(self) -> bytes:
-        """Empty if nothing is left of the message."""
+        """Empty if nothing of the message is sent."""
         ...
 
     @property
@@ -67,22 +66,22 @@ class Form(Protocol):
 
 
 class PlainForm(NamedTuple):
-    """A message on the wire that says nothing to the others."""
+    """A message on the wire that does not depend on others."""
 
     content: bytes
     losses: tuple[FoundLoss, ...] = ()
 
 
 class Written(Struct, frozen=True, kw_only=True):
-    """The first messages of a conversation in a provider's terms. A dialect that must know more derives from it."""
+    """The first messages of a conversation on the wire. A dialect may derive from it to keep more."""
 
     count: int = 0
     pieces: tuple[bytes, ...] = ()
-    """What they became, to be joined."""
+    """Their JSON, to be joined."""
     losses: tuple[Loss, ...] = ()
 
     def losses_with(self, forms: Sequence[Form]) -> tuple[Loss, ...]:
-        """The losses, and those of the messages that follow."""
+        """The losses, with those of the messages that follow."""
         losses = self.losses
         for at, form in enumerate(forms, self.count):
             if form.losses:
@@ -101,7 +100,7 @@ class HistoryWriter(Generic[_W, _F]):
     """No messages."""
 
     def __init__(self, profile: Profile, names: ToolNames, *more: object) -> None:
-        """`more`: what else the form of a message depends on."""
+        """`more`: what else the form of a message depends on, as part of the cache key."""
         self.profile: Profile = profile
         self.names: ToolNames = names
         kinds = (profile.quirks, profile.media, profile.media_urls, profile.tool_result_media)
@@ -117,18 +116,18 @@ class HistoryWriter(Generic[_W, _F]):
             *more,
         )
         self.key: str = f"{profile.dialect} {depends_on}"
-        """Names everything besides a message that its form depends on."""
+        """The cache key: everything besides a message that its form depends on."""
 
     def write_message(self, message: Message) -> _F:
-        """One message; the result is kept beside it."""
+        """Write one message; the result is cached."""
         raise NotImplementedError
 
     def append(self, before: _W, messages: Sequence[Message]) -> _W:
-        """What is written with these messages behind it."""
+        """Add messages to what is written."""
         raise NotImplementedError
 
     def write(self, conversation: Conversation, count: int | None = None) -> _W:
-        """The first messages, or all, from where an earlier turn on this conversation or its beginning stopped."""
+        """Write the first `count` messages, or all, continuing from what an earlier turn cached."""
         memory = memory_of(conversation)
         written: _W = memory.get(self.key, self.nothing)
         if count is None:
@@ -140,7 +139,7 @@ class HistoryWriter(Generic[_W, _F]):
         return written
 
     def form_of(self, message: Message) -> _F:
-        """A message on the wire."""
+        """A message on the wire, from the cache if possible."""
         memory = memory_of(message)
         form: _F | None = memory.get(self.key)
         if form is None:
@@ -155,26 +154,26 @@ class HistoryWriter(Generic[_W, _F]):
 
 
 class MessageWriter(Struct, eq=False):
-    """One message while its blocks are written. A dialect has a method for each kind of block."""
+    """Writes the blocks of one message. A dialect has a method for each kind of block."""
 
     profile: Profile
     names: ToolNames
     reader: str
-    """The name under which this provider's own blocks and fields are kept."""
+    """The reader key of this provider: only blocks and fields with it are sent back."""
     role: Role
     losses: list[FoundLoss] = []
     index: int = 0
     thinker: str = ""
-    """… and its thinking; empty: under the same."""
+    """The reader key of its thinking; empty: the same."""
 
-    # A dialect's own.
+    # Implemented by each dialect.
     write_text: ClassVar[Callable[[Text], None]]
     write_media: ClassVar[Callable[[Media], None]]
     write_call: ClassVar[Callable[[ToolCall], None]]
     write_result: ClassVar[Callable[[ToolResult], None]]
     write_thinking: ClassVar[Callable[[Thinking], None]]
     write_opaque: ClassVar[Callable[[Opaque], None]]
-    """This and thinking: only what this provider wrote."""
+    """This and `write_thinking` get only what this provider wrote."""
 
     def write_blocks(self, blocks: Sequence[Block]) -> None:
         for self.index, block in enumerate(blocks):
@@ -203,11 +202,11 @@ class MessageWriter(Struct, eq=False):
         self.losses.append((self.index, what, why))
 
     def native(self, native: Native | None) -> Mapping[str, Raw]:
-        """The fields of a block that are this provider's own."""
+        """The native fields of a block, if they are this provider's."""
         return native.fields if native is not None and native.provider == self.reader else {}
 
     def arguments(self, call: ToolCall) -> bytes:
-        """The arguments of a call as the JSON object that the wire wants; what is none travels as a text in one."""
+        """The arguments of a call as a JSON object; what is not one is sent as a text inside of one."""
         if not call.arguments or call.arguments.isspace():
             return b"{}"
         try:
@@ -229,20 +228,20 @@ MODEL: Final = b'{"role":"assistant","content":['
 
 
 class Turn(MessageWriter):
-    """A message on the wire: filled while its blocks are written, and never changed after that."""
+    """A message on the wire; not changed any more after `finish`."""
 
     opening: bytes = USER
-    """Whose turn it is: what stands before the content."""
+    """The JSON before the content, which says whose turn it is."""
     content: bytes = b""
-    """The blocks, joined by commas; empty if nothing is left of the message."""
+    """The blocks, joined by commas; empty if nothing of the message is sent."""
     blocks: list[bytes] = field(default_factory=list)
     marks: set[str] = field(default_factory=set)
-    """What the request must say because of this message, in the dialect's own words."""
+    """Features that the request must declare because of this message, named by the dialect."""
     cacheable: bool = True
     """Whether its last block can be marked for the cache."""
 
     def finish(self, message: Message) -> None:
-        """Write all of the message."""
+        """Write the whole message."""
         self.opening = MODEL if message.role == "assistant" else USER
         blocks = message.blocks
         if len(blocks) == 1 and type(block := blocks[0]) is Text and block.native is None:  # as most are
@@ -257,7 +256,7 @@ class Turn(MessageWriter):
 
 
 class Turns(Written, frozen=True, kw_only=True):
-    """The array of messages, but for the end of the last one."""
+    """The array of messages without the end of the last one."""
 
     opening: bytes = b""
     marks: frozenset[str] = frozenset()
@@ -267,7 +266,7 @@ _T = TypeVar("_T", bound=Turn)
 
 
 class TurnsWriter(HistoryWriter[Turns, _T]):
-    """Writes messages as turns: those of one role that follow each other become one, as the APIs want or make them."""
+    """Writes messages as turns: neighbouring messages of one role become one."""
 
     nothing = Turns()
 
@@ -275,7 +274,7 @@ class TurnsWriter(HistoryWriter[Turns, _T]):
         return self.join(before, self.forms(messages))
 
     def write_marked(self, conversation: Conversation, count: int, mark: bytes) -> Turns:
-        """All messages, with cache marks at the ends of so many of the user's last turns."""
+        """All messages, with cache marks at the ends of the user's last `count` turns."""
         turns = self.all_turns(conversation.messages)
         return self.join(self.nothing, turns, last_user_turns(turns, count), mark)
 
@@ -284,7 +283,7 @@ class TurnsWriter(HistoryWriter[Turns, _T]):
         return self.forms(messages)
 
     def mark_turn(self, content: bytes, mark: bytes) -> bytes:
-        """The content of a turn with a mark for the cache at its end."""
+        """The content of a turn with a cache mark at its end."""
         raise NotImplementedError
 
     def join(self, before: Turns, turns: Sequence[_T], marked: Collection[int] = (), mark: bytes = b"") -> Turns:
@@ -306,7 +305,7 @@ class TurnsWriter(HistoryWriter[Turns, _T]):
 
 
 def last_user_turns(turns: Sequence[Turn], count: int) -> list[int]:
-    """Where the last messages of the user's last turns are that can be marked."""
+    """The indexes of the last messages of the user's last turns that can be marked."""
     found: list[int] = []
     inside = False
     for at in range(len(turns) - 1, -1, -1):
@@ -326,7 +325,7 @@ def last_user_turns(turns: Sequence[Turn], count: int) -> list[int]:
 
 
 def legal_id(id: str, legal: Pattern[str], length: int = 40) -> str:
-    """An id as a provider takes it, changed always in the same way, so that a call and its result still agree."""
+    """An id that the provider accepts; always the same for the same id, so that a call and its result still match."""
     if legal.fullmatch(id):
         return id
     return blake2s(id.encode("utf-8", "surrogatepass")).hexdigest()[:length]
@@ -335,7 +334,7 @@ def legal_id(id: str, legal: Pattern[str], length: int = 40) -> str:
 def why_not_media(
     media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[MediaKind], provider: str = ""
 ) -> str | None:
-    """Why media cannot be sent as one of these kinds; None if they can. Raises for a file that nobody has read."""
+    """Why media cannot be sent as one of these kinds; None if they can. Raises for a file that was not read."""
     if media.path is not None:
         message = f"The file {media.name or media.path!r} was not read before the conversation was sent."
         hint = "If it may be read, call dragoman.engines.read_files(conversation) first."
@@ -344,14 +343,14 @@ def why_not_media(
         return f"this model takes no {media.kind} here"
     if media.stored is not None:
         keeper, _ = media.stored
-        return None if keeper == keeper_of(provider) else f"it is kept by {keeper}, where only its models can read it"
+        return None if keeper == keeper_of(provider) else f"it is stored at {keeper}, and only models there can read it"
     if media.url is not None and media.kind not in url_kinds and not media.url.startswith("data:"):
         return f"this model takes {media.kind} as bytes only, not by URL"
     return None
 
 
 def keeper_of(provider: str) -> str:
-    """The name under which a provider's files are known: two APIs of one service share them."""
+    """The service that stores a provider's files: two APIs of one service share them."""
     return "openai" if provider == "openai-responses" else provider
 
 
@@ -360,12 +359,12 @@ def url_of(media: Media) -> str:
 
 
 def content_of(result: ToolResult, *, error_said: bool = False) -> tuple[Text | Json | Media, ...]:
-    """What a tool gave. `error_said`: for an API without a flag for errors, where the text must say that it is one."""
+    """The content of a tool's result. `error_said`: mark an error in the text, for an API without a flag for it."""
     content = result.content or ((result.structured,) if result.structured is not None else ())
     if not result.is_error or not error_said:
         return content
     first = content[0] if content else Text("the tool failed and gave no reason")
     if isinstance(first, Media):
         return (Text("Error"), *content)
-    said = first.text if first.text.lower().startswith("error") else f"Error: {first.text}"
-    return (Text(said), *content[1:])
+    text = first.text if first.text.lower().startswith("error") else f"Error: {first.text}"
+    return (Text(text), *content[1:])

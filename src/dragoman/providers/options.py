@@ -1,7 +1,6 @@
-"""What can be asked of a model, in one vocabulary for all providers.
+"""The options of a model call, the same for all providers.
 
-Owns: ModelOptions. A codec turns each option into its dialect's field, or refuses it, or reports how it adapted it;
-nothing is dropped without a word.
+A codec writes each option in its dialect, or refuses it, or reports how it adapted it; nothing is dropped silently.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh",
 
 
 class Reasoning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much the model may think before it answers. Say one of the two; a profile knows which one a model takes."""
+    """How much the model may think before it answers: an effort or a budget, which is converted where necessary."""
 
     effort: Effort | None = None
     budget: int | None = None
@@ -42,7 +41,7 @@ class ResponseFormat(Struct, frozen=True, kw_only=True):
 class ModelOptions(
     Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """Everything that can be asked of a model. None means: as the provider does by default."""
+    """The options of a model call. None means the provider's default."""
 
     max_tokens: int | None = None
     temperature: float | None = None
@@ -56,24 +55,24 @@ class ModelOptions(
     reasoning: Reasoning | None = None
     response_format: ResponseFormat | None = None
     cache: bool | Literal["1h"] = False
-    """Mark the prompt (system prompt, tools, history) for the provider's cache, where marks are needed; "1h": to be
-    kept for an hour, at a higher price, instead of the usual few minutes."""
+    """Mark the prompt (system prompt, tools, history) for the provider's cache, where marks are needed; "1h": for an
+    hour instead of a few minutes, at a higher price."""
     logprobs: Count | None = None
-    """How likely each token of the answer was, and so many alternatives to it (0: none); `reply.logprobs` has them."""
+    """Report log probabilities, with so many alternatives for each token (0: none); see `reply.logprobs`."""
     choices: Positive | None = None
-    """How many answers are wanted. The first one is the reply, `reply.choices` has all, and all are paid for."""
+    """How many answers to generate. The first is the reply, `reply.choices` has all, and all are charged."""
     user: str | None = None
     """An opaque id of the end user, for the provider's abuse detection."""
     server_tools: tuple[AnyServerTool, ...] = ()
-    """Tools that the provider runs itself: values such as WebSearch(), or its own JSON, passed through as it is."""
+    """Tools that the provider runs: values such as WebSearch(), or the provider's JSON, which is sent unchanged."""
     extra_body: Mapping[str, object] = {}
-    """Further members of the request's JSON body, in the provider's own words; they win over ours."""
+    """More members for the request's JSON body; they override ours."""
     extra_headers: Mapping[str, str] = {}
     adapt: bool = False
-    """What the model cannot take: False raises ConfigurationError, True leaves it out and reports an Adaptation."""
+    """For what the model cannot take: False raises ConfigurationError, True leaves it out and reports an Adaptation."""
 
     def __post_init__(self) -> None:
-        """Take a copy of what its owner could change later, also deep inside: options are a value like any other."""
+        """Copy what the caller could change later: options are immutable."""
         if self.server_tools:
             tools = tuple([as_server_tool(each) for each in self.server_tools])
             msgspec.structs.force_setattr(self, "server_tools", tools)
@@ -84,8 +83,8 @@ class ModelOptions(
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         """What differs from the defaults, without the headers, which may hold keys."""
-        said = [(name, getattr(self, name)) for name in self.__struct_fields__]
-        changed = [(name, value) for name, value in said if value != getattr(_PLAIN, name)]
+        fields = [(name, getattr(self, name)) for name in self.__struct_fields__]
+        changed = [(name, value) for name, value in fields if value != getattr(_PLAIN, name)]
         return [(name, "…" if name == "extra_headers" else value) for name, value in changed]
 
     def __repr__(self) -> str:
@@ -93,7 +92,7 @@ class ModelOptions(
 
 
 def without_secrets(options: ModelOptions) -> ModelOptions:
-    """The options as they may be written down: no headers, and no tokens of MCP servers."""
+    """The options without headers and tokens of MCP servers, to be stored."""
     tools = [
         msgspec.structs.replace(tool, token=None) if isinstance(tool, HostedMcp) else tool
         for tool in options.server_tools

@@ -1,6 +1,6 @@
-"""Preflight: what a provider would say to some tools, before anything is sent.
+"""Check tools against a provider's rules before anything is sent.
 
-Owns: check() and its report. What would be rewritten is what an encoder rewrites: both ask `declare_tool`.
+The report agrees with what an encoder does, since both use `declare_tool`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.tools import AnyTool
 
 Severity: TypeAlias = Literal["rewrite", "error"]
-"""Sent in another form, or refused."""
+"""Sent in another form, or refused by the provider."""
 
 
 class Finding(Struct, frozen=True):
@@ -38,24 +38,24 @@ class Finding(Struct, frozen=True):
 
 
 class ToolReport(Struct, frozen=True, kw_only=True):
-    """What would become of one tool."""
+    """How one tool would be sent."""
 
     tool: str
     """Its own name."""
     wire_name: str
     """The name that is sent; replies are mapped back."""
     schema: dict[str, object] | None = None
-    """The schema that is sent; None if there is none that can be."""
+    """The schema that is sent; None if it cannot be sent at all."""
     strict: bool = False
-    """Whether the provider would hold the model to the schema."""
+    """Whether the provider would enforce the schema."""
     findings: tuple[Finding, ...] = ()
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What a provider would reject of some tools, and what would be rewritten."""
+    """Which tools a provider would refuse, and what would be rewritten."""
 
     model: str
-    """`provider:model`, or the provider of a profile that was given."""
+    """`provider:model`, or only the provider if a profile was given."""
     tools: tuple[ToolReport, ...] = ()
     findings: tuple[Finding, ...] = ()
     """About all tools together."""
@@ -67,13 +67,13 @@ class Report(Struct, frozen=True, kw_only=True):
         return all(finding.severity != "error" for finding in found)
 
     def __str__(self) -> str:
-        told = [f"{tool.tool}: {finding}" for tool in self.tools for finding in tool.findings]
+        lines = [f"{tool.tool}: {finding}" for tool in self.tools for finding in tool.findings]
         count = f"{self.model}: {len(self.tools)} tools, {'none refused' if self.ok else 'some refused'}"
-        return "\n  ".join([count, *map(str, self.findings), *told])
+        return "\n  ".join([count, *map(str, self.findings), *lines])
 
 
 def check(tools: Iterable[ToolSpec | AnyTool], model: str | Profile) -> Report:
-    """What a provider would reject of these tools and what would be rewritten, without asking it.
+    """Report which of these tools a provider would refuse and what would be rewritten, without asking it.
 
     `model` is a name like `anthropic:claude-sonnet-4-5`, or a profile.
     """
@@ -102,21 +102,21 @@ def check(tools: Iterable[ToolSpec | AnyTool], model: str | Profile) -> Report:
 def _report(
     spec: ToolSpec, names: ToolNames, profile: Profile, held: list[dict[str, object]], *, repeated: bool
 ) -> ToolReport:
-    twice = (Finding("error", "name", "another tool has the same one"),) if repeated else ()
+    twice = (Finding("error", "name", "another tool has the same name"),) if repeated else ()
     try:
-        told, _ = declare_tool(spec, names, profile, held, _write_nothing)
+        declared, _ = declare_tool(spec, names, profile, held, _write_nothing)
     except ToolDefinitionError as error:
         findings = (*twice, Finding("error", "schema", error.message))
         return ToolReport(tool=spec.name, wire_name=names.wire(spec.name), findings=findings)
-    rewritten = [Finding("rewrite", note.what.partition(" ")[0], note.why) for note in told.notes]
+    rewritten = [Finding("rewrite", note.what.partition(" ")[0], note.why) for note in declared.notes]
     return ToolReport(
         tool=spec.name,
-        wire_name=told.name,
-        schema=told.schema,
-        strict=told.strict,
+        wire_name=declared.name,
+        schema=declared.schema,
+        strict=declared.strict,
         findings=(*twice, *rewritten),
     )
 
 
-def _write_nothing(_told: DeclaredTool) -> None:
+def _write_nothing(_declared: DeclaredTool) -> None:
     pass

@@ -1,21 +1,18 @@
-"""What replies cost, and how much models can read: a table of models, and prices of one's own.
+"""Prices and context windows of models, and what replies cost.
 
 The table is `prices.json.gz` beside this file: the prices and context windows of genai-prices (MIT licence, Copyright
-Pydantic Services Inc.), packed by `python -m devtools.prices`; `TABLE` says of which version and day. It is read when
-somebody first asks, so that nobody else pays for it.
+Pydantic Services Inc.), packed by `python -m devtools.prices`; `price_table()` has its version and date. It is loaded
+when first needed.
 
-What is not known is None, all the way up: never nothing, and never the part of a sum that happens to be known. Counted
-are tokens. Fees for each search of the web, prices of batches and of other service tiers have no place here yet: they
-would be further columns of a row, chosen by what the message says of itself.
-
-Must not know: the clock. The day and the hour that decide about a price are those of the message.
+A cost that is not known is None, and so is a sum with an unknown part. Only tokens are counted, not fees for web
+searches, and not the prices of batches and other service tiers. The time that decides about a price is the message's.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
@@ -33,7 +30,7 @@ from .codec import remembered
 
 
 class Prices(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a million tokens cost, in US dollars. A kind without a price costs as much as what it is a part of."""
+    """Prices of a million tokens, in US dollars. A kind without a price costs as much as the kind that contains it."""
 
     input: NotNegative
     output: NotNegative
@@ -45,7 +42,7 @@ class Prices(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_un
     audio_cache_read: NotNegative | None = None
 
     def cost(self, usage: Usage) -> float | None:
-        """The price of these tokens; None if the provider did not count them, or contradicts itself."""
+        """The price of these tokens; None if they were not counted, or the counts contradict each other."""
         if not usage.known or usage.partial:
             return None
         total, counted = 0.0, dict[str, int]()
@@ -70,11 +67,11 @@ _PARTS: Final = {
     "input": ("cache_read", "cache_write", "cache_write_1h", "audio_input", "audio_cache_read"),
     "output": ("audio_output",),
 }
-"""The kinds of tokens, and those that each of them contains; the parts come first."""
+"""The kinds of tokens, and the kinds that each of them contains; the parts come first."""
 
 
 def cost_of(message: Message) -> float | None:
-    """What a model's reply cost, in US dollars; None if that is not known."""
+    """The cost of a model's reply in US dollars; None if it is not known."""
     return remembered(message, "providers.cost", lambda: _calculate_cost(message))
 
 
@@ -84,7 +81,7 @@ def _calculate_cost(message: Message) -> float | None:
         return usage.charged
     if message.provider in _FREE:
         return 0.0
-    if usage is None or broken_off:  # what was counted before it broke off is not all of it
+    if usage is None or broken_off:  # the usage of an interrupted reply is incomplete
         return None
     if message.provider is None or message.model is None or _service_tier(message) in _OTHER_TIERS:
         return None
@@ -93,10 +90,7 @@ def _calculate_cost(message: Message) -> float | None:
 
 
 def conversation_cost(messages: Iterable[Message]) -> float | None:
-    """What all replies among these cost, and models behind tools; None if a part of it is not known.
-
-    What no model has said is free.
-    """
+    """The cost of all replies among these messages, and of models behind tools; None if a part of it is not known."""
     costs = list[float | None]()
     for each in messages:
         if each.role == "assistant" and (each.provider or each.usage):
@@ -107,7 +101,7 @@ def conversation_cost(messages: Iterable[Message]) -> float | None:
 
 
 def total_cost(costs: Iterable[float | None]) -> float | None:
-    """The sum; None as soon as one of them is not known."""
+    """The sum; None if one of them is not known."""
     total = 0.0
     for cost in costs:
         if cost is None:
@@ -122,9 +116,9 @@ def _service_tier(message: Message) -> bytes | None:
 
 
 _OTHER_TIERS: Final = frozenset([b'"flex"', b'"priority"'])
-"""What OpenAI calls the tiers that cost less, and more, than the table says."""
+"""OpenAI's tiers with other prices than those in the table."""
 _FREE: Final = frozenset(["local"])
-"""Models that this library runs on this machine. A server on this machine may be anybody's, so it is not known."""
+"""Models that this library runs itself. The cost of a server on this machine is not known."""
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
@@ -142,21 +136,21 @@ _NAMES: Final = {
     "voyage": "voyageai",
     "xai": "x-ai",
 }
-"""Our names of providers that the table has under another one."""
+"""Our names of providers that have another name in the table."""
 
 _Match: TypeAlias = str | list[Any]
-"""A sign and a text: `=` the model's name is this, `^` begins so, `$` ends so, `*` contains it, `~` fits this regular
-expression. Of a list one must fit; of a list that begins with `&` all of the others."""
+"""An operator and a text: the model's name `=` is, `^` starts with, `$` ends with, `*` contains or `~` matches (as a
+regular expression) the text. One item of a list must match; after `&` all of them."""
 
 _Price: TypeAlias = float | list[float] | None
-"""For a million tokens. A list is the first price, then pairs: above so many tokens of input, this price for all."""
+"""Per million tokens. A list is a price, then pairs: above so many input tokens, this price for all tokens."""
 
 
 class _Offer(Struct, frozen=True, array_like=True):
-    """Prices in the order of the fields of `Prices`, and when they hold."""
+    """Prices in the order of the fields of `Prices`, and when they apply."""
 
     when: str | None
-    """From a day on (`2025-09-01`), between two times of every day (`00:30-16:30`), both in UTC; None: always."""
+    """From a date on (`2025-09-01`), or between two times of every day (`00:30-16:30`), in UTC; None: always."""
     prices: list[_Price]
 
 
@@ -164,18 +158,18 @@ class _Row(Struct, frozen=True, array_like=True):
     match: _Match
     window: int | None = None
     offers: list[_Offer] = []
-    """The last one that holds counts, else the first. None at all: the price depends on what nobody counts."""
+    """The last one that applies counts, else the first. Empty: the price depends on something that is not counted."""
 
 
 class _Provider(Struct, frozen=True):
     models: list[_Row]
-    """The first one that fits counts."""
+    """The first one that matches counts."""
     others: list[str] = []
-    """Providers whose models it has, too."""
+    """Providers whose models it has too."""
 
 
 class PriceTable(Struct, frozen=True):
-    """Where the table comes from."""
+    """The table and its source."""
 
     source: str
     date: str
@@ -190,7 +184,7 @@ def price_table() -> PriceTable:
 
 
 def prices_of(provider: str, model: str, *, time: datetime | None = None, tokens: int = 0) -> Prices | None:
-    """What a model costs by the table, for a request of so many tokens at this time; None if that is not known."""
+    """The prices of a model for a request of so many tokens at this time; None if they are not known."""
     if provider in _FREE:
         return Prices(input=0, output=0)
     row = _row_of(provider, model)
@@ -198,10 +192,10 @@ def prices_of(provider: str, model: str, *, time: datetime | None = None, tokens
         return None
     chosen = row.offers[0]
     for offer in reversed(row.offers):
-        holds = _holds(offer.when, time)
-        if holds is None:
+        applies = _applies(offer.when, time)
+        if applies is None:
             return None
-        if holds:
+        if applies:
             chosen = offer
             break
     at: dict[str, Any] = {
@@ -211,13 +205,13 @@ def prices_of(provider: str, model: str, *, time: datetime | None = None, tokens
 
 
 def window_of(provider: str, model: str) -> int | None:
-    """How many tokens a model can read by the table; None if that is not known."""
+    """The context window of a model in tokens, by the table; None if it is not known."""
     row = _row_of(provider, model)
     return None if row is None else row.window
 
 
-def _holds(when: str | None, time: datetime | None) -> bool | None:
-    """Whether this is such a time. One that is not known is after every day, but at no hour: None."""
+def _applies(when: str | None, time: datetime | None) -> bool | None:
+    """Whether an offer applies. An unknown time is after every date, but for an hour of the day the result is None."""
     if when is None:
         return True
     utc = time if time is None or time.tzinfo is None else time.astimezone(UTC)
@@ -239,7 +233,7 @@ def _price_at(price: _Price, tokens: int) -> float | None:
     return first
 
 
-# --- finding a model --------------------------------------------------------------------------------------------------
+# --- looking up a model -----------------------------------------------------------------------------------------------
 
 
 @cache
@@ -253,35 +247,30 @@ def _row_of(provider: str, model: str) -> _Row | None:
     found, name = _provider_of(_NAMES.get(provider, provider)), model.lower()
     if found is None:
         return None
+    providers = [found, *filter(None, map(_provider_of, found.others))]
     for spelled in dict.fromkeys((name, _DAY.sub(r"-\1-\2-\3", name))):
-        for row in found.models:
-            if _fits(row.match, spelled):
+        for row in [row for provider in providers for row in provider.models]:
+            if _matches(row.match, spelled):
                 return row
-        for other in filter(None, map(_provider_of, found.others)):
-            for row in other.models:
-                if _fits(row.match, spelled):
-                    return row
     return None
 
 
 _DAY: Final = re.compile(r"-(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?=-|:|$)")
-"""A day at the end of a name, which OpenRouter writes without dashes."""
+"""A date at the end of a name, which OpenRouter writes without dashes."""
 
 
-def _fits(match: _Match, name: str) -> bool:
-    if not isinstance(match, str):
-        if match[0] == "&":
-            return all(_fits(each, name) for each in match[1:])
-        return any(_fits(each, name) for each in match)
-    text = match[1:]
-    match match[0]:
-        case "=":
-            return name == text
-        case "^":
-            return name.startswith(text)
-        case "$":
-            return name.endswith(text)
-        case "*":
-            return text in name
-        case _:
-            return re.search(text, name) is not None
+_OPERATORS: Final[dict[str, Callable[[str, str], bool]]] = {
+    "=": str.__eq__,
+    "^": str.startswith,
+    "$": str.endswith,
+    "*": str.__contains__,
+    "~": lambda name, pattern: re.search(pattern, name) is not None,
+}
+
+
+def _matches(match: _Match, name: str) -> bool:
+    if isinstance(match, str):
+        return _OPERATORS[match[0]](name, match[1:])
+    if match[0] == "&":
+        return all(_matches(each, name) for each in match[1:])
+    return any(_matches(each, name) for each in match)

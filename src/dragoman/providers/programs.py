@@ -1,7 +1,4 @@
-"""Providers that are no service but a program on this machine, and what they can do.
-
-Owns: their profiles. A program is spoken to in its own way (see dragoman.engines), not by a codec.
-"""
+"""Profiles of the providers that are a program on this machine; dragoman.engines runs them, without a codec."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from typing import Final
 from .anthropic.profiles import BASE
 from .profile import Profile, ToolLimits, words
 
-# The models are Anthropic's, but what can be asked of them is what the program lets through.
+# The models are Anthropic's, but the program passes on only some options.
 _CLAUDE: Final = BASE.with_changes(
     provider="claude-local",
     dialect="claude_cli",
-    # The program puts a name of its own before a tool's, and the whole must fit the API's 128 characters.
+    # The program adds a prefix to a tool's name, and the API takes 128 characters.
     tool_limits=ToolLimits(name_pattern=r"[a-zA-Z0-9_-]{1,64}", max_name_length=64, max_description_length=2048),
     tool_result_media=words("image"),
     tool_examples=False,
@@ -31,7 +28,7 @@ _CLAUDE: Final = BASE.with_changes(
     default_max_tokens=None,
 )
 
-# A small model that llama.cpp runs in a child of this process. Names of tools stand in a grammar, so any will do.
+# A small model that llama.cpp runs in a child process. Tool names are part of a grammar, so any name will do.
 _LOCAL: Final = Profile(
     provider="local",
     dialect="local",
@@ -42,9 +39,9 @@ _LOCAL: Final = Profile(
     strict_tools=True,
     reasoning_replayed=False,
     unsupported=words("user logprobs choices"),
-    default_max_tokens=2048,  # a small model may not find an end by itself
+    default_max_tokens=2048,  # a small model may not stop by itself
     context_window=8192,
 )
 
 PROFILES: Final[Mapping[str, Profile]] = {profile.provider: profile for profile in (_CLAUDE, _LOCAL)}
-"""By the name that stands before the model in `provider:model`."""
+"""By the name before the model in `provider:model`."""

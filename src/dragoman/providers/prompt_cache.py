@@ -1,8 +1,7 @@
-"""What a provider's prompt cache did for a reply, and why it did no more.
+"""How much of a prompt came from the provider's cache, and why not more.
 
-A provider can reuse the beginning that a prompt has in common with an earlier one. An engine keeps the calls that it
-last made, which are values that never change; they are compared when somebody asks, messages by identity before
-anything else.
+A provider can reuse the beginning that a prompt has in common with an earlier one. An engine keeps its last calls,
+which are immutable; they are compared when somebody asks.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from .requests import takes_cache_marks
 
 
 class CacheUse(Struct, frozen=True, kw_only=True):
-    """How much of a prompt came from the provider's cache, how much could have, and what stood in the way."""
+    """How much of a prompt came from the provider's cache, how much could have, and why not more."""
 
     read: int | None
-    """Tokens that the provider read from its cache; None if it does not say."""
+    """Tokens that the provider read from its cache; None if it does not report them."""
     written: int | None
     """Tokens that it wrote there, for later requests."""
     eligible: int | None
-    """About how many tokens, from the beginning on, an earlier request of this engine had too: the reported tokens,
-    divided by length. None if the engine had sent nothing before."""
+    """About how many tokens at the beginning are the same as in an earlier request of this engine. None if there was
+    none."""
     changed: str | None = None
-    """The first thing that differs from that request: `tools.NAME`, `options.NAME`, `system` or `messages.3` (counted
-    from 0). None if nothing does, but for what was added at the end."""
+    """The first difference from that request: `tools.NAME`, `options.NAME`, `system` or `messages.3` (counted from 0).
+    None if something was only added at the end."""
     why: str = ""
-    """Why it was not more, in a sentence; empty if there is nothing to explain."""
+    """Why it was not more; empty if there is nothing to explain."""
 
     def __str__(self) -> str:
         read = "unknown" if self.read is None else f"{self.read:,}"
@@ -45,23 +44,23 @@ class CacheUse(Struct, frozen=True, kw_only=True):
 # --- the first difference ---------------------------------------------------------------------------------------------
 
 _AT_THE_BEGINNING: Final = ("server_tools", "response_format", "extra_body")
-"""Options that stand before everything else in a prompt, or may."""
-_BEHIND_THE_SYSTEM_PROMPT: Final = {"anthropic": ("tool_choice", "parallel_tool_calls", "reasoning")}
-"""Options whose change makes a provider read all messages anew, by dialect."""
+"""Options that come before everything else in a prompt, or may."""
+_AFTER_THE_SYSTEM_PROMPT: Final = {"anthropic": ("tool_choice", "parallel_tool_calls", "reasoning")}
+"""Options whose change invalidates all messages, by dialect."""
 
 
 class _Shared(NamedTuple):
     length: int
-    """Characters that two prompts have in common, from the beginning on."""
+    """Characters at the beginning that two prompts have in common."""
     changed: str | None = None
     what: str = ""
-    """What is different then, for `why`."""
+    """What is different after that, for `why`."""
 
 
 def _compare(old: Call, new: Call) -> _Shared:
-    """Where a prompt departs from an older one: in the order in which providers read it."""
+    """The first difference between two prompts, in the order in which providers read them."""
     if name := _changed_option(old.options, new.options, _AT_THE_BEGINNING):
-        return _Shared(0, f"options.{name}", f"the option {name} is another one than before")
+        return _Shared(0, f"options.{name}", f"the option {name} changed")
     length = 0
     for index, spec in enumerate(new.tools):
         if index >= len(old.tools) or not (spec is old.tools[index] or spec == old.tools[index]):
@@ -72,14 +71,14 @@ def _compare(old: Call, new: Call) -> _Shared:
     if old.conversation.system != new.conversation.system:
         same = _common(old.conversation.system or "", new.conversation.system or "")
         where = f" from character {same:,} on" if same else ""
-        return _Shared(length + same, "system", f"the system prompt is another one than before{where}")
+        return _Shared(length + same, "system", f"the system prompt changed{where}")
     length += len(new.conversation.system or "")
-    if name := _changed_option(old.options, new.options, _BEHIND_THE_SYSTEM_PROMPT.get(new.profile.dialect, ())):
-        why = f"the option {name} is another one than before, and this provider then reads all messages anew"
+    if name := _changed_option(old.options, new.options, _AFTER_THE_SYSTEM_PROMPT.get(new.profile.dialect, ())):
+        why = f"the option {name} changed, and this provider then reads all messages again"
         return _Shared(length, f"options.{name}", why)
     for index, (before, now) in enumerate(zip(old.conversation.messages, new.conversation.messages, strict=False)):
         if before is not now and _sent(before) != _sent(now):
-            where = f"message {index} is not the one that stood there before"
+            where = f"message {index} changed"
             return _Shared(length + _shared_length(before, now), f"messages.{index}", where)
         length += length_of_message(now)
     return _Shared(length)
@@ -92,24 +91,24 @@ def _changed_option(old: ModelOptions, new: ModelOptions, names: Sequence[str]) 
 
 
 def _describe_change(old: Sequence[ToolSpec], new: Sequence[ToolSpec], index: int) -> tuple[str, str]:
-    """Which tool makes two lists differ at this place, and in what way."""
+    """Which tool makes two lists differ at this index, and how."""
     was, now = [spec.name for spec in old], [spec.name for spec in new]
     if index < len(was) and was[index] not in now:
         name, what = was[index], "was removed"
     elif index < len(now) and now[index] not in was:
         name, what = now[index], "was added"
-    else:  # both know the names that stand here, so neither list ends
-        name, what = now[index], "was changed" if now[index] == was[index] else "stands at another place"
+    else:  # both lists have the names at this index
+        name, what = now[index], "was changed" if now[index] == was[index] else "is at another place"
     return f"tools.{name}", f"the tool {name!r} {what}"
 
 
 def _sent(message: Message) -> tuple[object, ...]:
-    """What of a message a provider gets."""
+    """The part of a message that is sent."""
     return message.role, message.blocks, message.native
 
 
 def _shared_length(old: Message, new: Message) -> int:
-    """Characters that two messages have in common, from the beginning on."""
+    """Characters at the beginning that two messages have in common."""
     length = 0
     if old.role == new.role:
         for before, now in zip(old.blocks, new.blocks, strict=False):
@@ -122,30 +121,30 @@ def _shared_length(old: Message, new: Message) -> int:
 
 
 def _common(old: str, new: str) -> int:
-    """How many characters two texts have in common, from the beginning on."""
+    """The length of the common beginning of two texts."""
     for index, (before, now) in enumerate(zip(old, new, strict=False)):
         if before != now:
             return index
     return min(len(old), len(new))
 
 
-# --- the account ------------------------------------------------------------------------------------------------------
+# --- the explanation --------------------------------------------------------------------------------------------------
 
 _ENOUGH: Final = 0.75
-"""Of what was eligible: eligible tokens are estimated, and providers cache in steps."""
+"""The part of the eligible tokens that needs no explanation: they are estimated, and providers cache in steps."""
 _LARGEST_MINIMUM: Final = 4096
-"""Every provider caches prompts of so many tokens; below, it depends on the model."""
+"""Every provider caches prompts of so many tokens; below that it depends on the model."""
 
 
 def explain_cache(calls: Sequence[Call], usage: Usage | None) -> CacheUse:
-    """What the cache did for the last prompt, compared with that of those before whose beginning is most like it."""
+    """Explain the cache use of the last call, compared with the earlier call that has the most in common with it."""
     usage = usage or Usage()
     read, written = usage.cache_read, usage.cache_write
     if not calls:
         return CacheUse(read=read, written=written, eligible=None)
     *recent, prompt = calls
     if not recent:
-        why = "" if read else "the engine had sent nothing before, and a cache is each model's own"
+        why = "" if read else "it was the first request of this engine, and caches are not shared between models"
         return CacheUse(read=read, written=written, eligible=None, why=why)
     newest_first = [_compare(old, prompt) for old in reversed(recent)]
     shared = max(newest_first, key=lambda found: found.length)
@@ -165,11 +164,11 @@ def _explain(prompt: Call, shared: _Shared, eligible: int, read: int | None, wri
     if shared.changed is not None and (not read or read * _ENOUGH <= eligible):
         return shared.what
     if read is None:
-        return "the provider does not say what it read from its cache"
+        return "the provider does not report what it read from its cache"
     if read >= eligible * _ENOUGH:
         return ""
     if takes_cache_marks(prompt.profile) and not prompt.options.cache and not written:
-        return "the prompt is not marked for the cache: say ModelOptions(cache=True)"
+        return "the prompt is not marked for the cache: use ModelOptions(cache=True)"
     if eligible < _LARGEST_MINIMUM:
         return "nothing changed: it has expired, or is shorter than this model's cache takes (512 to 4,096 tokens)"
     return "nothing changed: it has expired, or the provider did not find it"

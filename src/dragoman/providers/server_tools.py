@@ -1,7 +1,6 @@
-"""The providers' own tools as values: asked for in one vocabulary.
+"""The providers' own tools as values, the same for all providers.
 
-Owns: what can be said of each tool. The words of a provider are a table of its dialect's own (`server_tools.py` there);
-requests.py refuses what is not in it.
+How they are written is in a table of each dialect (`server_tools.py` there); requests.py refuses what is not in it.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from msgspec import Raw, Struct
 
 from dragoman._checks import CheckedMeta, Positive, reason_of
 from dragoman.errors import ConfigurationError
-
-# --- what is asked for ------------------------------------------------------------------------------------------------
 
 _TAG: Final = "server_tool"
 
@@ -54,7 +51,7 @@ class WebSearch(_Tool, frozen=True):
 
 
 class WebFetch(_Tool, frozen=True):
-    """The provider reads pages whose addresses are in the conversation."""
+    """The provider fetches pages whose URLs are in the conversation."""
 
     max_uses: Positive | None = None
     allowed_domains: tuple[str, ...] = ()
@@ -66,15 +63,15 @@ class CodeExecution(_Tool, frozen=True):
 
 
 class FileSearch(_Tool, frozen=True):
-    """The provider searches files that it keeps."""
+    """The provider searches files that it stores."""
 
     stores: tuple[str, ...]
-    """The provider's names of the stores that are searched."""
+    """The provider's ids of the stores to search."""
     max_results: Positive | None = None
 
 
 class ComputerUse(_Tool, frozen=True):
-    """The model uses a computer of yours; a tool of yours carries out what it asks for (`computer`)."""
+    """The model uses a computer of yours; your tool `computer` carries out its actions."""
 
     width: Positive | None = None
     """Of the screen, in pixels."""
@@ -88,9 +85,9 @@ class HostedMcp(_Tool, frozen=True):
     url: str
     token: str | None = None
     allowed_tools: tuple[str, ...] = ()
-    """Empty: all that the server has."""
+    """Empty: all tools of the server."""
     approval: Literal["always", "never"] | None = None
-    """Whether each call waits for your approval; None: as the provider does by default."""
+    """Whether each call waits for your approval; None: the provider's default."""
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         """Without the token."""
@@ -101,7 +98,7 @@ class HostedMcp(_Tool, frozen=True):
 
 
 class ImageGeneration(_Tool, frozen=True):
-    """The provider makes pictures."""
+    """The provider generates images."""
 
     size: str | None = None
     """`1024x1536`."""
@@ -112,7 +109,7 @@ class ImageGeneration(_Tool, frozen=True):
 
 
 ServerTool: TypeAlias = WebSearch | WebFetch | CodeExecution | FileSearch | ComputerUse | HostedMcp | ImageGeneration
-"""A tool that the provider has, and runs itself."""
+"""A tool that the provider runs."""
 
 if TYPE_CHECKING:
     AnyServerTool: TypeAlias = Raw | ServerTool
@@ -121,12 +118,12 @@ else:  # msgspec cannot tell the two apart; `as_server_tool` does
 
 
 def as_server_tool(given: object) -> Raw | ServerTool:
-    """What stands in a list of server tools: a value, raw JSON, or an object that is the JSON of one of the two."""
+    """A server tool from a value, raw JSON, or a mapping with the JSON of either."""
     if isinstance(given, Raw | ServerTool):
         return given
     if not isinstance(given, Mapping):
         message = f"server_tools of ModelOptions takes no {type(given).__name__}."
-        raise ConfigurationError(message, hint="Say WebSearch(), or the provider's own JSON: msgspec.Raw(b'{…}').")
+        raise ConfigurationError(message, hint="Use WebSearch(), or the provider's own JSON: msgspec.Raw(b'{…}').")
     if _TAG not in given:
         return Raw(msgspec.json.encode(given))
     try:
@@ -142,16 +139,16 @@ def given_fields(tool: ServerTool) -> dict[str, object]:
 
 
 class ToolRow(NamedTuple):
-    """How a provider is told of one of its tools."""
+    """How one of a provider's tools is written."""
 
     members: Mapping[str, object]
-    """What is always said."""
+    """Members that are always sent."""
     fields: Mapping[str, str] = {}
-    """The member that a field becomes, `outer.inner` where it is deeper."""
+    """The member for each field; `outer.inner` for a nested one."""
     rest: Callable[[Any], Mapping[str, object]] | None = None
-    """Members that are made of the tool in another way."""
+    """Computes further members from the tool."""
     taken: tuple[str, ...] = ()
-    """Fields that need no member, with any value (`url`) or with one (`approval=never`)."""
+    """Fields that need no member, with any value (`url`) or with one value (`approval=never`)."""
 
 
 ToolRows: TypeAlias = Mapping[type[ServerTool], ToolRow]

@@ -1,10 +1,8 @@
-"""Replies of a given schema, also from models that have no feature of their own for them.
+"""Structured replies, also from models without a feature for them.
 
-Owns: how they are asked for. "tool": the answer is the call of a tool made up for it, whose arguments have the schema.
-"prompt": the model is asked for bare JSON. Either way the reply becomes a text of JSON, as with the native feature.
-Where an answer has to be an object but is not meant to be one, it is asked for as the one property of an object.
-
-A model may write some words before it calls the tool; `answer_text` takes the answer alone.
+"native": the provider enforces the schema. "tool": the model answers by calling a tool whose arguments have the schema.
+"prompt": the model is asked for bare JSON. In all cases the reply becomes a text of JSON. Where a provider wants an
+object and the schema describes something else, the answer is asked for as the one property of an object.
 """
 
 from __future__ import annotations
@@ -33,43 +31,42 @@ from dragoman.conversation import (
     ToolChoice,
     ToolSpec,
 )
+from dragoman.tools import is_array, is_object, map_subschemas
 
 from .codec import Call, Decoder
 from .options import ResponseFormat
-from .schema.document import Document
-from .schema.rules import Schema, is_array, is_object, map_subschemas
+from .schema.document import Document, Schema
 
-_WRAPPING: Final = "answer"
+_WRAPPER_PROPERTY: Final = "answer"
 """The property that holds an answer which is not an object."""
 
 
 def prepare(call: Call) -> tuple[Call, AnswerReader | None]:
-    """The call as the model can take it, and what reads its reply; the call itself where nothing is to be done."""
+    """The call as the model can take it, and the reader of its reply; the same call if nothing has to be done."""
     wanted, profile = call.options.response_format, call.profile
     if wanted is None:
         return call, None
     way = profile.structured
     if way == "native" and not profile.native_beside_tools and (call.tools or call.options.server_tools):
-        way = "tool" if call.tools else "prompt"  # a function may be as unwelcome beside the provider's own tools
+        way = "tool" if call.tools else "prompt"  # a function may also be refused beside the provider's own tools
     if way == "native":
-        return _prepare_native(call, wanted)
+        schema, wrapped = _wrap_schema(wanted.schema)
+        if not wrapped:
+            return call, None
+        return _with_format(call, msgspec.structs.replace(wanted, schema=schema)), AnswerReader(wrapped=True)
     if way == "tool" and call.tools and call.options.tool_choice == "required":
-        # One of the caller's tools is meant; the answer has its time afterwards, as with the native feature.
-        return msgspec.structs.replace(call, options=msgspec.structs.replace(call.options, response_format=None)), None
+        # The caller wants one of the tools first; the answer comes in a later turn, as with the native feature.
+        return _with_format(call, None), None
     if way == "tool" and profile.tools:
         return _prepare_tool(call, wanted)
     return _prepare_prompt(call, wanted), AnswerReader(fenced=True)
 
 
-def _prepare_native(call: Call, wanted: ResponseFormat) -> tuple[Call, AnswerReader | None]:
-    schema, wrapped = _wrap_schema(wanted.schema)
-    if not wrapped:
-        return call, None
-    options = msgspec.structs.replace(call.options, response_format=msgspec.structs.replace(wanted, schema=schema))
-    return msgspec.structs.replace(call, options=options), AnswerReader(wrapped=True)
+def _with_format(call: Call, wanted: ResponseFormat | None) -> Call:
+    return msgspec.structs.replace(call, options=msgspec.structs.replace(call.options, response_format=wanted))
 
 
-# --- by a tool --------------------------------------------------------------------------------------------------------
+# --- asking by a tool -------------------------------------------------------------------------------------------------
 
 
 def _prepare_tool(call: Call, wanted: ResponseFormat) -> tuple[Call, AnswerReader]:
@@ -93,20 +90,20 @@ def _prepare_tool(call: Call, wanted: ResponseFormat) -> tuple[Call, AnswerReade
 
 
 def _choice(call: Call, name: str) -> ToolChoice:
-    """The strongest choice that leads to the answer and leaves the caller's own tools their part."""
+    """The strongest tool choice that leads to the answer and still allows the caller's tools."""
     wanted, possible = call.options.tool_choice, call.profile.tool_choices
     if isinstance(wanted, OneTool):
         return wanted  # the caller wants that one first
     reasoning = call.options.reasoning
     if reasoning is not None and reasoning.effort != "none":
-        return "auto"  # models that think refuse to be forced
+        return "auto"  # models that reason cannot be forced
     alone = not call.tools or wanted == "none"
     if alone and "tool" in possible:
         return OneTool(name)
     return "required" if "required" in possible else "auto"
 
 
-# --- by asking --------------------------------------------------------------------------------------------------------
+# --- asking in the prompt ---------------------------------------------------------------------------------------------
 
 
 def _prepare_prompt(call: Call, wanted: ResponseFormat) -> Call:
@@ -115,8 +112,7 @@ def _prepare_prompt(call: Call, wanted: ResponseFormat) -> Call:
         f"Answer with one JSON value{about} that is valid against the JSON Schema below, and with nothing else: "
         f"no explanation before or after it, no code fence around it.\n\n{bytes(wanted.schema).decode()}"
     )
-    options = msgspec.structs.replace(call.options, response_format=None)
-    return _add_instruction(msgspec.structs.replace(call, options=options), instruction)
+    return _add_instruction(_with_format(call, None), instruction)
 
 
 def _add_instruction(call: Call, instruction: str) -> Call:
@@ -125,31 +121,31 @@ def _add_instruction(call: Call, instruction: str) -> Call:
     return msgspec.structs.replace(call, conversation=conversation)
 
 
-# --- answers that are no objects --------------------------------------------------------------------------------------
+# --- answers that are not objects -------------------------------------------------------------------------------------
 
 _DEFINITIONS: Final = ("$defs", "definitions")
-_LEADS_INSIDE: Final = re.compile(r"#(?:$|/(?!\$defs/|definitions/))")
+_MOVED_REFERENCE: Final = re.compile(r"#(?:$|/(?!\$defs/|definitions/))")
 
 
 def _wrap_schema(raw: Raw) -> tuple[Raw, bool]:
-    """The schema of an object that is or holds the answer, and whether it holds it."""
+    """A schema of type object for the answer, and whether the answer is a property of it."""
     schema = cast("object", msgspec.json.decode(raw))
     if is_object(schema) and _describes_object(Document(schema), schema, set()):
         return raw, False
     inner: Schema = schema if is_object(schema) else {"not": {}} if schema is False else {}
     kept = {word: inner[word] for word in _DEFINITIONS if word in inner}
-    moved = _move_references({word: value for word, value in inner.items() if word not in kept}, "")
-    whole: Schema = {"type": "object", "properties": {_WRAPPING: moved}, "required": [_WRAPPING]}
-    definitions = {word: map_subschemas({word: value}, "", _move_references)[word] for word, value in kept.items()}
+    moved = _move_references({word: value for word, value in inner.items() if word not in kept})
+    whole: Schema = {"type": "object", "properties": {_WRAPPER_PROPERTY: moved}, "required": [_WRAPPER_PROPERTY]}
+    definitions = map_subschemas(kept, _move_references)
     return Raw(msgspec.json.encode({**whole, "additionalProperties": False, **definitions})), True
 
 
 def _describes_object(document: Document, schema: object, followed: set[str]) -> bool:
-    """Whether a schema is about one kind of object; of alternatives nobody would know which one is meant."""
+    """Whether a schema describes one kind of object; alternatives are wrapped."""
     if not is_object(schema) or schema.keys() & {"anyOf", "oneOf", "enum", "const"}:
         return False
     if isinstance(reference := schema.get("$ref"), str):
-        pointer = document.pointer(reference, "")
+        pointer = document.pointer(reference)
         if pointer in followed:
             return False
         followed.add(pointer)
@@ -160,24 +156,21 @@ def _describes_object(document: Document, schema: object, followed: set[str]) ->
     return any(_describes_object(document, part, followed) for part in parts)
 
 
-def _move_references(schema: object, _at: str) -> object:
-    """A schema whose references still lead to the same places, now that these are inside of an object."""
-    if not is_object(schema):
-        return schema
-    copy = map_subschemas(schema, "", _move_references)
+def _move_references(schema: Schema) -> Schema:
+    """The schema with its references adjusted to its new place inside of an object."""
+    copy = map_subschemas(schema, _move_references)
     reference = copy.get("$ref")
-    if isinstance(reference, str) and _LEADS_INSIDE.match(reference):
-        copy["$ref"] = f"#/properties/{_WRAPPING}{reference.removeprefix('#')}"
+    if isinstance(reference, str) and _MOVED_REFERENCE.match(reference):
+        copy["$ref"] = f"#/properties/{_WRAPPER_PROPERTY}{reference.removeprefix('#')}"
     return copy
 
 
 # --- reading the reply: its events become those of a text of JSON -----------------------------------------------------
 
-# The word behind the fence names a language; some models write the JSON on the same line.
 _FENCE: Final = re.compile(r"\s*```[\w+-]*(?:\s+|(?=[\[{\"]))")
-_END: Final = re.compile(r"\s*```\s*\Z")
-_OF_THE_END: Final = "` \t\r\n"
-_WRAPPED: Final = re.compile(rf'\s*\{{\s*"{_WRAPPING}"\s*:\s*(?=\S)')
+"""The word after the fence names a language; some models write the JSON on the same line."""
+_FENCE_END: Final = re.compile(r"\s*```\s*\Z")
+_WRAPPER: Final = re.compile(rf'\s*\{{\s*"{_WRAPPER_PROPERTY}"\s*:\s*(?=\S)')
 
 
 class AnswerReader(Struct, frozen=True, kw_only=True):
@@ -191,95 +184,95 @@ class AnswerReader(Struct, frozen=True, kw_only=True):
     """Whether the answer is the one property of an object."""
 
     def wrap(self, decoder: Decoder) -> Decoder:
-        """A decoder that gives the events of another one, rewritten."""
+        """A decoder that rewrites the events of another one."""
         return _AnswerDecoder(self, decoder)
 
     def events(self, events: Iterable[ReplyEvent]) -> list[ReplyEvent]:
-        """The same for the events of a whole reply."""
-        reading = _AnswerDecoder(self)
-        return [*reading.rewrite(events), *reading.rest()]
-
-    def bare(self, text: str) -> str:
-        if self.wrapped:
-            try:
-                return bytes(msgspec.json.decode(text, type=dict[str, Raw])[_WRAPPING]).decode()
-            except (msgspec.MsgspecError, KeyError):  # not what was asked for; it stays as it is
-                return text
-        fence = _FENCE.match(text) if self.fenced else None
-        return text if fence is None else _END.sub("", text[fence.end() :])
+        """The rewritten events of a whole reply."""
+        rewriting = _AnswerDecoder(self)
+        return [*rewriting.rewrite(events), *rewriting.rest()]
 
 
-class _Opening(Struct):
-    """A text with something around the answer, as it comes; what belongs to the answer is passed on at once."""
+class _Unwrapper(Struct):
+    """Removes a fence or an object from around an answer while its text streams; the answer is passed on at once."""
 
     reader: AnswerReader
     held: str = ""
-    """What was not passed on."""
-    begun: bool = False
-    """Whether what is around the answer was found; all that comes now is of the answer, up to its end."""
+    """What was not passed on: the text up to the answer, or what may be its end."""
+    inside: bool = False
+    """Whether the answer has begun."""
     bare: bool = False
-    """Whether nothing is around it."""
+    """Whether there is nothing to remove."""
     depth: int = 0
     quoted: bool = False
     escaped: bool = False
-    over: bool = False
-    """Whether the answer is complete: what comes behind it is of the object around it."""
+    complete: bool = False
+    """Whether the answer has ended; what follows is part of the object around it."""
 
     def take(self, piece: str) -> str:
-        """What of the answer a piece brings."""
-        if not self.begun and not self.bare:
-            self.held += piece
-            found = (_WRAPPED if self.reader.wrapped else _FENCE).match(self.held)
-            start = self.held.lstrip()[:3]
-            if found is not None and found.end() < len(self.held):
-                self.begun, piece, self.held = True, self.held[found.end() :], ""
-            elif self.reader.fenced and start and not "```".startswith(start):
-                self.bare, piece, self.held = True, self.held, ""
-            else:
-                return ""
-        if self.bare:
+        """The part of the answer that a piece brings."""
+        wrapped = self.reader.wrapped
+        if self.bare or not (wrapped or self.reader.fenced):
             return piece
-        if self.reader.wrapped:
-            return piece[: self._find_end(piece)]
-        self.held += piece
-        kept = self.held.rstrip(_OF_THE_END)
-        self.held = self.held[len(kept) :]
+        text, self.held = self.held + piece, ""
+        if not self.inside:
+            opening = (_WRAPPER if wrapped else _FENCE).match(text)
+            start = text.lstrip()[:3]
+            if opening is not None and opening.end() < len(text):
+                self.inside, text = True, text[opening.end() :]
+            elif not wrapped and start and not "```".startswith(start):
+                self.bare = True
+                return text
+            else:
+                self.held = text
+                return ""
+        if wrapped:
+            return text[: self._find_end(text)]
+        kept = text.rstrip("` \t\r\n")
+        self.held = text[len(kept) :]
         return kept
 
     def end(self) -> str:
-        """What is left when the text has ended."""
-        return _END.sub("", self.held) if self.begun else self.reader.bare(self.held)
+        """The rest of the answer when the text has ended."""
+        if self.inside:
+            return _FENCE_END.sub("", self.held)
+        if not self.reader.wrapped:
+            return self.held
+        try:
+            return bytes(msgspec.json.decode(self.held, type=dict[str, Raw])[_WRAPPER_PROPERTY]).decode()
+        except (msgspec.MsgspecError, KeyError):  # not what was asked for; it is left as it is
+            return self.held
 
     def _find_end(self, piece: str) -> int:
-        """How much of a piece belongs to the JSON value that began before it."""
-        for place, sign in enumerate(piece if not self.over else ""):
+        """How much of a piece belongs to the JSON value that is being read."""
+        for place, sign in enumerate(piece if not self.complete else ""):
             if self.quoted:
                 self.quoted = self.escaped or sign != '"'
                 self.escaped = sign == "\\" and not self.escaped
-                self.over = not self.quoted and not self.depth
-            elif sign in "]},\t\n\r " and not self.depth:  # of a number or a word
-                self.over = True
+                self.complete = not self.quoted and not self.depth
+            elif sign in "]},\t\n\r " and not self.depth:  # after a number or a word
+                self.complete = True
                 return place
             else:
                 self.quoted = sign == '"'
                 self.depth += (sign in "[{") - (sign in "]}")
-                self.over = sign in "]}" and not self.depth
-            if self.over:
+                self.complete = sign in "]}" and not self.depth
+            if self.complete:
                 return place + 1
-        return 0 if self.over else len(piece)
+        return 0 if self.complete else len(piece)
 
 
 class _AnswerDecoder(Struct, eq=False):
-    """Rewrites the events of one reply, one by one; a decoder itself, where it has one to ask.
+    """Rewrites the events of one reply; with an inner decoder it is a decoder itself.
 
-    Without a tool each text may be the answer. The first call of the answer's tool becomes a text; further ones are
-    repetitions and are left out.
+    Without a tool each text may be the answer. The first call of the answer's tool becomes a text; later calls repeat
+    it and are left out.
     """
 
     reader: AnswerReader
     decoder: Decoder | None = None
-    open: dict[int, _Opening] = {}
-    """The answers that are not complete, by index."""
+    open: dict[int, _Unwrapper] = {}
+    """The answers that are not complete yet, by index."""
     answer: int | None = None
     """The index of the call that became a text."""
     is_empty: bool = True
@@ -291,7 +284,7 @@ class _AnswerDecoder(Struct, eq=False):
         return self.decoder is not None and self.decoder.done
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
-        """As in Decoder: what came before an error is in the list when it is raised."""
+        """As in Decoder: events before an error are in the list when it is raised."""
         fresh: list[ReplyEvent] = []
         try:
             if self.decoder is not None:
@@ -318,12 +311,14 @@ class _AnswerDecoder(Struct, eq=False):
     def _take(self, event: ReplyEvent) -> list[ReplyEvent]:
         match event:
             case TextStarted() if self.reader.tool is None:
-                self.open[event.index] = _Opening(self.reader)
+                self.open[event.index] = _Unwrapper(self.reader)
             case TextDelta() if event.index in self.open:
                 return self._grow(event.index, event.id, event.text)
             case TextEnded() if event.index in self.open:
                 return [*self._end(event.index, event.id), event]
-            case TextCited() if self.reader.fenced or self.reader.wrapped:  # its spans are those of the whole text
+            case TextCited() if (
+                self.reader.fenced or self.reader.wrapped
+            ):  # its spans are offsets in the unchanged text
                 bare = [msgspec.structs.replace(one, start=None, end=None) for one in event.citations]
                 return [TextCited(event.index, event.id, tuple(bare))]
             case ToolCallStarted():
@@ -334,7 +329,7 @@ class _AnswerDecoder(Struct, eq=False):
                 self.is_empty = self.is_empty and not event.arguments.strip()
                 return self._grow(event.index, "", event.arguments)
             case ToolCallEnded() if event.index in self.open:
-                if self.is_empty and not self.reader.wrapped:  # what a call without any arguments means
+                if self.is_empty and not self.reader.wrapped:  # a call without arguments
                     self.open[event.index].held = "{}"
                 return [*self._end(event.index, ""), TextEnded(event.index, "")]
             case Completed(stop_reason=StopReason.TOOL_CALLS) if self.answer is not None and not self.other_calls:
@@ -351,12 +346,11 @@ class _AnswerDecoder(Struct, eq=False):
             self.repeated.add(event.index)
             return []
         self.answer = event.index
-        self.open[event.index] = _Opening(self.reader)
+        self.open[event.index] = _Unwrapper(self.reader)
         return [TextStarted(event.index, "")]
 
     def _grow(self, index: int, part_id: str, piece: str) -> list[ReplyEvent]:
-        plain = not self.reader.fenced and not self.reader.wrapped
-        return _delta(index, part_id, piece if plain else self.open[index].take(piece))
+        return _delta(index, part_id, self.open[index].take(piece))
 
     def _end(self, index: int, part_id: str) -> list[ReplyEvent]:
         return _delta(index, part_id, self.open.pop(index).end())
@@ -366,13 +360,11 @@ def _delta(index: int, part_id: str, text: str) -> list[ReplyEvent]:
     return [TextDelta(index, part_id, text)] if text else []
 
 
-# --- the answer alone -------------------------------------------------------------------------------------------------
-
 _FENCED = re.compile(r"```[^\n`]*\n(.*?)\s*```", re.DOTALL)
 
 
 def answer_text(message: Message) -> str:
-    """The JSON of a structured reply: its last text, or what stands in the last code fence of it."""
+    """The JSON of a structured reply: its last text, or the last code fence in it."""
     texts = [block.text.strip() for block in message.blocks if isinstance(block, Text) and block.text.strip()]
     if not texts:
         return ""

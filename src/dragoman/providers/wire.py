@@ -1,14 +1,14 @@
-"""Bytes from a provider: a stream of events or a whole reply, and JSON that is taken apart but not read through.
+"""Read replies: streams of events, and JSON that is split but not fully parsed.
 
-What a codec does not understand is kept as it came, as `Raw`: slices that hold on to the bytes they came from, so copy
-the ones that are kept. `read_*` raise for what is not as it should be; the others make the best of what servers send.
-`DecoderBase` is what the decoders of all dialects do alike.
+What a codec does not know is kept unchanged as `Raw`: slices that keep the whole bytes alive, so copy those that are
+stored. `read_*` raise for unexpected types; the other functions are lenient. `DecoderBase` is what the decoders of all
+dialects have in common.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, Final, Protocol, TypeAlias, TypeGuard, cast
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeGuard, cast
 
 import msgspec
 from msgspec import Raw
@@ -19,10 +19,10 @@ from dragoman.errors import ProtocolError
 from .codec import Call, Encoded
 
 ABSENT: Final = Raw(b"")
-"""Stands for a member that is not there."""
+"""A member that is missing."""
 
 MALFORMED: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError)
-"""What reading bytes that somebody else wrote can raise."""
+"""What decoding malformed bytes can raise."""
 
 read_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 """The members of a JSON object."""
@@ -47,11 +47,11 @@ def read_number(raw: Raw | None) -> int | None:
     return None if raw is None else _read_number(raw)
 
 
-# --- from servers of all kinds ----------------------------------------------------------------------------------------
+# --- lenient reading --------------------------------------------------------------------------------------------------
 
 
 def document(data: bytes) -> dict[str, Raw]:
-    """The members of a whole JSON document as it came from outside."""
+    """The members of a whole JSON document, which may not be valid UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -66,9 +66,9 @@ def members(data: bytes | Raw) -> dict[str, Raw]:
     except MALFORMED:
         pass
     try:
-        return read_members(_mend(bytes(data)))
+        return read_members(_repair(bytes(data)))
     except ValueError as error:
-        message = f"it is not the JSON object that belongs there: {error}. It starts {bytes(data)[:80]!r}"
+        message = f"it is not a JSON object: {error}. It starts {bytes(data)[:80]!r}"
         raise msgspec.DecodeError(message) from None
 
 
@@ -81,7 +81,7 @@ def elements(raw: Raw | None) -> list[Raw]:
 
 
 def value_of(raw: Raw | None) -> object:
-    """What the JSON says; None if it cannot be read."""
+    """The decoded value; None if it cannot be read."""
     if raw is None:
         return None
     try:
@@ -89,7 +89,7 @@ def value_of(raw: Raw | None) -> object:
     except MALFORMED:
         pass
     try:
-        return _read_value(_mend(bytes(raw)))
+        return _read_value(_repair(bytes(raw)))
     except (ValueError, RecursionError):
         return None
 
@@ -106,8 +106,9 @@ def string(raw: Raw | None) -> str:
 
 
 def integer(raw: Raw | None) -> int | None:
-    """A JSON number that counts something; None if it is something else."""
-    return count_of(value_of(raw))
+    """A JSON integer; None if it is something else."""
+    value = value_of(raw)
+    return None if isinstance(value, str) else count_of(value)
 
 
 def text_or_json(raw: Raw | None) -> str:
@@ -119,7 +120,7 @@ def text_or_json(raw: Raw | None) -> str:
 
 
 def is_empty(raw: Raw) -> bool:
-    """Whether a member is there but says nothing: null, or an empty string, array or object."""
+    """Whether a value is null, or an empty string, array or object."""
     return len(raw) <= 4 and bytes(raw) in _EMPTY
 
 
@@ -136,18 +137,18 @@ def is_json(text: str) -> bool:
 
 
 def join_members(fields: Mapping[str, bytes | Raw]) -> bytes:
-    """A JSON object of these members, whose values are JSON already."""
+    """A JSON object of members whose values are JSON already."""
     encode = msgspec.json.encode
     return b"{" + b",".join([encode(name) + b":" + bytes(value) for name, value in fields.items()]) + b"}"
 
 
 _Node: TypeAlias = "dict[str, _Node] | list[bytes] | bytes"
-"""JSON while it grows: an object, the elements of an array, or anything else as it is."""
+"""JSON that is being merged: an object, the elements of an array, or any other value as bytes."""
 
 
 class Growing:
-    """A member that nobody knows, while its pieces come: objects mix, and a list that does not begin with what is known
-    continues it. Anything else is replaced; in deltas strings grow, and elements of the same `index` mix."""
+    """Merges the pieces of an unknown member. Objects are merged, and a list continues the known one unless it starts
+    with it. Other values are replaced; in deltas strings are joined, and list elements of the same `index` merged."""
 
     __slots__ = ("_deltas", "_lists", "_node", "_repeats", "_texts")
 
@@ -155,10 +156,10 @@ class Growing:
         self._deltas: bool = deltas
         self._node: _Node = b""
         self._texts: list[bytes] = []
-        """Strings that came one after another, in deltas; as long as it is the same one, `_repeats` counts it."""
+        """Consecutive strings, in deltas; while they are all the same, `_repeats` counts them."""
         self._repeats: int = 0
         self._lists: int = 0
-        """How many lists came one after another."""
+        """How many lists came consecutively."""
 
     def add(self, piece: Raw) -> None:
         data = bytes(piece)
@@ -176,7 +177,7 @@ class Growing:
             self._repeats = 0
 
     def whole(self) -> Raw:
-        """What the pieces make up."""
+        """The merged value."""
         if self._texts:
             return Raw(b'"' + b"".join([text[1:-1] for text in self._texts]) + b'"')
         node = self._node
@@ -205,7 +206,7 @@ def _join(node: _Node) -> bytes:
 
 
 def _mix(several: list[bytes]) -> list[bytes]:
-    """These elements, those of the same `index` as one."""
+    """The elements, with those of the same `index` merged."""
     mixed: dict[int, bytes | dict[str, Raw]] = {}
     for place, one in enumerate(several):
         fields = members(one) if one.startswith(b"{") else {}
@@ -217,12 +218,12 @@ def _mix(several: list[bytes]) -> list[bytes]:
     return [one if isinstance(one, bytes) else join_members(one) for one in mixed.values()]
 
 
-def _mend(data: bytes) -> bytes:
-    """The same as strict JSON. Python servers write NaN and Infinity, JavaScript ones cut an emoji in two."""
+def _repair(data: bytes) -> bytes:
+    """The same as strict JSON. Python servers write NaN and Infinity, JavaScript ones split surrogate pairs."""
     import json  # few servers need this
 
     value: object = json.loads(data.decode(errors="replace"), parse_constant=lambda _name: None)
-    # "replace" would write a question mark for half an emoji; this is the sign that readers know.
+    # The detour gives U+FFFD for half a surrogate pair, where "replace" alone would write a question mark.
     return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass").decode(errors="replace").encode()
 
 
@@ -242,13 +243,13 @@ def as_objects(value: object) -> list[dict[str, object]]:
 
 
 def texts_in(value: object, member: str) -> tuple[str, ...]:
-    """This member of each object of a decoded array, where it is a text."""
+    """This member of each object in a decoded array, where it is a text."""
     found = [each.get(member) for each in as_objects(value)]
     return tuple([each for each in found if isinstance(each, str) and each])
 
 
 def plain_text(value: object) -> str:
-    """Arguments as a person would say them: the one text that there is, several a line each, else JSON."""
+    """Arguments for display: a single text, several texts as lines, otherwise JSON."""
     if len(fields := as_object(value)) == 1:
         (value,) = fields.values()
     if isinstance(value, str):
@@ -260,23 +261,48 @@ def plain_text(value: object) -> str:
 
 
 def count_of(value: object) -> int | None:
-    """A number that counts something; None if it is something else."""
+    """An integer, also if written as 1.0 or, as protobuf does, as "1"; None if it is something else."""
     if type(value) is int:
         return value
+    if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdigit():
+        return int(value)
     return int(value) if type(value) is float and value.is_integer() else None
 
 
 def read_charge(counts: Mapping[str, object]) -> float | None:
-    """The cost in US dollars that OpenRouter puts beside the counts; None where the model runs on a key of one's own,
-    and it is only OpenRouter's fee."""
-    said = counts.get("cost")
-    if isinstance(said, bool) or not isinstance(said, int | float) or counts.get("is_byok") is True:
+    """The cost in US dollars that OpenRouter reports; None for a user's own key, where it is only OpenRouter's fee."""
+    cost = counts.get("cost")
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or counts.get("is_byok") is True:
         return None
-    return said if said >= 0 else None
+    return cost if cost >= 0 else None
+
+
+_RARE_COUNTS: Final = frozenset(["audio_input", "audio_output", "cache_write_1h"])
+Places: TypeAlias = "Mapping[str, str | Places]"
+
+
+def read_counts(usage: Mapping[str, object], places: Places, counts: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The token counts in a decoded object as fields of Usage, added to `counts`.
+
+    `places` has the field of each member, or those of the members inside it. Of several members for one field the first
+    wins; rare kinds are counted only where there are any.
+    """
+    counts = {} if counts is None else counts
+    for name, place in places.items():
+        value = usage.get(name)
+        if value is None:
+            continue
+        if isinstance(place, str):
+            count = value if type(value) is int else count_of(value)
+            if count is not None and place not in counts and (count or place not in _RARE_COUNTS):
+                counts[place] = count
+        else:
+            read_counts(as_object(value), place, counts)
+    return counts
 
 
 def decode_base64(pieces: list[str]) -> bytes | None:
-    """The bytes of base64 pieces, each padded for itself or all of them one text; None if they are something else."""
+    """The bytes of base64 pieces, each with its own padding or all as one text; None if they are something else."""
     from base64 import b64decode  # few replies have any
 
     for attempt in (pieces, ["".join(pieces)]):
@@ -290,9 +316,8 @@ def decode_base64(pieces: list[str]) -> bytes | None:
 # --- server-sent events -----------------------------------------------------------------------------------------------
 
 BLANK: Final = b" \t\r\n\xef\xbb\xbf"
-"""What may stand before a reply: OpenRouter sends spaces to keep the connection, others a byte-order mark."""
+"""What may come before a reply: OpenRouter sends spaces to keep the connection alive, others a byte-order mark."""
 _MAX_EVENT_BYTES = 64 * 1024 * 1024
-_BOM = b"\xef\xbb\xbf"
 
 
 class Framing(Protocol):
@@ -308,23 +333,19 @@ class Framing(Protocol):
 
 
 class EventStream:
-    """Splits a stream of bytes into events."""
+    """Splits server-sent events; `DecoderBase` has removed a byte-order mark before them."""
 
-    __slots__ = ("_carriage_return", "_kept", "_kept_bytes", "_started")
+    __slots__ = ("_carriage_return", "_kept", "_kept_bytes")
 
     def __init__(self) -> None:
         self._kept: list[bytes] = []
-        """The beginning of an event whose end has not come yet. In pieces: joining them each time would take a time
-        that grows with the square of their number."""
+        """The pieces of an incomplete event; joining them each time would take quadratic time."""
         self._kept_bytes: int = 0
         self._carriage_return: bool = False
-        """The last byte was a CR that ended a line; an LF right after it belongs to it."""
-        self._started: bool = False
+        """Whether the last byte was a CR; an LF right after it belongs to the same line break."""
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
         """The events that these bytes complete, each as (name, data); the name is empty where none is given."""
-        if not self._started:
-            data = self._begin(data)
         if b"\r" in data or self._carriage_return:
             data = self._with_plain_newlines(data)
         kept = self._kept
@@ -345,21 +366,11 @@ class EventStream:
         return [event for frame in frames if (event := _parse(frame)) is not None]
 
     def finish(self) -> list[tuple[bytes, bytes]]:
-        """The event at the very end, if its closing blank line never came."""
+        """The last event, if the blank line after it is missing."""
         frame = b"".join(self._kept)
         self._kept.clear()
         event = _parse(frame)
         return [] if event is None else [event]
-
-    def _begin(self, data: bytes) -> bytes:
-        """Take a byte-order mark away; wait until there are enough bytes to tell."""
-        data = b"".join([*self._kept, data])
-        self._kept.clear()
-        if len(data) < len(_BOM) and _BOM.startswith(data):
-            self._kept.append(data)
-            return b""
-        self._started = True
-        return data.removeprefix(_BOM)
 
     def _with_plain_newlines(self, data: bytes) -> bytes:
         if self._carriage_return and data.startswith(b"\n"):
@@ -407,9 +418,9 @@ def _parse_lines(frame: bytes) -> tuple[bytes, bytes] | None:
 
 
 class DecoderBase:
-    """Reads one reply, a stream of events or whole JSON, whichever comes; the first byte tells.
+    """Reads one reply, a stream of events or one JSON document; the first byte tells which.
 
-    A dialect says what an event and a whole body mean, and how a stream is split into events where it is not of these.
+    A dialect implements `take_event` and `take_whole`, and has a `framing` if its streams are not server-sent events.
     """
 
     framing: ClassVar[type[Framing]] = EventStream
@@ -419,10 +430,10 @@ class DecoderBase:
         self.names: Mapping[str, str] = encoded.tool_names
         """Maps the names of tools back to their own."""
         self.ended: bool = False
-        """Whether the last event was given out."""
+        """Whether the last event was emitted."""
         self._stream: Framing | None = None
         self._begun: list[bytes] = []
-        """The pieces of a whole reply, or of a beginning that does not yet say what it is."""
+        """The pieces of a whole reply, or of a beginning that does not tell yet which it is."""
         self._is_whole: bool = False
 
     @property
@@ -430,19 +441,19 @@ class DecoderBase:
         return self.ended
 
     def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
-        """An event of a stream."""
+        """Take an event of a stream."""
         raise NotImplementedError
 
     def take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
-        """A whole reply."""
+        """Take a whole reply."""
         raise NotImplementedError
 
     def end_stream(self, events: list[ReplyEvent]) -> None:
-        """A stream has ended without the dialect's own sign of an end."""
+        """The stream has ended without the dialect's end marker."""
         raise self.broken("the stream ended before the reply was complete")
 
     def break_off(self, events: list[ReplyEvent]) -> None:
-        """The reply will not be completed: give out what is still held."""
+        """The reply will not be completed: emit what is still held back."""
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         if self._stream is None:
@@ -484,7 +495,7 @@ class DecoderBase:
         return error
 
     def broken(self, what: str) -> ProtocolError:
-        """The error for a reply that breaks the protocol."""
+        """The error for a reply that violates the protocol."""
         provider, model = self.call.profile.provider, self.call.model
         message = f"The reply of {provider}:{model} cannot be used: {what}."
         return ProtocolError(message, provider=provider, model=model)

@@ -1,6 +1,6 @@
 """A local server that speaks the dialects of all providers, for tests without a key and without the network.
 
-It knows nothing of the rest of the library but its values, and any client can talk to it, the official ones included.
+It uses nothing of the library but its values, and any client can talk to it, including the official SDKs.
 """
 
 from dragoman._door import open_door

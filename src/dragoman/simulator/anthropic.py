@@ -1,4 +1,4 @@
-"""The messages dialect, from the server's side."""
+"""Anthropic's messages dialect, from the server's side."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, ToolResult
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Growing, Refusal, is_spoilt, own_words, pages, sign
-from .exchange import JsonObject, Part, Transcript, items, members, objects, result_parts, string, text_of
+from .dialect import Answer, Block, Dialect, Frame, FrameKind, Refusal, has_bad_signature, sign
+from .exchange import Entry, JsonObject, Part, items, members, objects, result_parts, string, text_of
 
 _ERROR_TYPES: Final[dict[int, str]] = {
     401: "authentication_error",
@@ -28,22 +28,22 @@ _ERROR_TYPES: Final[dict[int, str]] = {
 
 class _Anthropic(Dialect):
     name = "anthropic"
+    id_header = "request-id"
+    unknown_event = Frame({"type": "simulated_event", "payload": {"new": True}}, "simulated_event")
 
-    def read(self, body: JsonObject) -> Transcript:
-        found = Transcript(objects(body.get("tools")))
-        found.add_system(text_of(body.get("system")))
+    def history(self, body: JsonObject) -> Iterator[Entry]:
+        yield "system", text_of(body.get("system"))
         for message in objects(body.get("messages")):
             if message.get("role") == "assistant":
-                found.add_reply()
+                yield "model", ""
             for block in objects(message.get("content")):
                 if block.get("type") == "tool_use":
-                    found.add_call(block.get("id"), block.get("name"))
+                    yield ToolCall(string(block.get("id")), string(block.get("name")))
                 elif block.get("type") == "tool_result":
-                    parts, failed = result_parts(block.get("content")), block.get("is_error") is True
-                    found.add_result(block.get("tool_use_id"), parts, failed=failed)
+                    content, failed = result_parts(block.get("content")), block.get("is_error") is True
+                    yield ToolResult(string(block.get("tool_use_id")), "", content, is_error=failed)
             if message.get("role") == "user":
-                found.add_user(text_of(message.get("content")))
-        return found
+                yield "user", text_of(message.get("content"))
 
     def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[str]:
         if "anthropic-version" not in headers:
@@ -59,7 +59,7 @@ class _Anthropic(Dialect):
         budget, limit = members(body.get("thinking")).get("budget_tokens"), body.get("max_tokens")
         if isinstance(budget, int) and isinstance(limit, int) and limit <= budget:
             yield "`max_tokens` must be greater than `thinking.budget_tokens`."
-        tools = objects(body.get("tools"))
+        tools = self.tools(body)
         names = [string(tool.get("name")) for tool in tools]
         for index, name in enumerate(names):
             if not _TOOL_NAME.fullmatch(name):
@@ -70,26 +70,19 @@ class _Anthropic(Dialect):
             yield "All tools have defer_loading set. At least one tool must be non-deferred."
         if any(tool.get("defer_loading") and tool.get("cache_control") for tool in tools):
             yield "tools: a tool with defer_loading cannot have cache_control"
-        yield from _problems_of_content(messages)
-        for name in _referred(messages):
+        yield from _content_problems(messages)
+        for name in _found_tools(messages):
             if name not in names:
                 yield f"Tool reference '{name}' has no corresponding tool definition"
 
     def whole(self, answer: Answer) -> JsonObject:
         content = [_block(part, answer).whole for part in answer.blocks]
-        message = _message(answer) | {"content": content} | _stop(answer)
-        if answer.usage is not None:
-            message["usage"] = _usage(answer.usage, final=True)
-        return message
+        return _message(answer) | {"content": content} | _stop(answer) | _usage(answer, final=True)
 
     def frames(self, answer: Answer) -> list[Frame]:
         """The reply as events: the message starts empty and grows block by block."""
-        start = _message(answer)
-        start.update({"content": [], "stop_reason": None, "stop_sequence": None, "stop_details": None})
-        finish: JsonObject = {"delta": _stop(answer)}
-        if answer.usage is not None:
-            start["usage"] = _usage(answer.usage, final=False)
-            finish["usage"] = _usage(answer.usage, final=True)
+        empty: JsonObject = {"content": [], "stop_reason": None, "stop_sequence": None}
+        start = _message(answer) | empty | _usage(answer, final=False)
         result = [_event("message_start", {"message": start}, kind="start")]
         for index, part in enumerate(answer.blocks):
             block = _block(part, answer)
@@ -100,31 +93,19 @@ class _Anthropic(Dialect):
                 _event("content_block_delta", {"index": index, "delta": delta}, kind="delta") for delta in block.deltas
             ]
             result.append(_event("content_block_stop", {"index": index}))
+        finish = {"delta": _stop(answer), **_usage(answer, final=True)}
         return [*result, _event("message_delta", finish, kind="finish"), _event("message_stop", {}, kind="end")]
 
     def failure(self, refusal: Refusal, request_id: str) -> JsonObject:
-        """The body of an error, which is also the data of an error event."""
         usual = _ERROR_TYPES.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "api_error")
         error = {"type": refusal.code or usual, "message": refusal.message}
         return {"type": "error", "error": error, "request_id": request_id}
 
     def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int) -> Frame:
-        """The stream ends after it, without a message_stop."""
         return Frame(self.failure(refusal, answer.id("req_")), "error", "end")
-
-    def unknown_event(self, answer: Answer) -> Frame:
-        """The API's versioning rules announce new kinds of events at any time."""
-        return _event("simulated_event", {"message_id": answer.id("msg_"), "payload": {"new": True}})
 
     def bad_key(self, given: str | None) -> Refusal:
         return Refusal(401, "invalid x-api-key" if given else "x-api-key header is required")
-
-    def headers(self, request_id: str) -> dict[str, str]:
-        return {
-            "request-id": request_id,
-            "anthropic-ratelimit-requests-limit": "1000",
-            "anthropic-ratelimit-requests-remaining": "999",
-        }
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -133,7 +114,7 @@ _TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
-def _problems_of_content(messages: list[JsonObject]) -> Iterator[str]:
+def _content_problems(messages: list[JsonObject]) -> Iterator[str]:
     for index, message in enumerate(messages):
         last_reply = index == len(messages) - 1 and message.get("role") == "assistant"
         if not message.get("content") and not last_reply:
@@ -147,14 +128,13 @@ def _problems_of_content(messages: list[JsonObject]) -> Iterator[str]:
                 yield f"{place}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
             if kind == "tool_use" and not isinstance(block.get("input"), dict):
                 yield f"{place}.tool_use.input: Input should be a valid dictionary"
-            if kind == "thinking" and is_spoilt(string(block.get("signature")), string(block.get("thinking"))):
+            if kind == "thinking" and has_bad_signature(string(block.get("signature")), string(block.get("thinking"))):
                 yield f"{place}: Invalid `signature` in `thinking` block"
 
 
-def _referred(messages: list[JsonObject]) -> Iterator[str]:
-    """The tools that searches of the provider have found."""
-    blocks = [block for message in messages for block in objects(message.get("content"))]
-    for block in blocks:
+def _found_tools(messages: list[JsonObject]) -> Iterator[str]:
+    """The tools that the provider's tool search has found."""
+    for block in [block for message in messages for block in objects(message.get("content"))]:
         if block.get("type") == "tool_search_tool_result":
             for reference in objects(members(block.get("content")).get("tool_references")):
                 yield string(reference.get("tool_name"))
@@ -183,16 +163,16 @@ def _message(answer: Answer) -> JsonObject:
 
 
 def _stop(answer: Answer) -> JsonObject:
-    reason = answer.raw_stop_reason or _STOP_REASONS.get(answer.stop_reason, "end_turn")
-    sequence: object = None
-    if reason == "stop_sequence":
-        sequence = next(iter(items(answer.request.body.get("stop_sequences"))), "")
-    details = {"type": "refusal", "category": None, "explanation": None} if reason == "refusal" else None
-    return {"stop_reason": reason, "stop_sequence": sequence, "stop_details": details}
+    reason = _STOP_REASONS.get(answer.stop_reason, "end_turn")
+    sequences = items(answer.request.body.get("stop_sequences")) if reason == "stop_sequence" else []
+    return {"stop_reason": reason, "stop_sequence": next(iter(sequences), None)}
 
 
-def _usage(usage: Usage, *, final: bool) -> JsonObject:
-    """Here, unlike in our Usage, `input_tokens` does not include what was read from or written to the cache."""
+def _usage(answer: Answer, *, final: bool) -> JsonObject:
+    """Unlike in our Usage, `input_tokens` does not include what was read from or written to the cache."""
+    usage = answer.usage
+    if usage is None:
+        return {}
     read, written = usage.cache_read or 0, usage.cache_write or 0
     counts: JsonObject = {
         "input_tokens": max((usage.input or 0) - read - written, 0),
@@ -202,45 +182,40 @@ def _usage(usage: Usage, *, final: bool) -> JsonObject:
     }
     if final and usage.reasoning is not None:
         counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
-    if not final:
-        counts["cache_creation"] = {"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": 0}
-        counts["service_tier"] = "standard"
-    return counts
+    return {"usage": counts}
 
 
-def _block(part: Part, answer: Answer) -> Growing:
+def _block(part: Part, answer: Answer) -> Block:
     match part:
         case Text():
             page: JsonObject = {"type": "web_search_result_location", "encrypted_index": "sim"}
             cited = [
                 page | {"url": each.url, "title": each.title, "cited_text": each.quote or ""}
-                for each, *_ in pages(part)
+                for each, *_ in answer.pages(part)
             ]
             deltas: list[JsonObject] = [{"type": "text_delta", "text": piece} for piece in answer.pieces(part.text)]
             deltas.extend({"type": "citations_delta", "citation": each} for each in cited)
-            whole: JsonObject = {"type": "text", "text": part.text}
-            if cited:
-                whole["citations"] = cited
-            return Growing({"type": "text", "text": ""}, deltas, whole)
+            whole: JsonObject = {"type": "text", "text": part.text, **({"citations": cited} if cited else {})}
+            return Block({"type": "text", "text": ""}, deltas, whole)
         case Thinking() if part.redacted:
             hidden: JsonObject = {"type": "redacted_thinking", "data": part.encrypted}
-            return Growing(hidden, [], hidden)
+            return Block(hidden, [], hidden)
         case Thinking():
             signature = part.signature or sign(part.text)
             deltas = [{"type": "thinking_delta", "thinking": piece} for piece in answer.pieces(part.text)]
             # The signature comes once, right before the block ends.
             deltas.append({"type": "signature_delta", "signature": signature})
             empty: JsonObject = {"type": "thinking", "thinking": "", "signature": ""}
-            return Growing(empty, deltas, empty | {"thinking": part.text, "signature": signature})
+            return Block(empty, deltas, empty | {"thinking": part.text, "signature": signature})
         case ToolCall():
             # The first delta is always empty; a call without arguments has no other.
             pieces = ["", *answer.pieces(part.arguments)]
             call: JsonObject = {"type": "tool_use", "id": part.id, "name": part.name, "input": {}}
             whole = call if answer.request.stream else call | {"input": answer.arguments(part)}
-            return Growing(call, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces], whole)
+            return Block(call, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces], whole)
         case Opaque():
-            words = own_words(part, "anthropic")
-            return Growing(words, [], words)
+            value = answer.opaque_value(part, "anthropic")
+            return Block(value, [], value)
 
 
 ANTHROPIC: Final = _Anthropic()

@@ -10,13 +10,10 @@ from struct import pack
 from typing import Final
 from zlib import crc32
 
-import msgspec
-from msgspec import Raw
+from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 
-from dragoman.conversation import Json, Opaque, ResultPart, StopReason, Text, Thinking, ToolCall, Usage
-
-from .dialect import Answer, Dialect, Frame, FrameKind, Growing, Refusal, is_spoilt, own_words, pages, sign
-from .exchange import JsonObject, Part, Transcript, members, objects, string
+from .dialect import Answer, Block, Dialect, Frame, FrameKind, Refusal, has_bad_signature, sign
+from .exchange import Entry, JsonObject, Part, members, objects, result_parts, string, text_of
 
 _ERRORS: Final[dict[int, str]] = {
     401: "UnrecognizedClientException",
@@ -35,25 +32,27 @@ class _Bedrock(Dialect):
     name = "bedrock"
     stream_type = "application/vnd.amazon.eventstream"
     has_comments = False
+    id_header = "x-amzn-requestid"
+    unknown_event = Frame({"payload": {"new": True}}, "simulatedEvent")
 
-    def read(self, body: JsonObject) -> Transcript:
-        specs = [members(tool.get("toolSpec")) for tool in objects(members(body.get("toolConfig")).get("tools"))]
-        found = Transcript([spec for spec in specs if spec])
-        found.add_system("\n".join(string(part.get("text")) for part in objects(body.get("system"))))
+    def tools(self, body: JsonObject) -> list[JsonObject]:
+        tools = objects(members(body.get("toolConfig")).get("tools"))
+        return [members(tool["toolSpec"]) for tool in tools if "toolSpec" in tool]
+
+    def history(self, body: JsonObject) -> Iterator[Entry]:
+        for part in objects(body.get("system")):
+            yield "system", string(part.get("text"))
         for message in objects(body.get("messages")):
             if message.get("role") == "assistant":
-                found.add_reply()
-            texts: list[str] = []
+                yield "model", ""
             for block in objects(message.get("content")):
                 if call := members(block.get("toolUse")):
-                    found.add_call(call.get("toolUseId"), call.get("name"))
+                    yield ToolCall(string(call.get("toolUseId")), string(call.get("name")))
                 elif result := members(block.get("toolResult")):
-                    failed = result.get("status") == "error"
-                    found.add_result(result.get("toolUseId"), _result_parts(result.get("content")), failed=failed)
-                texts.append(string(block.get("text")))
+                    content, failed = result_parts(result.get("content")), result.get("status") == "error"
+                    yield ToolResult(string(result.get("toolUseId")), "", content, is_error=failed)
             if message.get("role") == "user":
-                found.add_user("".join(texts))
-        return found
+                yield "user", text_of(message.get("content"))
 
     def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[str]:
         messages = objects(body.get("messages"))
@@ -64,24 +63,25 @@ class _Bedrock(Dialect):
         roles = [message.get("role") for message in messages]
         if any(one == other for one, other in pairwise(roles)):
             yield "A conversation must alternate between user and assistant roles."
-        names = [string(members(tool.get("toolSpec")).get("name")) for tool in _tools(body) if "toolSpec" in tool]
+        names = [string(tool.get("name")) for tool in self.tools(body)]
         for name in names:
             if not _TOOL_NAME.fullmatch(name):
                 yield f"Value {name!r} at 'toolConfig.tools' failed to satisfy constraint: [a-zA-Z0-9_-]{{1,64}}"
         if len(set(names)) != len(names):
             yield "The toolConfig field contains tools of the same name."
-        yield from _problems_of_content(messages, has_tools=bool(_tools(body)))
+        yield from _content_problems(messages, has_tools=bool(members(body.get("toolConfig")).get("tools")))
 
     def whole(self, answer: Answer) -> JsonObject:
         content = [_block(part, answer).whole for part in answer.blocks]
         message: JsonObject = {"role": "assistant", "content": content}
-        return {"output": {"message": message}, "stopReason": _stop(answer), **_about(answer)}
+        reason = _STOP_REASONS.get(answer.stop_reason, "end_turn")
+        return {"output": {"message": message}, "stopReason": reason, **_metadata(answer)}
 
     def count(self, tokens: int) -> JsonObject:
         return {"inputTokens": tokens}
 
     def frames(self, answer: Answer) -> list[Frame]:
-        """Only calls announce themselves; a text or a thought begins with its first piece."""
+        """Only calls have a start event; a text or a thought begins with its first delta."""
         result = [_event("messageStart", {"role": "assistant"}, kind="start")]
         for index, part in enumerate(answer.blocks):
             place: JsonObject = {"contentBlockIndex": index}
@@ -90,8 +90,9 @@ class _Bedrock(Dialect):
                 result.append(_event("contentBlockStart", place | {"start": block.start}, kind="part"))
             result += [_event("contentBlockDelta", place | {"delta": delta}, kind="delta") for delta in block.deltas]
             result.append(_event("contentBlockStop", place))
-        finish = _event("messageStop", {"stopReason": _stop(answer)}, kind="finish")
-        return [*result, finish, _event("metadata", _about(answer), kind="end")]
+        reason = _STOP_REASONS.get(answer.stop_reason, "end_turn")
+        finish = _event("messageStop", {"stopReason": reason}, kind="finish")
+        return [*result, finish, _event("metadata", _metadata(answer), kind="end")]
 
     def failure(self, refusal: Refusal, request_id: str) -> JsonObject:
         return {"message": refusal.message}
@@ -103,14 +104,8 @@ class _Bedrock(Dialect):
         code = _code(refusal)
         return Frame(self.failure(refusal, ""), f"{_EXCEPTION}{code[:1].lower()}{code[1:]}", "end")
 
-    def unknown_event(self, answer: Answer) -> Frame:
-        return _event("simulatedEvent", {"payload": {"new": True}})
-
     def bad_key(self, given: str | None) -> Refusal:
         return Refusal(403, "The security token included in the request is invalid.", "UnrecognizedClientException")
-
-    def headers(self, request_id: str) -> dict[str, str]:
-        return {"x-amzn-requestid": request_id}
 
     def event(self, name: str, data: bytes, line_end: bytes) -> bytes:
         """One binary frame, with the checksums of its first eight bytes and of all before the last four."""
@@ -142,18 +137,7 @@ _TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 
 
-def _tools(body: JsonObject) -> list[JsonObject]:
-    return objects(members(body.get("toolConfig")).get("tools"))
-
-
-def _result_parts(content: object) -> tuple[ResultPart, ...]:
-    return tuple(
-        Text(string(part["text"])) if "text" in part else Json(Raw(msgspec.json.encode(part.get("json", part))))
-        for part in objects(content)
-    )
-
-
-def _problems_of_content(messages: list[JsonObject], *, has_tools: bool) -> Iterator[str]:
+def _content_problems(messages: list[JsonObject], *, has_tools: bool) -> Iterator[str]:
     for index, message in enumerate(messages):
         content = objects(message.get("content"))
         if not content:
@@ -172,7 +156,7 @@ def _problems_of_content(messages: list[JsonObject], *, has_tools: bool) -> Iter
             if call and not isinstance(call.get("input"), dict):
                 yield f"The format of the value at {place}.toolUse.input is invalid. Provide a json object."
             thought = members(members(block.get("reasoningContent")).get("reasoningText"))
-            if thought and is_spoilt(string(thought.get("signature")), string(thought.get("text"))):
+            if thought and has_bad_signature(string(thought.get("signature")), string(thought.get("text"))):
                 yield f"{place}: Invalid `signature` in `thinking` block"
 
 
@@ -188,20 +172,16 @@ _STOP_REASONS: Final[dict[StopReason, str]] = {
 
 
 def _event(name: str, fields: JsonObject, *, kind: FrameKind = "other") -> Frame:
-    return Frame({**fields, "p": "abcdefgh"}, name, kind)  # with the padding that hides the length of the rest
+    return Frame({**fields, "p": "abcdefgh"}, name, kind)  # padding, which hides the length of the rest
 
 
-def _stop(answer: Answer) -> str:
-    return answer.raw_stop_reason or _STOP_REASONS.get(answer.stop_reason, "end_turn")
-
-
-def _about(answer: Answer) -> JsonObject:
-    found: JsonObject = {"metrics": {"latencyMs": 12}}
-    return found if answer.usage is None else found | {"usage": _usage(answer.usage)}
+def _metadata(answer: Answer) -> JsonObject:
+    usage = {} if answer.usage is None else {"usage": _usage(answer.usage)}
+    return {"metrics": {"latencyMs": 12}, **usage}
 
 
 def _usage(usage: Usage) -> JsonObject:
-    """Here, unlike in our Usage, `inputTokens` does not include what was read from or written to the cache."""
+    """Unlike in our Usage, `inputTokens` does not include what was read from or written to the cache."""
     read, written = usage.cache_read or 0, usage.cache_write or 0
     counts: JsonObject = {
         "inputTokens": max((usage.input or 0) - read - written, 0),
@@ -213,7 +193,7 @@ def _usage(usage: Usage) -> JsonObject:
     return counts
 
 
-def _block(part: Part, answer: Answer) -> Growing:
+def _block(part: Part, answer: Answer) -> Block:
     match part:
         case Text():
             cited = [
@@ -222,31 +202,31 @@ def _block(part: Part, answer: Answer) -> Growing:
                     "sourceContent": [{"text": page.quote or ""}],
                     "location": {"web": {"url": page.url}},
                 }
-                for page, *_ in pages(part)
+                for page, *_ in answer.pages(part)
             ]
             whole: JsonObject = {"text": part.text}
             if cited:
                 whole = {"citationsContent": {"content": [whole], "citations": cited}}
             deltas: list[JsonObject] = [{"text": piece} for piece in answer.pieces(part.text) or [""]]
-            return Growing({}, [*deltas, *({"citation": page} for page in cited)], whole)
+            return Block({}, [*deltas, *({"citation": page} for page in cited)], whole)
         case Thinking() if part.redacted:
             data = b64encode((part.encrypted or "").encode()).decode()
             hidden: JsonObject = {"reasoningContent": {"redactedContent": data}}
-            return Growing({}, [hidden], hidden)
+            return Block({}, [hidden], hidden)
         case Thinking():
             signature = {"signature": part.signature or sign(part.text)}
             # The signature comes once, right before the block ends.
             pieces = [*({"text": piece} for piece in answer.pieces(part.text)), signature]
             whole = {"reasoningContent": {"reasoningText": {"text": part.text, **signature}}}
-            return Growing({}, [{"reasoningContent": piece} for piece in pieces], whole)
+            return Block({}, [{"reasoningContent": piece} for piece in pieces], whole)
         case ToolCall():
             call: JsonObject = {"toolUseId": part.id, "name": part.name}
             arguments = {} if answer.request.stream else answer.arguments(part)
             deltas = [{"toolUse": {"input": piece}} for piece in answer.pieces(part.arguments)]
-            return Growing({"toolUse": call}, deltas, {"toolUse": call | {"input": arguments}})
+            return Block({"toolUse": call}, deltas, {"toolUse": call | {"input": arguments}})
         case Opaque():
-            words = own_words(part, "bedrock")
-            return Growing({}, [words], words)
+            value = answer.opaque_value(part, "bedrock")
+            return Block({}, [value], value)
 
 
 BEDROCK: Final = _Bedrock()

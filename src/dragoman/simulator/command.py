@@ -1,4 +1,4 @@
-"""The command `dragoman simulate`: its arguments, and what it prints."""
+"""The command `dragoman simulate`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .faults import FAULTS
 from .server import Simulator
 
 _EPILOG = """\
-Without a script, the simulator says what the user said. A script is a Python file whose name `script` is a list of
-replies in order, or a function from a request to a reply:
+Without a script, the simulator repeats what the user said. A script is a Python file with a variable `script`: a list
+of replies, or a function from a request to a reply:
 
   from dragoman.conversation import StopReason, Thinking, ToolCall, Usage
   from dragoman.simulator import Cut, Reply, Status
@@ -29,7 +29,7 @@ replies in order, or a function from a request to a reply:
       Status(429, headers={"retry-after": "2"}),
   ]
 
-Point any client at it; every key is accepted unless --api-key says otherwise:
+Point any client at it; every key is accepted:
 
   OpenAI, and everything compatible   base URL http://127.0.0.1:PORT/v1
   Anthropic, Gemini                   base URL http://127.0.0.1:PORT
@@ -52,8 +52,6 @@ def main(argv: Sequence[str] | None = None, *, until: threading.Event | None = N
         simulator = Simulator(
             script,
             port=arguments.port,
-            api_key=arguments.api_key,
-            check=not arguments.no_check,
             faults=[FAULTS[name] for name in arguments.fault],
         ).start()
     except (ConfigurationError, OSError, ValueError) as error:
@@ -80,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="dragoman simulate",
         description="A local server that speaks the dialects of OpenAI (chat and responses), Anthropic and Gemini, and "
-        "says what a script says: for tests and demonstrations without a key and without the network.",
+        "answers from a script: for tests and demonstrations without a key and without the network.",
         epilog=dedent(_EPILOG),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -92,9 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         choices=list(FAULTS),
-        help="what befalls every reply; may be given several times",
+        help="a fault of every reply; may be given several times",
     )
     parser.add_argument("--list-faults", action="store_true", help="print all faults with their effects, and stop")
-    parser.add_argument("--api-key", metavar="KEY", help="accept only this key; made up, since others can see it here")
-    parser.add_argument("--no-check", action="store_true", help="also answer requests that a provider would refuse")
     return parser

@@ -1,22 +1,22 @@
-"""Vectors from the server's side: OpenAI and whoever is compatible with it, Voyage, Gemini, Cohere, Bedrock, Vertex AI.
+"""Embeddings from the server's side: OpenAI and compatible servers, Voyage, Gemini, Cohere, Bedrock, Vertex AI.
 
-A vector is made of its text alone, so that the same text has the same one in every run.
+A vector depends only on its text, so it is the same in every run.
 """
 
 from __future__ import annotations
 
 from array import array
 from base64 import b64encode
+from collections.abc import Sequence
 from hashlib import shake_256
 from typing import Final, cast
 
 from .bedrock import BEDROCK
 from .dialect import Refusal, Route
-from .exchange import JsonObject, Request, members, objects, string
+from .exchange import JsonObject, Request, items, members, objects, text_of
 from .gemini import GEMINI
 from .openai_chat import OPENAI_CHAT
 
-_USUAL_DIMENSIONS: Final = {"openai": 1536, "gemini": 3072, "cohere": 1536, "amazon": 1024}
 _MOST_DIMENSIONS: Final = 8192
 _MOST_TOKENS: Final = 300_000
 
@@ -27,19 +27,29 @@ def vector_of(text: str, dimensions: int) -> array[float]:
     return array("f", [scale * each for each in array("b", shake_256(text.encode()).digest(dimensions))])
 
 
+def _embed(texts: Sequence[object], most: int, dimensions: object, usual: int) -> tuple[list[array[float]], int]:
+    """The vectors of texts, and how many tokens these have. Raises Refusal."""
+    dimensions = usual if dimensions is None else dimensions
+    if not texts or not all(isinstance(each, str) and each for each in texts):
+        raise Refusal(400, "The input must be texts, at least one of them, and none of them empty.")
+    if len(texts) > most:
+        raise Refusal(400, f"A request may have at most {most} texts.")
+    if not isinstance(dimensions, int) or not 1 <= dimensions <= _MOST_DIMENSIONS:
+        raise Refusal(400, f"The dimensions must be a number from 1 to {_MOST_DIMENSIONS}.")
+    known = cast("Sequence[str]", texts)
+    return [vector_of(text, dimensions) for text in known], sum(len(text) // 4 + 1 for text in known)
+
+
 async def _answer_openai(request: Request) -> JsonObject:
-    body = request.body
-    texts = _texts(
-        body.get("input"), 2048, "Invalid 'input': array too long. Expected an array with maximum length 2048."
-    )
-    dimensions = _dimensions(body.get("dimensions", body.get("output_dimension")), "openai")
-    tokens = _count(texts)
+    body, given = request.body, request.body.get("input")
+    texts = [given] if isinstance(given, str) else items(given)
+    vectors, tokens = _embed(texts, 2048, body.get("dimensions", body.get("output_dimension")), 1536)
     if tokens > _MOST_TOKENS:
         raise Refusal(400, f"Invalid 'input': maximum request size is {_MOST_TOKENS} tokens per request.")
     packed = body.get("encoding_format") == "base64"
     data = [
-        {"object": "embedding", "index": index, "embedding": b64encode(each).decode() if packed else list(each)}
-        for index, each in enumerate(vector_of(text, dimensions) for text in texts)
+        {"object": "embedding", "index": index, "embedding": b64encode(vector).decode() if packed else list(vector)}
+        for index, vector in enumerate(vectors)
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return {"object": "list", "data": data, "model": request.model, "usage": usage}
@@ -47,89 +57,64 @@ async def _answer_openai(request: Request) -> JsonObject:
 
 async def _answer_gemini(request: Request) -> JsonObject:
     requests = objects(request.body.get("requests"))
-    parts = [objects(members(each.get("content")).get("parts")) for each in requests]
-    given = ["".join(string(part.get("text")) for part in each) for each in parts]
-    texts = _texts(given, 100, "BatchEmbedContentsRequest.requests: at most 100 requests can be in one batch")
-    dimensions = _dimensions(requests[0].get("outputDimensionality"), "gemini")
-    values = [{"values": list(vector_of(text, dimensions))} for text in texts]
-    return {"embeddings": values, "usageMetadata": {"promptTokenCount": _count(texts)}}
+    texts = [text_of(members(each.get("content")).get("parts")) for each in requests]
+    vectors, tokens = _embed(texts, 100, requests[0].get("outputDimensionality") if requests else None, 3072)
+    values = [{"values": list(vector)} for vector in vectors]
+    return {"embeddings": values, "usageMetadata": {"promptTokenCount": tokens}}
 
 
 async def _answer_cohere(request: Request) -> JsonObject:
     body = request.body
-    texts = _texts(body.get("texts"), 96, "invalid request: total number of texts must be at most 96")
+    vectors, tokens = _embed(items(body.get("texts")), 96, body.get("output_dimension"), 1536)
     if not body.get("input_type"):
         raise Refusal(400, "invalid request: input_type must be set")
-    dimensions = _dimensions(body.get("output_dimension"), "cohere")
     return {
         "id": f"sim{request.number:06d}",
-        "embeddings": {"float": [list(vector_of(text, dimensions)) for text in texts]},
-        "texts": texts,
-        "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": _count(texts)}},
+        "embeddings": {"float": [list(vector) for vector in vectors]},
+        "texts": body.get("texts"),
+        "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": tokens}},
         "response_type": "embeddings_by_type",
     }
 
 
 async def _answer_bedrock(request: Request) -> tuple[JsonObject, dict[str, str]]:
     """Titan, Nova and Cohere, each in its own form; the number of tokens is in a header."""
-    body, wanted = request.body, members(request.body.get("singleEmbeddingParams"))
     reply: JsonObject
-    single = body.get("inputText") or members(wanted.get("text")).get("value")
     if "cohere." in request.model:
         reply = await _answer_cohere(request)
-        del reply["meta"]
-        texts = cast("list[str]", reply["texts"])
+        tokens = members(members(reply.pop("meta")).get("billed_units")).get("input_tokens")
     else:
-        texts = _texts(single if isinstance(single, str) else None, 1, "one text at a time")
-        given = body.get("dimensions", wanted.get("embeddingDimension"))
-        vector = list(vector_of(texts[0], _dimensions(given, "amazon")))
-        reply = {"embedding": vector}
-        if wanted:
+        body, nova = request.body, members(request.body.get("singleEmbeddingParams"))
+        text = body.get("inputText") or members(nova.get("text")).get("value")
+        (vector,), tokens = _embed([text], 1, body.get("dimensions", nova.get("embeddingDimension")), 1024)
+        reply = {"embedding": list(vector)}
+        if nova:
             reply = {"embeddings": [reply]}
-    return reply, {"x-amzn-bedrock-input-token-count": str(_count(texts))}
+    return reply, {"x-amzn-bedrock-input-token-count": str(tokens)}
+
+
+async def _answer_vertex_content(request: Request) -> JsonObject:
+    body = request.body
+    text = text_of(members(body.get("content")).get("parts"))
+    dimensions = members(body.get("embedContentConfig")).get("outputDimensionality")
+    (vector,), tokens = _embed([text], 1, dimensions, 3072)
+    return {"embedding": {"values": list(vector)}, "usageMetadata": {"promptTokenCount": tokens}}
 
 
 async def _answer_vertex(request: Request) -> JsonObject:
-    body = request.body
-    if request.path.endswith(":embedContent"):
-        parts = objects(members(body.get("content")).get("parts"))
-        texts = _texts([part.get("text") for part in parts], 1, "one text at a time")
-        given = members(body.get("embedContentConfig")).get("outputDimensionality")
-        values = list(vector_of(texts[0], _dimensions(given, "gemini")))
-        return {"embedding": {"values": values}, "usageMetadata": {"promptTokenCount": _count(texts)}}
-    texts = _texts([each.get("content") for each in objects(body.get("instances"))], 250, "at most 250 instances")
-    dimensions = _dimensions(members(body.get("parameters")).get("outputDimensionality"), "gemini")
-    vectors = [list(vector_of(text, dimensions)) for text in texts]
-    counts = [{"token_count": _count([text])} for text in texts]
-    found = [{"values": vector, "statistics": count} for vector, count in zip(vectors, counts, strict=True)]
+    texts = [each.get("content") for each in objects(request.body.get("instances"))]
+    dimensions = members(request.body.get("parameters")).get("outputDimensionality")
+    vectors, _ = _embed(texts, 250, dimensions, 3072)
+    counts = [{"token_count": len(str(text)) // 4 + 1} for text in texts]
+    found = [{"values": list(vector), "statistics": count} for vector, count in zip(vectors, counts, strict=True)]
     return {"predictions": [{"embeddings": each} for each in found]}
-
-
-def _texts(given: object, most: int, too_many: str) -> list[str]:
-    texts = [given] if isinstance(given, str) else cast("list[object]", given) if isinstance(given, list) else []
-    if not texts or not all(isinstance(each, str) and each for each in texts):
-        raise Refusal(400, "The input must be texts, at least one of them, and none of them empty.")
-    if len(texts) > most:
-        raise Refusal(400, too_many)
-    return cast("list[str]", texts)
-
-
-def _dimensions(given: object, kind: str) -> int:
-    if given is None:
-        return _USUAL_DIMENSIONS[kind]
-    if not isinstance(given, int) or not 1 <= given <= _MOST_DIMENSIONS:
-        raise Refusal(400, f"The dimensions must be a number from 1 to {_MOST_DIMENSIONS}.")
-    return given
-
-
-def _count(texts: list[str]) -> int:
-    return sum(len(text) // 4 + 1 for text in texts)
 
 
 ROUTES: Final = (
     Route("POST", r".*/embeddings", OPENAI_CHAT, _answer_openai, scripted=True),
     Route("POST", r".*/models/(?P<model>[^:]+):batchEmbedContents", GEMINI, _answer_gemini, scripted=True),
-    Route("POST", r".*/models/(?P<model>[^:]+):(?:predict|embedContent)", GEMINI, _answer_vertex, scripted=True),
+    Route("POST", r".*/models/(?P<model>[^:]+):embedContent", GEMINI, _answer_vertex_content, scripted=True),
+    Route("POST", r".*/models/(?P<model>[^:]+):predict", GEMINI, _answer_vertex, scripted=True),
     Route("POST", r".*/model/(?P<model>.+)/invoke", BEDROCK, _answer_bedrock, scripted=True),
     Route("POST", r".*/v2/embed", OPENAI_CHAT, _answer_cohere, scripted=True),
 )

@@ -1,13 +1,13 @@
-"""What passes between a client and a script: the request that was received, and the reply that the script gives.
+"""What passes between a client and a script: the request that arrived, and the reply that the script gives.
 
-Must not know: any particular dialect. Requests may be of any shape, so they are read with care.
+Requests may have any shape, so everything here reads JSON of the wrong type as empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw
@@ -15,7 +15,7 @@ from msgspec import Raw
 from dragoman.conversation import Json, Opaque, ResultPart, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 from dragoman.providers import Dialect as DialectName
 
-if TYPE_CHECKING:  # a fault changes how a reply is sent, so the two name each other's types
+if TYPE_CHECKING:  # replies and faults name each other's types
     from .faults import Fault
 
 JsonObject: TypeAlias = dict[str, object]
@@ -25,20 +25,19 @@ JsonObject: TypeAlias = dict[str, object]
 class Request:
     """One request that the simulator received, as scripts and assertions see it."""
 
-    # What its body says, the same for all dialects:
+    # Read from the body, the same for all dialects:
     system: str = ""
-    """The system prompt."""
     user_texts: tuple[str, ...] = ()
     """The texts of all user messages, in order."""
     tool_results: tuple[ToolResult, ...] = ()
-    """The results that answer the calls of the last reply; empty if the request does not end with results."""
+    """The results that answer the calls of the last reply, also if the user says something after them."""
     tools: tuple[str, ...] = ()
-    """The names of the tools that are offered."""
+    """The names of the tools."""
     turns: int = 0
     """How many replies of the model are in the history: 0 in the first request of a conversation."""
-    # And the request itself:
+    # The request itself:
     dialect: DialectName | Literal["unknown"] = "unknown"
-    """`unknown`: the path belongs to no dialect, and the answer was a 404."""
+    """`unknown`: no dialect has this path, and the answer was a 404."""
     model: str = ""
     stream: bool = False
     number: int = 0
@@ -69,31 +68,22 @@ class Request:
         return self.user_texts[-1] if self.user_texts else ""
 
 
-_NOT_A_REPLY = {
-    StopReason.INTERRUPTED: "a reply that breaks off is a reply with a fault: Reply(..., faults=[Cut()])",
-    StopReason.ERROR: "a reply that fails is a reply with a fault: Reply(..., faults=[ErrorEvent()])",
-}
-
-
 Part: TypeAlias = Text | Thinking | ToolCall | Opaque
-"""What a model says. `Opaque` is in the words of its `provider`, a dialect, and sent as it is: a block of Anthropic's,
-a part of Gemini's, an item of the responses API, members of a message of chat completions."""
+"""A part of a reply. An `Opaque` names a dialect as its `provider` and is sent as it is: a content block of Anthropic's
+or Bedrock's, a part of Gemini's, an item of the responses API, fields of a chat completion's message."""
 
 
 class Reply:
     """One scripted reply. It is written in the dialect of the request, streamed or whole as the request asks.
 
-    Content is given in order: strings and blocks. `Thinking.provider` does not matter here, since every dialect writes
-    thinking in its own way. `Text.citations` name web pages (url, title, quote, span), which a dialect tells as far as
-    it can. Where a request asks for the likelihood of tokens, it is made up.
+    Content is given in order: strings and blocks. `Thinking.provider` is ignored: every dialect writes thinking in its
+    own way. `Text.citations` must be web pages (url, title, quote, span). If a request asks for logprobs, they are made
+    up.
 
-    usage             None: counts made up from the lengths of request and reply; `Usage()`, which knows nothing: not
-                      reported
-    stop_reason       None: tool calls if there are any, else the end of the answer
-    raw_stop_reason   a word of the provider's own, written instead of the usual one for the stop reason
-    headers           further headers of the response, e.g. rate limits
-    delta             characters of text or arguments in one event of a stream; 0 puts a whole block into one event
-    model             the model that answers, where it is not the one that was asked for
+    usage         by default estimated from the sizes of request and reply; an empty `Usage()` is not reported
+    stop_reason   by default TOOL_CALLS if there are calls, else END
+    headers       more headers of the response, e.g. rate limits
+    delta         characters of text or arguments in one event of a stream; 0 puts a whole block into one event
     """
 
     def __init__(
@@ -101,35 +91,27 @@ class Reply:
         *content: str | Part,
         usage: Usage | None = None,
         stop_reason: StopReason | None = None,
-        raw_stop_reason: str | None = None,
         faults: Sequence[Fault] = (),
         headers: Mapping[str, str] | None = None,
         delta: int = 16,
-        model: str | None = None,
     ) -> None:
-        blocks = tuple(Text(part) if isinstance(part, str) else part for part in content)
-        for block in blocks:
+        self.blocks = tuple(Text(part) if isinstance(part, str) else part for part in content)
+        for block in self.blocks:
             if not isinstance(block, Part):  # pyright: ignore[reportUnnecessaryIsInstance]
                 message = f"a reply is made of Text, Thinking, ToolCall and Opaque blocks, not {type(block).__name__}"
                 raise ValueError(message)
         if delta < 0:
-            message = "delta is a number of characters, or 0"
-            raise ValueError(message)
-        if stop_reason in _NOT_A_REPLY:
-            raise ValueError(_NOT_A_REPLY[stop_reason])
-        self.blocks = blocks
+            raise ValueError("delta is a number of characters, or 0")
+        if stop_reason in (StopReason.INTERRUPTED, StopReason.ERROR):
+            raise ValueError("a reply that breaks off or fails has a fault: Reply(..., faults=[Cut()]) or ErrorEvent()")
         self.usage = usage
         self.stop_reason = stop_reason
-        self.raw_stop_reason = raw_stop_reason
         self.faults = tuple(faults)
         self.headers = dict(headers or {})
         self.delta = delta
-        self.model = model
 
 
 # --- reading requests ------------------------------------------------------------------------------------------------
-
-_TEXT_PARTS: Final = ("text", "input_text", "output_text")
 
 
 def members(value: object) -> JsonObject:
@@ -153,9 +135,7 @@ def string(value: object) -> str:
 
 def text_of(content: object) -> str:
     """The text of a message: the content itself, or that of its text parts."""
-    if isinstance(content, str):
-        return content
-    return "".join(string(part.get("text")) for part in objects(content) if part.get("type") in _TEXT_PARTS)
+    return content if isinstance(content, str) else "".join(string(part.get("text")) for part in objects(content))
 
 
 def result_parts(content: object) -> tuple[ResultPart, ...]:
@@ -163,76 +143,66 @@ def result_parts(content: object) -> tuple[ResultPart, ...]:
     if isinstance(content, str):
         return (Text(content),)
     return tuple(
-        Text(string(part.get("text"))) if part.get("type") in _TEXT_PARTS else Json(Raw(msgspec.json.encode(part)))
+        Text(string(part["text"])) if "text" in part else Json(Raw(msgspec.json.encode(part.get("json", part))))
         for part in objects(content)
     )
 
 
-class Transcript:
-    """What a script sees of a request, collected while a dialect walks through its messages; and whether every call has
-    its result before anybody else speaks, which all providers want."""
+# --- the history in a request ----------------------------------------------------------------------------------------
 
-    def __init__(self, tools: list[JsonObject], *, continued: bool = False) -> None:
-        self.problems: list[str] = []
-        self._tools = tools
-        self._continued = continued
-        """Whether the provider holds the beginning of the conversation, and calls that are answered here."""
-        self._system: list[str] = []
-        self._texts: list[str] = []
-        self._names: dict[str, str] = {}
-        self._waiting: list[str] = []
-        self._results: list[ToolResult] = []
-        self._turns = 0
-        self._in_reply = False
+Entry: TypeAlias = tuple[Literal["system", "user", "model"], str] | ToolCall | ToolResult
+"""A piece of a request's history. Of what the model said, only its calls matter: its texts are left empty."""
 
-    def add_system(self, text: str) -> None:
-        self._system.append(text)
 
-    def add_user(self, text: str) -> None:
-        if text:
-            self._expect_results()
-        self._in_reply = False
-        self._texts.append(text)
+def read_history(request: Request, history: Iterable[Entry], *, continued: bool) -> tuple[Request, list[str]]:
+    """The request with what its history says, and the problems: calls without a result, results without a call.
 
-    def add_reply(self) -> None:
-        """Something that the model said; neighbours are one reply."""
-        if not self._in_reply:
-            self._expect_results()
-        self._turns += not self._in_reply
-        self._in_reply = True
-        self._results = []
+    With `continued` the provider holds the start of the conversation, and may know calls that are answered here.
+    """
+    system: list[str] = []
+    user_texts: list[str] = []
+    names: dict[str, str] = {}
+    unanswered: list[str] = []
+    results: list[ToolResult] = []
+    problems: list[str] = []
+    turns, in_reply = 0, False
 
-    def add_call(self, call_id: object, name: object) -> None:
-        """A call of a tool; one without an id goes by its name."""
-        key = string(call_id) or string(name)
-        self._names[key] = string(name)
-        self._waiting.append(key)
+    def expect_results() -> None:
+        if unanswered:
+            problems.append(f"Calls without a result right behind them: {', '.join(unanswered)}.")
+            unanswered.clear()
 
-    def add_result(
-        self, call_id: object, content: tuple[ResultPart, ...], *, name: str = "", failed: bool = False
-    ) -> None:
-        """The result of a call; its tool is that of the call, unless it says so itself."""
-        self._in_reply = False
-        made_for = string(call_id)
-        if (key := made_for or name) in self._waiting:
-            self._waiting.remove(key)
-        elif not self._continued:
-            self.problems.append(f"There is a result for {key!r}, which is no call of the reply before it.")
-        self._results.append(ToolResult(made_for, name or self._names.get(made_for, ""), content, is_error=failed))
-
-    def _expect_results(self) -> None:
-        if self._waiting:
-            self.problems.append(f"Calls without a result right behind them: {', '.join(self._waiting)}.")
-        self._waiting = []
-
-    def tell(self, request: Request) -> Request:
-        """The request with all of this, when there is no more."""
-        self._expect_results()
-        return replace(
-            request,
-            system="\n".join(filter(None, self._system)),
-            user_texts=tuple(filter(None, self._texts)),
-            tool_results=tuple(self._results),
-            tools=tuple(string(tool.get("name")) for tool in self._tools),
-            turns=self._turns,
-        )
+    for entry in history:
+        match entry:
+            case ("system", text):
+                system.append(text)
+            case ("user", text):
+                in_reply = False
+                if text:
+                    expect_results()
+                    user_texts.append(text)
+            case ("model", _):
+                if not in_reply:  # neighbours are one reply
+                    expect_results()
+                    turns += 1
+                in_reply, results = True, []
+            case ToolCall():
+                key = entry.id or entry.name
+                names[key] = entry.name
+                unanswered.append(key)
+            case ToolResult():
+                in_reply = False
+                if (key := entry.call_id or entry.name) in unanswered:
+                    unanswered.remove(key)
+                elif not continued:
+                    problems.append(f"There is a result for {key!r}, which is no call of the reply before it.")
+                results.append(msgspec.structs.replace(entry, name=entry.name or names.get(entry.call_id, "")))
+    expect_results()
+    read = replace(
+        request,
+        system="\n".join(filter(None, system)),
+        user_texts=tuple(user_texts),
+        tool_results=tuple(results),
+        turns=turns,
+    )
+    return read, problems

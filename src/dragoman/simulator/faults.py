@@ -1,7 +1,7 @@
 """What can go wrong between a provider and its client, as values.
 
 Faults combine: Reply("Hello", faults=[Drip(), UnknownFields(), Cut(after=200)]). Those that change events do so in
-the given order; a whole reply counts as one event. A fault changes a plan; carrying it out is done elsewhere.
+the given order; a whole reply counts as one event.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from msgspec import Struct
 
 from .dialect import Frame, Refusal
 from .exchange import items, members
-from .plan import Ending, Pause, Place, Plan
+from .plan import Ending, Plan
 
 Effect: TypeAlias = Literal["none", "failure", "broken", "silence", "unclear"]
-"""What a client makes of a reply with a fault.
+"""How a client must react to a reply with a fault.
 
-    none      unusual, but in order: it must get the complete reply
-    failure   the provider says that it failed: an error of the right kind
+    none      unusual but valid: it must return the complete reply
+    failure   the provider reports a failure: it must raise an error of the right kind
     broken    the reply is damaged or incomplete: it must not be taken for a complete one
-    silence   nothing more comes: only a timeout of the client's own, or the simulator's limit, ends it
-    unclear   depends on the dialect, or cannot be noticed in it
+    silence   nothing more is sent: only the client's timeout, or the simulator's limit, ends it
+    unclear   depends on the dialect, or cannot be noticed
 """
 
 
 class Fault(Struct, frozen=True):
-    """Something that goes wrong. To make one of your own, write a subclass with `apply`."""
+    """Something that goes wrong. To write your own, override `apply`, which changes a `plan.Plan`."""
 
     def effect(self, *, streamed: bool = True) -> Effect:
-        """What a client makes of a streamed, or a whole, reply with this fault."""
+        """How a client must react to a streamed, or a whole, reply with this fault."""
         match self:
             case Status() | ErrorEvent():
                 return "failure"
             case Stall(go_on=False, where="head" | "body"):
                 return "silence"
             case Cut(after=int(after)) if streamed and after < 0:
-                return "unclear"  # at the very end of a stream nothing of the reply may be missing
+                return "unclear"  # the stream may be complete before its last byte
             case WrongLength() if streamed:
-                return "unclear"  # the stream may be over, for its reader, before the missing bytes matter
+                return "unclear"  # the stream may be complete before the missing bytes
             case Malformed(what="utf8"):
-                return "unclear"  # some clients put the sign for unreadable characters in their place
+                return "unclear"  # some clients replace invalid characters
             case NoResponse() | Cut() | WrongLength() | Malformed():
                 return "broken"
             case MissingEnd(all_marks=True) if streamed:
                 return "broken"
             case MissingEnd() | Duplicated() | Reordered() if streamed:
-                return "unclear"  # compatible servers leave the last mark out, so that some clients do without it
+                return "unclear"  # compatible servers leave the last mark out, so some clients do without it
             case _:
                 return "none"
 
     def apply(self, plan: Plan) -> None:
-        """Change the plan of what will be sent."""
+        """Change what will be sent."""
         raise NotImplementedError
 
 
@@ -65,10 +65,10 @@ class Status(Fault, frozen=True):
     status: int
     message: str = ""
     code: str | None = None
-    """The provider's own word; None: the dialect's usual one for the status."""
+    """The provider's error code; by default the dialect's usual one for the status."""
     headers: Mapping[str, str] = {}
     body: str | None = None
-    """Sent instead of the provider's shape, as HTML: proxies and gateways have pages of their own."""
+    """Sent as HTML instead of the provider's error, like the error page of a proxy."""
 
     @property
     def refusal(self) -> Refusal:
@@ -85,7 +85,7 @@ class Status(Fault, frozen=True):
 
 
 class NoResponse(Fault, frozen=True):
-    """The connection ends before a byte of the response."""
+    """The connection ends before the first byte of the response."""
 
     how: Literal["reset", "close"] = "close"
 
@@ -93,7 +93,7 @@ class NoResponse(Fault, frozen=True):
         plan.abandoned = self.how
 
 
-# --- on the way: pace, completeness, HTTP ----------------------------------------------------------------------------
+# --- in how it is sent -----------------------------------------------------------------------------------------------
 
 
 class Drip(Fault, frozen=True):
@@ -103,46 +103,54 @@ class Drip(Fault, frozen=True):
     seconds: float = 0.001
 
     def apply(self, plan: Plan) -> None:
-        plan.drip = (self.size, self.seconds)
+        plan.drip = self
 
 
-class Stall(Fault, frozen=True):
-    """The reply stops for a while, and the connection stays open."""
+class _Positioned(Fault, frozen=True, kw_only=True):
+    """A fault at a position of the body."""
+
+    after: int | None = None
+    """Bytes of the body, from its end if negative; by default a share of it."""
+    share: float = 0.5
+
+    def position(self, total: int) -> int:
+        after = int(total * self.share) if self.after is None else self.after
+        return min(total, after) if after >= 0 else max(total + after, 0)
+
+
+class Stall(_Positioned, frozen=True):
+    """Nothing is sent for a while, and the connection stays open."""
 
     seconds: float | None = None
-    """None: until the client closes, or the simulator's limit."""
+    """By default until the client closes, or the simulator's limit."""
     where: Literal["head", "body", "end"] = "body"
-    """Nothing is answered; in the middle of the body; behind the body, which is complete but for HTTP's end of it."""
-    after: int | None = None
-    """Bytes of the body, from its end if negative; None: a share of it."""
-    share: float = 0.5
+    """Before the headers; in the middle of the body; after the body, before HTTP's end of it."""
     go_on: bool = False
-    """Whether the rest comes after the stall; otherwise the connection is closed."""
+    """Whether the rest is sent after the stall; otherwise the connection is closed."""
+
+    def position(self, total: int) -> int:
+        return total if self.where == "end" else super().position(total)
 
     def apply(self, plan: Plan) -> None:
-        pause = Pause(self.seconds, self.go_on)
-        if self.where in {"body", "end"}:
-            plan.stall = (Place(self.after, 1.0 if self.where == "end" else self.share), pause)
+        if self.where == "head":
+            plan.delay = self
         else:
-            plan.before = pause
+            plan.stall = self
 
 
-class Cut(Fault, frozen=True):
+class Cut(_Positioned, frozen=True):
     """The reply breaks off: Cut(after=100), or Cut(share=0.9)."""
 
     how: Ending = "close"
-    """`reset`: the connection is reset; `close`: it is closed, and HTTP can tell that the body is not complete; `end`:
-    the body is short, but complete as far as HTTP can tell."""
-    after: int | None = None
-    """Bytes of the body, from its end if negative; None: a share of it."""
-    share: float = 0.5
+    """`reset`: the connection is reset; `close`: it is closed, and the body is incomplete for HTTP; `end`: the body is
+    short, but complete for HTTP."""
 
     def apply(self, plan: Plan) -> None:
-        plan.cut = (Place(self.after, self.share), self.how)
+        plan.cut = self
 
 
 class WrongLength(Fault, frozen=True):
-    """The content length promises more than comes (`by` > 0), or less."""
+    """The content length is larger than the body (`by` > 0), or smaller."""
 
     by: int = 7
 
@@ -150,18 +158,28 @@ class WrongLength(Fault, frozen=True):
         plan.length_error = self.by
 
 
-# --- in what is said -------------------------------------------------------------------------------------------------
+class Form(Fault, frozen=True):
+    """The reply is written in an unusual but valid form."""
+
+    what: Literal["gzip", "keep_alive", "crlf"]
+    """Compressed, if the client accepts that; with comments between the events (empty lines before a whole reply); with
+    CR LF at the ends of lines."""
+
+    def apply(self, plan: Plan) -> None:
+        plan.forms.add(self.what)
+
+
+# --- in its content --------------------------------------------------------------------------------------------------
 
 _DAMAGES: Final[dict[str, Callable[[bytes], bytes]]] = {
     "json": lambda data: data[: max(len(data) // 2, 1)],
     "html": lambda _data: b"<html><body><h1>502 Bad Gateway</h1></body></html>",
-    # Every text that is the value of a member, so that nobody passes the damage by.
-    "utf8": lambda data: data.replace(b':"', b':"\xff'),
+    "utf8": lambda data: data.replace(b':"', b':"\xff'),  # in every string value, so that no client skips it
 }
 
 
 class Malformed(Fault, frozen=True):
-    """An event, or the whole reply, cannot be read."""
+    """An event, or the whole reply, cannot be parsed."""
 
     what: Literal["json", "html", "utf8"] = "json"
     """JSON that breaks off; a page of HTML; bytes that are not UTF-8."""
@@ -173,7 +191,7 @@ class Malformed(Fault, frozen=True):
 
 
 class Duplicated(Fault, frozen=True):
-    """An event comes twice."""
+    """An event is sent twice."""
 
     which: Literal["start", "middle", "end"] = "middle"
 
@@ -185,11 +203,11 @@ class Duplicated(Fault, frozen=True):
 
 
 class Reordered(Fault, frozen=True):
-    """An event comes after one that it should come before."""
+    """An event is sent too late."""
 
     which: Literal["part", "delta"] = "part"
-    """The start of a part (where the dialect has such events) comes after the first delta behind it, or the first delta
-    after the second."""
+    """The start of a part (in dialects that have such events) comes after its first delta, or the first delta after the
+    second."""
 
     def apply(self, plan: Plan) -> None:
         if plan.streamed:
@@ -200,10 +218,10 @@ class Reordered(Fault, frozen=True):
 
 
 class ErrorEvent(Fault, frozen=True):
-    """The stream began well and then tells of an error. A whole reply is an error in spite of its status 200."""
+    """A stream that started well ends with an error. A whole reply is an error in spite of its status 200."""
 
     status: int = 503
-    """Which error: its code and text are those of this status."""
+    """Determines the error code and text."""
     message: str = ""
     code: str | None = None
     share: float = 0.5
@@ -218,10 +236,10 @@ class ErrorEvent(Fault, frozen=True):
 
 
 class MissingEnd(Fault, frozen=True):
-    """The last mark of a stream never comes: [DONE], message_stop, response.completed, the finish reason."""
+    """The last event of a stream is missing: [DONE], message_stop, response.completed, the finish reason."""
 
     all_marks: bool = False
-    """Also the marks before it: nothing says that, or why, the reply ended."""
+    """Also the events before it that say why the reply ended."""
 
     def apply(self, plan: Plan) -> None:
         marks = {"finish", "end"} if self.all_marks else {"end"}
@@ -230,55 +248,39 @@ class MissingEnd(Fault, frozen=True):
 
 
 class UnknownEvent(Fault, frozen=True):
-    """An event of a kind that the client cannot know."""
+    """An event of a type that the client cannot know."""
 
     def apply(self, plan: Plan) -> None:
         if plan.streamed:
-            plan.frames.insert(plan.middle(), plan.dialect.unknown_event(plan.answer))
+            plan.frames.insert(plan.middle(), plan.dialect.unknown_event)
 
 
-_GROWING: Final = frozenset(
+_EXTENDED: Final = frozenset(
     {
         *("candidates", "choices", "content", "content_block", "delta", "item", "message", "output", "part", "parts"),
         *("response", "tool_calls", "usage", "usageMetadata", "start", "toolUse", "reasoningContent", "metrics"),
     }
 )
-"""Members whose objects are the API's own: a tool's arguments, for one, are not among them."""
+"""Fields whose objects belong to the API, unlike a tool's arguments."""
 
 
 class UnknownFields(Fault, frozen=True):
-    """Every object of the reply has a member that the client cannot know."""
+    """Every object of the reply has a field that the client cannot know."""
 
     def apply(self, plan: Plan) -> None:
         plan.frames = [
-            frame if isinstance(frame.data, bytes) else Frame(members(self._grow(frame.data)), frame.name, frame.kind)
+            frame if isinstance(frame.data, bytes) else Frame(members(_extend(frame.data)), frame.name, frame.kind)
             for frame in plan.frames
         ]
 
-    def _grow(self, value: object) -> object:
-        if array := items(value):
-            return [self._grow(item) for item in array]
-        if not (found := members(value)):
-            return value
-        grown = {name: self._grow(inner) if name in _GROWING else inner for name, inner in found.items()}
-        return grown | {"x_simulated": {"new": [1, None, "field"]}}
 
-
-class Form(Fault, frozen=True):
-    """The reply is written in another form than usual."""
-
-    what: Literal["gzip", "keep_alive", "crlf"]
-    """Compressed, where the client said that it can read that; with comments between the events that keep the
-    connection open (before a whole reply, empty lines); with CR LF at the end of lines."""
-
-    def apply(self, plan: Plan) -> None:
-        match self.what:
-            case "gzip":
-                plan.compressed = "gzip" in plan.answer.request.headers.get("accept-encoding", "")
-            case "keep_alive":
-                plan.keep_alive_comment = b": keep-alive"
-            case "crlf":
-                plan.line_end = b"\r\n"
+def _extend(value: object) -> object:
+    if array := items(value):
+        return [_extend(item) for item in array]
+    if not (fields := members(value)):
+        return value
+    extended = {name: _extend(inner) if name in _EXTENDED else inner for name, inner in fields.items()}
+    return extended | {"x_simulated": {"new": [1, None, "field"]}}
 
 
 # --- all of them -----------------------------------------------------------------------------------------------------
@@ -294,7 +296,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "silence": Stall(where="head"),
     "no_response_close": NoResponse("close"),
     "no_response_reset": NoResponse("reset"),
-    # on the way
+    # in how it is sent
     "delay": Stall(0.05, "head", go_on=True),
     "drip": Drip(),
     "stall": Stall(),
@@ -309,7 +311,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "length_too_long": WrongLength(7),
     "length_too_short": WrongLength(-7),
     "gzip": Form("gzip"),
-    # in what is said
+    # in its content
     "malformed_json": Malformed("json"),
     "malformed_event": Malformed("html"),
     "malformed_utf8": Malformed("utf8"),
@@ -327,4 +329,4 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "keep_alive": Form("keep_alive"),
     "crlf": Form("crlf"),
 }
-"""Every kind of fault, with settings that suit any reply and any dialect: for tests that try them all."""
+"""Every kind of fault, with settings that work for any reply and dialect: for tests that try them all."""

@@ -1,7 +1,7 @@
 """The chat-completions dialect from the server's side, and what both dialects of OpenAI have in common.
 
-A message here has one text, one refusal and one list of calls: several text blocks are joined. Thinking is not part of
-OpenAI's own API; compatible servers put it into `reasoning_content`.
+A message has one text, one refusal and one list of calls, so text blocks are joined. Thinking is not part of OpenAI's
+own API; compatible servers put it into `reasoning_content`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 
-from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, likelihoods, own_words, pages, several
-from .exchange import JsonObject, Transcript, members, objects, result_parts, string, text_of
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal
+from .exchange import Entry, JsonObject, members, objects, result_parts, string, text_of
 
 CREATED: Final = 1_767_225_600
-"""The moment at which everything here was made: a fixed one, so that replies are the same in every run."""
+"""The creation time of everything: replies are the same in every run."""
 
 _TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _LONGEST: Final = {"name": 64, "description": 1024}
@@ -39,26 +39,19 @@ _KINDS: Final[dict[int, tuple[str, str | None]]] = {
 
 
 class OpenAIDialect(Dialect):
-    """Errors and headers, which both dialects of OpenAI share."""
+    """Errors, which both dialects of OpenAI share."""
+
+    id_header = "x-request-id"
 
     def failure(self, refusal: Refusal, request_id: str) -> JsonObject:
         return {"error": error_object(refusal)}
 
     def bad_key(self, given: str | None) -> Refusal:
-        """The key is never echoed whole, not even by the provider."""
+        """Like the provider, never echo the whole key."""
         if given is None:
             text = "You didn't provide an API key. You need to provide your API key in an Authorization header."
             return Refusal(401, text)
         return Refusal(401, f"Incorrect API key provided: {given[:3]}****.", "invalid_api_key")
-
-    def headers(self, request_id: str) -> dict[str, str]:
-        return {
-            "x-request-id": request_id,
-            "openai-processing-ms": "1",
-            "openai-version": "2020-10-01",
-            "x-ratelimit-limit-requests": "1000",
-            "x-ratelimit-remaining-requests": "999",
-        }
 
 
 def error_object(refusal: Refusal) -> JsonObject:
@@ -67,7 +60,7 @@ def error_object(refusal: Refusal) -> JsonObject:
 
 
 def tool_problems(tools: list[JsonObject], functions: Mapping[str, JsonObject]) -> Iterator[Refusal]:
-    """What is wrong with tools; the functions among them are given by their places in the request."""
+    """What is wrong with the tools; `functions` has the functions among them by their paths in the request."""
     if len(tools) > _MOST_TOOLS:
         expected = f"maximum length {_MOST_TOOLS}, but got an array with length {len(tools)} instead."
         text = f"Invalid 'tools': array too long. Expected an array with {expected}"
@@ -99,22 +92,24 @@ _FINISH_REASONS: Final[dict[StopReason, str]] = {
 
 class _OpenAIChat(OpenAIDialect):
     name = "openai_chat"
+    unknown_event = Frame({"object": "chat.completion.simulated", "choices": [], "payload": {"new": True}})
 
-    def read(self, body: JsonObject) -> Transcript:
-        found = Transcript([members(tool.get("function")) or tool for tool in objects(body.get("tools"))])
+    def tools(self, body: JsonObject) -> list[JsonObject]:
+        return [members(tool.get("function")) or tool for tool in objects(body.get("tools"))]
+
+    def history(self, body: JsonObject) -> Iterator[Entry]:
         for message in objects(body.get("messages")):
             role, content = message.get("role"), message.get("content")
             if role == "assistant":
-                found.add_reply()
+                yield "model", ""
             for call in objects(message.get("tool_calls")):
-                found.add_call(call.get("id"), members(call.get("function")).get("name"))
+                yield ToolCall(string(call.get("id")), string(members(call.get("function")).get("name")))
             if role == "tool":
-                found.add_result(message.get("tool_call_id"), result_parts(content))
+                yield ToolResult(string(message.get("tool_call_id")), "", result_parts(content))
             elif role == "user":
-                found.add_user(text_of(content))
+                yield "user", text_of(content)
             elif role in {"system", "developer"}:
-                found.add_system(text_of(content))
-        return found
+                yield "system", text_of(content)
 
     def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
         if not string(body.get("model")):
@@ -139,13 +134,13 @@ class _OpenAIChat(OpenAIDialect):
             "role": "assistant",
             "content": None if refused or not text else text,
             "refusal": text if refused else None,
-            "annotations": [{"type": "url_citation", "url_citation": page} for page in annotate(*answer.texts)],
+            "annotations": _annotations(answer),
         }
         if thinking:
             message["reasoning_content"] = thinking
         for block in answer.blocks:
             if isinstance(block, Opaque):
-                message |= own_words(block, self.name)
+                message |= answer.opaque_value(block, self.name)
         calls = [block for block in answer.blocks if isinstance(block, ToolCall)]
         if calls:
             message["tool_calls"] = [
@@ -156,99 +151,92 @@ class _OpenAIChat(OpenAIDialect):
         choice: JsonObject = {
             "message": message,
             "logprobs": _logprobs(answer, pieces),
-            "finish_reason": _finish_reason(answer),
+            "finish_reason": _FINISH_REASONS.get(answer.stop_reason, "stop"),
         }
-        completion = _base(answer, "chat.completion") | {"choices": several(choice, answer.request.body.get("n"))}
-        if answer.usage is not None:
-            completion["usage"] = _usage(answer.usage)
-        return completion
+        usage: JsonObject = {} if answer.usage is None else {"usage": _usage(answer.usage)}
+        return _completion(answer, "chat.completion", choice) | usage
 
     def frames(self, answer: Answer) -> list[Frame]:
-        """The reply in chunks. Usage comes in a chunk of its own, and only if the request asked for it."""
+        """The reply in chunks. Usage has a chunk of its own, if the request asked for it."""
         calls = any(isinstance(block, ToolCall) for block in answer.blocks)
-        first: JsonObject = {"role": "assistant", "content": None if calls else "", "refusal": None}
-        result = [_chunk(answer, first, kind="start")]
+        result = [_chunk(answer, {"role": "assistant", "content": None if calls else "", "refusal": None}, "start")]
         field = "refusal" if answer.stop_reason is StopReason.REFUSAL else "content"
         index = 0
         for block in answer.blocks:
             match block:
                 case Text():
-                    result += [_chunk(answer, {field: piece}, said=[piece]) for piece in answer.pieces(block.text)]
+                    result += [_chunk(answer, {field: piece}, pieces=[piece]) for piece in answer.pieces(block.text)]
                 case Thinking():
                     result += [_chunk(answer, {"reasoning_content": piece}) for piece in answer.pieces(block.text)]
                 case ToolCall():
                     result += _call_chunks(answer, block, index)
                     index += 1
                 case Opaque():
-                    result.append(_chunk(answer, own_words(block, self.name)))
-        cited = [{"type": "url_citation", "url_citation": page} for page in annotate(*answer.texts)]
-        result += [_chunk(answer, {"annotations": cited})] if cited else []
-        result.append(_chunk(answer, {}, kind="finish", finish_reason=_finish_reason(answer)))
+                    result.append(_chunk(answer, answer.opaque_value(block, self.name)))
+        if annotations := _annotations(answer):
+            result.append(_chunk(answer, {"annotations": annotations}))
+        result.append(_chunk(answer, {}, "finish", finish_reason=_FINISH_REASONS.get(answer.stop_reason, "stop")))
         if answer.usage is not None and _wants_usage(answer):
             totals: JsonObject = {"choices": [], "usage": _usage(answer.usage)}
-            result.append(Frame(_base(answer, "chat.completion.chunk") | totals, kind="finish"))
+            result.append(Frame(_completion(answer, "chat.completion.chunk", {}) | totals, kind="finish"))
         return [*result, Frame(b"[DONE]", kind="end")]
 
-    def unknown_event(self, answer: Answer) -> Frame:
-        """A chunk of another kind, without a choice."""
-        novelty: JsonObject = {"choices": [], "payload": {"new": True}}
-        return Frame(_base(answer, "chat.completion.simulated") | novelty)
 
-
-def _base(answer: Answer, kind: str) -> JsonObject:
+def _completion(answer: Answer, kind: str, choice: JsonObject) -> JsonObject:
     return {
         "id": answer.id("chatcmpl-"),
         "object": kind,
         "created": CREATED,
         "model": answer.model,
-        "service_tier": "default",
-        "system_fingerprint": "fp_simulator",
+        "choices": answer.choices(choice, answer.request.body.get("n")),
     }
 
 
-def annotate(*texts: Text) -> list[JsonObject]:
-    """The pages that texts cite, as both dialects of OpenAI say it."""
+def _annotations(answer: Answer) -> list[JsonObject]:
+    return [{"type": "url_citation", "url_citation": page} for page in url_citations(answer, *answer.texts)]
+
+
+def url_citations(answer: Answer, *texts: Text) -> list[JsonObject]:
+    """The pages that texts cite, as both dialects of OpenAI write them."""
     return [
         {"url": page.url, "title": page.title or "", "start_index": start, "end_index": end}
-        for page, start, end in pages(*texts)
+        for page, start, end in answer.pages(*texts)
     ]
 
 
-def tokens(pieces: list[str], count: object) -> list[JsonObject]:
-    """How likely pieces were, as both dialects of OpenAI say it."""
+def token_logprobs(answer: Answer, pieces: list[str], count: object) -> list[JsonObject]:
+    """Logprobs of pieces, as both dialects of OpenAI write them."""
     return [
         {"token": piece, "logprob": logprob, "top_logprobs": [{"token": t, "logprob": p} for t, p in others]}
-        for piece, logprob, others in likelihoods(pieces, count)
+        for piece, logprob, others in answer.logprobs(pieces, count)
     ]
 
 
-def _logprobs(answer: Answer, said: list[str]) -> JsonObject | None:
-    asked = answer.request.body
-    return {"content": tokens(said, asked.get("top_logprobs"))} if said and asked.get("logprobs") is True else None
+def _logprobs(answer: Answer, pieces: list[str]) -> JsonObject | None:
+    body = answer.request.body
+    wanted = bool(pieces) and body.get("logprobs") is True
+    return {"content": token_logprobs(answer, pieces, body.get("top_logprobs"))} if wanted else None
 
 
 def _chunk(
     answer: Answer,
     delta: JsonObject,
-    *,
     kind: FrameKind = "delta",
+    *,
     finish_reason: str | None = None,
-    said: list[str] | None = None,
+    pieces: list[str] | None = None,
 ) -> Frame:
     usage: JsonObject = {"usage": None} if _wants_usage(answer) else {}
-    choice: JsonObject = {"delta": delta, "logprobs": _logprobs(answer, said or []), "finish_reason": finish_reason}
-    choices: JsonObject = {"choices": several(choice, answer.request.body.get("n"))}
-    return Frame(_base(answer, "chat.completion.chunk") | choices | usage, kind=kind)
+    choice: JsonObject = {"delta": delta, "logprobs": _logprobs(answer, pieces or []), "finish_reason": finish_reason}
+    return Frame(_completion(answer, "chat.completion.chunk", choice) | usage, kind=kind)
 
 
 def _call_chunks(answer: Answer, call: ToolCall, index: int) -> list[Frame]:
     """Id and name come once, with empty arguments; then the arguments in pieces."""
     head = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
     pieces = [{"index": index, "function": {"arguments": piece}} for piece in answer.pieces(call.arguments)]
-    return [
-        _chunk(answer, {"tool_calls": [head]}, kind="part"),
-        *(_chunk(answer, {"tool_calls": [piece]}) for piece in pieces),
-    ]
+    deltas = [_chunk(answer, {"tool_calls": [piece]}) for piece in pieces]
+    return [_chunk(answer, {"tool_calls": [head]}, "part"), *deltas]
 
 
 def _wants_usage(answer: Answer) -> bool:
@@ -259,20 +247,14 @@ def _join_texts(answer: Answer, kind: type[Text] | type[Thinking]) -> str:
     return "".join(block.text for block in answer.blocks if isinstance(block, kind))
 
 
-def _finish_reason(answer: Answer) -> str:
-    return answer.raw_stop_reason or _FINISH_REASONS.get(answer.stop_reason, "stop")
-
-
 def _usage(usage: Usage) -> JsonObject:
-    cached: JsonObject = {"cached_tokens": usage.cache_read or 0, "audio_tokens": 0}
-    if usage.cache_write is not None:
-        cached["cache_write_tokens"] = usage.cache_write
+    written = {} if usage.cache_write is None else {"cache_write_tokens": usage.cache_write}
     return {
         "prompt_tokens": usage.input or 0,
         "completion_tokens": usage.output or 0,
         "total_tokens": usage.tokens or 0,
-        "prompt_tokens_details": cached,
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning or 0, "audio_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read or 0, **written},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
     }
 
 

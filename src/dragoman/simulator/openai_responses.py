@@ -7,33 +7,33 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 
-from .dialect import Answer, Frame, FrameKind, Refusal, own_words, sign
-from .exchange import JsonObject, Part, Transcript, items, members, objects, result_parts, string, text_of
-from .openai_chat import CREATED, OpenAIDialect, annotate, error_object, tokens, tool_problems
+from .dialect import Answer, Frame, FrameKind, Refusal, sign
+from .exchange import Entry, JsonObject, Part, items, members, objects, result_parts, string, text_of
+from .openai_chat import CREATED, OpenAIDialect, error_object, token_logprobs, tool_problems, url_citations
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
-_ANSWERS: Final = {
+_OUTPUTS: Final = {
     **{f"{name}_call_output": f"{name}_call" for name in ("function", "custom_tool", "local_shell", "shell")},
     **{f"{name}_call_output": f"{name}_call" for name in ("apply_patch", "computer")},
     "tool_search_output": "tool_search_call",
     "mcp_approval_response": "mcp_approval_request",
 }
-"""By the type of an item that answers: the type of that which waits."""
-_OF_THE_SERVICE: Final = ("web_search_call", "file_search_call", "code_interpreter_call", "mcp_call", "mcp_list_tools")
-_OF_THE_MODEL: Final = ("reasoning", *_ANSWERS.values(), *_OF_THE_SERVICE)
+"""The types of items with which a client answers, each with the type of the item that it answers."""
+_HOSTED: Final = ("web_search_call", "file_search_call", "code_interpreter_call", "mcp_call", "mcp_list_tools")
+_OF_THE_MODEL: Final = ("reasoning", *_OUTPUTS.values(), *_HOSTED)
 
 
-def _id_of(item: JsonObject) -> object:
-    return item.get("call_id") or item.get("approval_request_id") or item.get("id")
+def _id_of(item: JsonObject) -> str:
+    return string(item.get("call_id") or item.get("approval_request_id") or item.get("id"))
 
 
-def _is_answered_by_service(item: JsonObject) -> bool:
-    """Whether the service runs the tool of an item that else waits for the client."""
-    place = members(item.get("environment")).get("type")
-    return item.get("execution") == "server" or place not in {None, "local"}
+def _runs_at_provider(item: JsonObject) -> bool:
+    """Whether the provider itself runs the tool of an item that otherwise waits for the client."""
+    environment = members(item.get("environment")).get("type")
+    return item.get("execution") == "server" or environment not in {None, "local"}
 
 
 def _input(body: JsonObject) -> list[JsonObject]:
@@ -41,18 +41,13 @@ def _input(body: JsonObject) -> list[JsonObject]:
     return [{"role": "user", "content": given}] if isinstance(given, str) else objects(given)
 
 
-def _is_continued(body: JsonObject) -> bool:
-    """Whether the service holds the beginning, which cannot be seen here."""
-    return any(body.get(name) for name in ("previous_response_id", "conversation", "prompt"))
-
-
-def _problems_of_reasoning(entries: list[JsonObject]) -> Iterator[Refusal]:
+def _reasoning_problems(entries: list[JsonObject]) -> Iterator[Refusal]:
     """A reasoning item belongs to what the model did next: a message or call of its own, or a hosted tool's item."""
     for item, following in zip(entries, [*entries[1:], JsonObject()], strict=False):
         if "role" in following:
             own = following["role"] == "assistant"
         else:
-            own = following.get("type") not in {None, *_ANSWERS}
+            own = following.get("type") not in {None, *_OUTPUTS}
         if item.get("type") == "reasoning" and not own:
             text = f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item."
             yield Refusal(400, text, None, "input")
@@ -67,7 +62,7 @@ _INCOMPLETE: Final[dict[StopReason, str]] = {
     StopReason.CONTENT_FILTER: "content_filter",
 }
 
-# The API repeats these members of a request in its response, with its defaults for those that are not there.
+# A response repeats these fields of its request, or their defaults.
 _REPEATED: Final[JsonObject] = {
     "instructions": None,
     "metadata": {},
@@ -82,38 +77,40 @@ _REPEATED: Final[JsonObject] = {
 
 class _OpenAIResponses(OpenAIDialect):
     name = "openai_responses"
+    unknown_event = Frame({"type": "response.simulated", "payload": {"new": True}}, "response.simulated")
 
-    def read(self, body: JsonObject) -> Transcript:
-        found = Transcript(objects(body.get("tools")), continued=_is_continued(body))
-        found.add_system(string(body.get("instructions")))
+    def history(self, body: JsonObject) -> Iterator[Entry]:
+        yield "system", string(body.get("instructions"))
         for item in _input(body):
-            kind, role = item.get("type"), item.get("role")
+            kind, role = string(item.get("type")), item.get("role")
             if kind in _OF_THE_MODEL or role == "assistant":
-                found.add_reply()
-            if _is_answered_by_service(item):
+                yield "model", ""
+            if _runs_at_provider(item):
                 continue
-            if kind in _ANSWERS.values():
-                found.add_call(_id_of(item), item.get("name") or kind)
-            elif kind in _ANSWERS:
+            if kind in _OUTPUTS.values():
+                yield ToolCall(_id_of(item), string(item.get("name")) or kind)
+            elif kind in _OUTPUTS:
                 plain = isinstance(item.get("output"), str) or kind == "function_call_output"
-                found.add_result(_id_of(item), result_parts(item.get("output") if plain else [item]))
+                yield ToolResult(_id_of(item), "", result_parts(item.get("output") if plain else [item]))
             elif role in {"system", "developer"}:
-                found.add_system(text_of(item.get("content")))
+                yield "system", text_of(item.get("content"))
             elif role == "user":
-                found.add_user(text_of(item.get("content")))
-        return found
+                yield "user", text_of(item.get("content"))
+
+    def is_continued(self, body: JsonObject) -> bool:
+        return any(body.get(name) for name in ("previous_response_id", "conversation", "prompt"))
 
     def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
         if not string(body.get("model")):
             yield Refusal(400, "Missing required parameter: 'model'.", "missing_required_parameter", "model")
-        if not body.get("input") and not _is_continued(body):
+        if not body.get("input") and not self.is_continued(body):
             one_of = '"input" or "previous_response_id" or "prompt" or "conversation"'
             yield Refusal(400, f"One of {one_of} must be provided.", "missing_required_parameter", "input")
         tools = objects(body.get("tools"))
         yield from tool_problems(
             tools, {f"tools[{index}]": tool for index, tool in enumerate(tools) if tool.get("type") == "function"}
         )
-        yield from _problems_of_reasoning(_input(body))
+        yield from _reasoning_problems(_input(body))
 
     def whole(self, answer: Answer) -> JsonObject:
         return _finished_response(answer, _items(answer))
@@ -122,7 +119,7 @@ class _OpenAIResponses(OpenAIDialect):
         return {"object": "response.input_tokens", "input_tokens": tokens}
 
     def frames(self, answer: Answer) -> list[Frame]:
-        """The reply as events: each is numbered, each item is announced, grows, and is repeated whole when done."""
+        """The reply as numbered events: each item is added, grows, and is repeated when it is done."""
         output = _items(answer)
         running: JsonObject = {"response": _response(answer, "in_progress")}
         events: list[_Event] = [("response.created", running, "start"), ("response.in_progress", running, "other")]
@@ -141,13 +138,9 @@ class _OpenAIResponses(OpenAIDialect):
         last: JsonObject = {"code": error["code"] or error["type"], "message": refusal.message, "param": refusal.param}
         return _number([("error", last, "end")], number)[0]
 
-    def unknown_event(self, answer: Answer) -> Frame:
-        name = "response.simulated.event"
-        return Frame({"type": name, "response_id": answer.id("resp_"), "payload": {"new": True}}, name)
-
 
 _Event: TypeAlias = tuple[str, JsonObject, FrameKind]
-"""Its type, its fields, and what it is to the stream; without its number."""
+"""Its type, its fields without the number, and its kind."""
 
 
 def _number(events: list[_Event], first: int = 0) -> list[Frame]:
@@ -175,7 +168,7 @@ def _response(answer: Answer, status: str) -> JsonObject:
 
 
 def _finished_response(answer: Answer, output: list[_Item]) -> JsonObject:
-    reason = answer.raw_stop_reason or _INCOMPLETE.get(answer.stop_reason)
+    reason = _INCOMPLETE.get(answer.stop_reason)
     return _response(answer, "incomplete" if reason else "completed") | {
         "output": [item.done for item in output],
         "incomplete_details": {"reason": reason} if reason else None,
@@ -198,7 +191,7 @@ def _usage(usage: Usage) -> JsonObject:
 
 
 class _Item(Struct, frozen=True):
-    """An output item: as it starts, as it is done, and the events between the two, which do not say its place yet."""
+    """An output item: at its start, when it is done, and the events in between, without the item's index."""
 
     started: JsonObject
     done: JsonObject
@@ -211,16 +204,14 @@ def _items(answer: Answer) -> list[_Item]:
 
 def _item(answer: Answer, block: Part, index: int) -> _Item:
     match block:
-        case Text() if answer.stop_reason is StopReason.REFUSAL:
-            return _message(answer, block, index, "refusal", "refusal")
         case Text():
-            return _message(answer, block, index, "output_text", "text")
+            return _message(answer, block, index)
         case Thinking():
             return _reasoning(answer, block, index)
         case ToolCall():
             return _call(answer, block, index)
         case Opaque():
-            item = own_words(block, "openai_responses")
+            item = answer.opaque_value(block, "openai_responses")
             return _Item(item, item, [])
 
 
@@ -228,25 +219,30 @@ def _status(answer: Answer) -> str:
     return "incomplete" if answer.stop_reason is StopReason.MAX_TOKENS else "completed"
 
 
-def _message(answer: Answer, block: Text, index: int, part_type: str, field: str) -> _Item:
+def _message(answer: Answer, block: Text, index: int) -> _Item:
     base: JsonObject = {"id": f"{answer.id('msg_')}_{index}", "type": "message", "role": "assistant"}
-    pieces, asked = answer.pieces(block.text), answer.request.body
-    likely = "message.output_text.logprobs" in items(asked.get("include"))
-    said = tokens(pieces, asked.get("top_logprobs")) if likely else []
-    logprobs: JsonObject = {"logprobs": []} if field == "text" else {}
-    rest: JsonObject = {"annotations": [], **logprobs} if field == "text" else {}
-    empty: JsonObject = {"type": part_type, **rest, field: ""}
-    cited = [{"type": "url_citation", **page} for page in annotate(block)]
-    part = empty | ({"annotations": cited, "logprobs": said} if field == "text" else {}) | {field: block.text}
-    done = base | {"status": _status(answer), "content": [part]}
+    pieces, body = answer.pieces(block.text), answer.request.body
+    if answer.stop_reason is StopReason.REFUSAL:
+        kind = field = "refusal"
+        details: JsonObject = {}
+        logprobs: JsonObject = {}
+    else:
+        kind, field = "output_text", "text"
+        cited = [{"type": "url_citation", **page} for page in url_citations(answer, block)]
+        wanted = "message.output_text.logprobs" in items(body.get("include"))
+        likely = token_logprobs(answer, pieces, body.get("top_logprobs")) if wanted else []
+        details = {"annotations": cited, "logprobs": likely}
+        logprobs = {"logprobs": []}
+    part: JsonObject = {"type": kind, **details, field: block.text}
+    empty = part | {name: list[object]() for name in details} | {field: ""}
     place: JsonObject = {"content_index": 0}
-    deltas = [place | {"delta": piece, **logprobs} for piece in pieces]
     steps: list[_Event] = [
         ("content_part.added", place | {"part": empty}, "other"),
-        *((f"{part_type}.delta", delta, "delta") for delta in deltas),
-        (f"{part_type}.done", place | {field: block.text, **logprobs}, "other"),
+        *((f"{kind}.delta", place | {"delta": piece, **logprobs}, "delta") for piece in pieces),
+        (f"{kind}.done", place | {field: block.text, **logprobs}, "other"),
         ("content_part.done", place | {"part": part}, "other"),
     ]
+    done = base | {"status": _status(answer), "content": [part]}
     return _Item({**base, "status": "in_progress", "content": []}, done, steps)
 
 

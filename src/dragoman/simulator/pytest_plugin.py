@@ -23,6 +23,6 @@ from .server import Simulator
 
 @pytest.fixture
 def simulator() -> Iterator[Simulator]:
-    """A running simulator. It says what the user said until `simulator.play(...)` gives it a script."""
+    """A running simulator. It repeats what the user said until `simulator.play(...)` gives it a script."""
     with Simulator() as running:
         yield running

@@ -1,4 +1,4 @@
-"""The simulator: a server on this machine, in a thread of its own, and the connections of its clients.
+"""The simulator: a local server in its own thread, and the connections of its clients.
 
 Must not know: how a request is answered.
 """
@@ -20,31 +20,31 @@ from dragoman.tools import LoopThread
 
 from .answerer import Answerer, Player, Script
 from .exchange import Request
-from .faults import Fault
-from .plan import Pause, Plan, steps
+from .faults import Fault, Stall
+from .plan import Plan, steps
 
 _HOST: Final = "127.0.0.1"
 _BACKLOG: Final = 1024
 _CLOSE_SECONDS: Final = 10.0
 _ROUNDS_TO_ACCEPT: Final = 10
-"""More than enough: an event loop goes round three times between a connection's arrival and its task."""
+"""More than enough: an event loop needs three between the arrival of a connection and its task."""
 _READ: Final = 65_536
 _DIALECT_PATHS: Final = {"openai_chat": "/v1", "openai_responses": "/v1", "anthropic": "", "gemini": "", "bedrock": ""}
 
 
 class Simulator:
-    """A local server that speaks the dialects of all providers and says what its script says.
+    """A local server that speaks the dialects of all providers and answers from a script.
 
         with Simulator(["Hello!", Reply(ToolCall("c1", "weather", '{"city":"Paris"}'))]) as simulator:
             client = openai.OpenAI(base_url=simulator.base_url("openai"), api_key="any")
 
-    The script is a list of replies (texts, `Reply`s, faults) that are given in order, or a function from a Request to a
-    reply; without one, it says what the user said. It listens on the loopback address only.
+    The script is a list of replies (texts, `Reply`s, faults), or a function from a Request to a reply; by default it
+    repeats what the user said. The server listens on the loopback address only.
 
-    api_key         the only key that is accepted; None accepts any, and none
-    check           whether requests that a provider would refuse are refused, in the provider's words
-    faults          what befalls every reply, ahead of its own faults
-    longest_pause   seconds after which any stall ends, whatever the fault says
+    api_key         the only key that is accepted; by default any, or none
+    check           whether to refuse requests that the provider would refuse, with its error
+    faults          faults of every reply, before its own
+    longest_pause   seconds after which any stall ends
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Simulator:
     ) -> None:
         self._longest_pause = longest_pause
         self._port = port
-        self._answerer = Answerer(Player(script), self._record, api_key, check, tuple(faults))
+        self._answerer = Answerer(Player(script), self._record, api_key, tuple(faults), check=check)
         self._changed = threading.Condition()
         self._requests: list[Request] = []
         self._connections: set[_Connection] = set()
@@ -69,31 +69,27 @@ class Simulator:
     # --- life ---
 
     def start(self) -> Self:
-        """Begin to listen. `with` does this."""
+        """Start listening. `with` does this."""
         if self._thread.running:
-            message = "this simulator is running already"
-            raise RuntimeError(message)
+            raise RuntimeError("this simulator is running already")
         listener = socket.create_server((_HOST, self._port), backlog=_BACKLOG)
         self._port = listener.getsockname()[1]
         try:
             self._thread.submit(lambda: self._listen(listener)).result()
-        except BaseException:  # Ctrl-C: it would listen for ever
+        except BaseException:  # Ctrl-C: it would keep listening
             self.close()
             listener.close()
             raise
         return self
 
     def close(self) -> None:
-        """Stop listening and end all connections. `with` does this."""
+        """Stop listening and close all connections. `with` does this."""
         if not self._thread.running:
             return
         try:
             self._thread.submit(self._end).result(_CLOSE_SECONDS)
         except TimeoutError:
-            message = (
-                "the simulator does not stop: its script's function blocks. Write it with `async def`, or wait less"
-            )
-            raise RuntimeError(message) from None
+            raise RuntimeError("the simulator does not stop: its script's function blocks; use `async def`") from None
         self._thread.close()
 
     def __enter__(self) -> Self:
@@ -106,12 +102,12 @@ class Simulator:
 
     @property
     def port(self) -> int:
-        """The port it listens on; 0 before it started, if none was asked for."""
+        """The port; 0 before the start, if none was given."""
         return self._port
 
     @property
     def url(self) -> str:
-        """Where it is, without a path."""
+        """The address, without a path."""
         return f"http://{_HOST}:{self._port}"
 
     def base_url(self, name: str) -> str:
@@ -121,21 +117,15 @@ class Simulator:
             provider = PROVIDERS.get(ALIASES.get(name, name))
             if provider is None:
                 known = ", ".join(sorted({*_DIALECT_PATHS, *PROVIDERS}))
-                message = f"there is no provider or dialect {name!r}; there are {known}"
-                raise ValueError(message)
+                raise ValueError(f"there is no provider or dialect {name!r}; there are {known}")
             path = urlsplit(provider.base_url).path if provider.base_url else "/v1"
         return f"{self.url}{path}"
 
     # --- the script ---
 
     def play(self, script: Script | None) -> None:
-        """Go on with another script. What was recorded stays."""
+        """Continue with another script. Recorded requests stay."""
         self._answerer.player = Player(script)
-
-    @property
-    def unplayed(self) -> int:
-        """How many replies of the script nobody has asked for yet."""
-        return self._answerer.player.unplayed
 
     # --- what happened ---
 
@@ -146,27 +136,27 @@ class Simulator:
 
     @property
     def errors(self) -> tuple[Exception, ...]:
-        """What went wrong with the script: it was exhausted, its function failed, a reply could not be written."""
+        """Errors of the script: it was exhausted, its function failed, a reply could not be written."""
         return tuple(self._answerer.errors)
 
     @property
     def open_connections(self) -> int:
-        """How many connections are open at this moment, those included that a client keeps for later."""
+        """How many connections are open, including those that a client keeps in its pool."""
         return len(self._connections)
 
     def wait_for_requests(self, count: int, *, timeout: float = 5.0) -> bool:
-        """Wait until so many requests have come, in total. Returns whether they have."""
+        """Wait until this many requests have arrived in total. Returns whether they have."""
         return self._wait(lambda: len(self._requests) >= count, timeout)
 
     def wait_until_idle(self, *, timeout: float = 5.0) -> bool:
-        """Wait until no connection is open: a close takes a moment to arrive. Returns whether none is."""
+        """Wait until no connection is open. Returns whether none is."""
         return self._wait(lambda: not self._connections, timeout)
 
     def _wait(self, condition: Callable[[], bool], timeout: float) -> bool:
         with self._changed:
             return self._changed.wait_for(condition, timeout)
 
-    # --- in its own thread ---
+    # --- in the server's thread ---
 
     async def _listen(self, listener: socket.socket) -> None:
         self._server = await asyncio.start_server(self._serve, sock=listener, backlog=_BACKLOG)
@@ -174,7 +164,7 @@ class Simulator:
     async def _end(self) -> None:
         if self._server is None:
             return
-        # What was accepted a moment ago comes to `_serve` first: a server that is closed meanwhile forgets it, open.
+        # Let connections that were just accepted reach `_serve`: a server that is closed before leaves them open.
         asyncio.get_running_loop().remove_reader(self._server.sockets[0].fileno())
         for _ in range(_ROUNDS_TO_ACCEPT):
             await asyncio.sleep(0)
@@ -189,7 +179,7 @@ class Simulator:
         try:
             await connection.serve()
         except (ConnectionError, asyncio.CancelledError):
-            pass  # the client has gone, or the simulator is closed
+            pass  # the client is gone, or the simulator is closed
         finally:
             writer.close()
             with self._changed:
@@ -219,7 +209,7 @@ class _Connection:
         self._body = b""
         self._requests: asyncio.Queue[tuple[Request, bool] | HttpParserError | None] = asyncio.Queue()
         self._gone = asyncio.Event()
-        """The client has closed its side, or the connection is lost."""
+        """Set when the client has closed its side, or the connection is lost."""
 
     def abort(self) -> asyncio.Task[None]:
         self._writer.transport.abort()
@@ -258,13 +248,13 @@ class _Connection:
     # --- serving ---
 
     async def serve(self) -> None:
-        # asyncio does this itself, but not for connections of a listener that it did not make.
+        # asyncio does this only for listeners that it created itself.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         reading = asyncio.create_task(self._read())
         try:
             while (arrived := await self._requests.get()) is not None:
                 if isinstance(arrived, HttpParserError):
-                    text = f"This is no HTTP/1.1 request: {arrived}\n".encode()
+                    text = f"Not an HTTP/1.1 request: {arrived}\n".encode()
                     head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n"
                     await self._write(head + b"content-length: %d\r\n\r\n" % len(text) + text)
                     break
@@ -275,7 +265,7 @@ class _Connection:
             reading.cancel()
 
     async def _read(self) -> None:
-        """Hand requests on, until the client closes its side: an answer that is under way is still sent then."""
+        """Queue requests until the client closes its side; the answers to those before are still sent."""
         try:
             while data := await self._reader.read(_READ):
                 self._parser.feed_data(data)
@@ -292,16 +282,19 @@ class _Connection:
         return cast("socket.socket", self._writer.get_extra_info("socket"))
 
     async def _send(self, plan: Plan) -> bool:
-        """Carry the plan out. Returns whether the connection may be used again."""
+        """Send the response. Returns whether the connection can be used again."""
         for step in steps(plan):
             if isinstance(step, bytes):
                 await self._write(step)
-            elif isinstance(step, Pause):
-                if not await self._pause(step):
+            elif isinstance(step, float):
+                if await self._is_gone_after(step):
+                    break
+            elif isinstance(step, Stall):
+                if await self._is_gone_after(step.seconds) or not step.go_on:
                     break
             else:
                 if step == "reset":
-                    # What was written shall arrive before the reset, which overtakes what waits in buffers.
+                    # A reset discards what is still in buffers.
                     await asyncio.sleep(0.01)
                     self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     self._writer.transport.abort()
@@ -309,17 +302,15 @@ class _Connection:
         return False
 
     async def _write(self, data: bytes) -> None:
-        """Send these bytes, when the client has read enough of what came before."""
+        """Send these bytes, once the client has read enough of what came before."""
         self._writer.write(data)
         await self._writer.drain()
-        await asyncio.sleep(0)  # the other connections' turn, and a packet of its own
+        await asyncio.sleep(0)  # let other connections run, and send a packet of its own
 
-    async def _pause(self, pause: Pause) -> bool:
-        """Wait. Returns whether to go on, which makes no sense when the client has gone."""
-        seconds = self._longest_pause if pause.seconds is None else min(pause.seconds, self._longest_pause)
+    async def _is_gone_after(self, seconds: float | None) -> bool:
+        """Wait for so long, or until the client has gone. Returns whether it has."""
         try:
-            async with asyncio.timeout(seconds):
-                await self._gone.wait()
+            async with asyncio.timeout(self._longest_pause if seconds is None else min(seconds, self._longest_pause)):
+                return await self._gone.wait()
         except TimeoutError:
-            return pause.go_on
-        return False
+            return False

@@ -1,5 +1,6 @@
 from .async_store import AsyncStore as AsyncStore
 from .blocking import (
+    AsyncConversationStore as AsyncConversationStore,
     BlockingStore as BlockingStore,
     aresume as aresume,
     copy_conversations as copy_conversations,
@@ -18,17 +19,13 @@ from .journal import (
     recovered as recovered,
 )
 from .listing import (
-    ListOptions as ListOptions,
     Page as Page,
     SnapshotSummary as SnapshotSummary,
     Unreadable as Unreadable,
 )
 from .postgres import Attempt as Attempt, PostgresOptions as PostgresOptions, PostgresStore as PostgresStore
 from .postgres_driver import Link as Link, parse_address as parse_address
-from .protocol import (
-    AsyncConversationStore as AsyncConversationStore,
-    ConversationStore as ConversationStore,
-)
+from .protocol import ConversationStore as ConversationStore
 from .sealing import (
     AesGcmSealing as AesGcmSealing,
     EncryptionKey as EncryptionKey,
@@ -36,7 +33,6 @@ from .sealing import (
     generate_encryption_key as generate_encryption_key,
 )
 from .snapshot import (
-    ErrInvalidSnapshotID as ErrInvalidSnapshotID,
     Snapshot as Snapshot,
     conversation_id as conversation_id,
     inner_id as inner_id,

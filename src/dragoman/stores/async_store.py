@@ -1,11 +1,8 @@
-"""Any plain store for asyncio.
+"""AsyncStore: a sync store for asyncio, in worker threads.
 
-Owns: AsyncStore, which runs a plain store's methods in worker threads of its own.
-Must not know: any particular store.
-
-A call that is cancelled before a thread took it up is never carried out. One that is under way is told to stop: where
-it waits for a lock or a server it ends at once, and else it is carried out. The cancelled task waits for that, so that
-nothing goes on behind the program's back.
+A call that is cancelled before a thread took it up is never carried out. A running one is told to stop: if it waits for
+a lock or a server, it ends at once, otherwise it is carried out. The cancelled task waits for that, so that nothing
+continues unseen.
 """
 
 from __future__ import annotations
@@ -25,27 +22,27 @@ _T = TypeVar("_T")
 
 
 class AsyncStore(BlockingStore):
-    """A plain store as an AsyncConversationStore, in worker threads. Closing it closes the store.
+    """A sync store for asyncio, in worker threads. Closing it closes the store.
 
-    `threads` is how many calls can be under way at once; few, since writers wait for each other anyway.
+    `threads` is how many calls can run at once; few are enough, since writers wait for each other.
     """
 
     def __init__(self, store: ConversationStore, *, threads: int = 4) -> None:
         super().__init__(store)
-        self._most: Final = threads
+        self._count: Final = threads
         self._process: int = 0
         self._workers()
 
     def _workers(self) -> ThreadPoolExecutor:
-        if self._process != os.getpid():  # the threads of a parent process do not come along when it forks
+        if self._process != os.getpid():  # the child of a fork does not have the parent's threads
             self._process = os.getpid()
-            self._threads: ThreadPoolExecutor = ThreadPoolExecutor(self._most, thread_name_prefix="dragoman-store")
+            self._threads: ThreadPoolExecutor = ThreadPoolExecutor(self._count, thread_name_prefix="dragoman-store")
         return self._threads
 
     async def aclose(self) -> None:
-        """Wait for what is under way, then close the store."""
+        """Wait for running calls, then close the store."""
         closing = asyncio.get_running_loop().run_in_executor(None, self._close)
-        await _to_the_end(closing, lambda: None)
+        await _finish(closing, lambda: None)
 
     def _close(self) -> None:
         self._workers().shutdown(wait=True)
@@ -58,28 +55,28 @@ class AsyncStore(BlockingStore):
             with stopping(stop):
                 return work()
 
-        def end() -> None:
-            begun.cancel()
+        def cancel() -> None:
+            submitted.cancel()
             stop.cancel()
 
         try:
-            begun = self._workers().submit(stoppable)
-        except RuntimeError:  # it takes no more work
+            submitted = self._workers().submit(stoppable)
+        except RuntimeError:  # the executor was shut down
             raise closed_store() from None
-        return await _to_the_end(asyncio.wrap_future(begun), end)
+        return await _finish(asyncio.wrap_future(submitted), cancel)
 
 
-async def _to_the_end(future: asyncio.Future[_T], end: Callable[[], object]) -> _T:
-    """The result of work in a thread; when cancelled, only after the work is done or could be ended."""
+async def _finish(future: asyncio.Future[_T], cancel: Callable[[], object]) -> _T:
+    """Wait for work in a thread; when cancelled, also until the work has ended."""
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
-        end()
+        cancel()
         while not future.done():
             try:
                 await asyncio.wait([future])
-            except asyncio.CancelledError:  # being asked twice does not make it faster
+            except asyncio.CancelledError:  # a second cancellation changes nothing
                 continue
         if not future.cancelled():
-            future.exception()  # looked at, so that nobody warns about it
+            future.exception()  # retrieved, so that asyncio does not warn about it
         raise

@@ -1,4 +1,4 @@
-"""A conversation as a document for people: Markdown, or the JSON in which it is kept."""
+"""A conversation as a document: Markdown for people, or the stored JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WHO: Final = {"user": "You", "assistant": "Model", "tool": "Tools"}
 
 
 def format_document(snapshot: Snapshot, format: DocumentFormat) -> str:
-    """The conversation as Markdown, which stands as it was said, or as the stored JSON."""
+    """The conversation as Markdown, with the texts unchanged, or as the stored JSON."""
     if format == "json":
         return snapshot_to_json(snapshot).decode() + "\n"
     parts = [
@@ -39,10 +39,10 @@ def _format_message(message: Message) -> list[str]:
                 if block.text:
                     parts.append(f"<details><summary>Thinking</summary>\n\n{_fence(block.text)}\n\n</details>")
             case ToolCall():
-                parts += [f"**{_plain(block.name)}** is called:", _fence(block.arguments or "{}", "json")]
+                parts += [f"**{_escape(block.name)}** is called:", _fence(block.arguments or "{}", "json")]
             case ToolResult():
                 verb = "failed" if block.is_error else "gave"
-                parts += [f"**{_plain(block.name)}** {verb}:", _fence(block.text)]
+                parts += [f"**{_escape(block.name)}** {verb}:", _fence(block.text)]
             case Media():
                 where = block.name or block.url or block.path or f"{len(block.data or b''):,} bytes"
                 parts.append(f"*({block.kind}: {where})*")
@@ -51,15 +51,15 @@ def _format_message(message: Message) -> list[str]:
             case Opaque():
                 parts.append(f"*(something that only {block.provider} understands)*")
     if sources := sources_of(message.citations):
-        shown = [_plain(name) * (name != link) + f" <{link}>" * bool(link) for name, link in sources]
+        shown = [_escape(name) * (name != link) + f" <{link}>" * bool(link) for name, link in sources]
         parts.append("\n".join(["Sources:", "", *[f"{at}. {line.strip()}" for at, line in enumerate(shown, 1)]]))
     if message.interrupted:
         parts.append("*(interrupted)*")
     return parts
 
 
-def _plain(name: str) -> str:
-    """A name that somebody else has chosen, a page on the web say: one line, and nothing in it is markup."""
+def _escape(name: str) -> str:
+    """Escape a foreign name, such as the title of a web page: one line without markup."""
     return re.sub(r"[\\`*\[\]<>&!#|~]", r"\\\g<0>", " ".join(name.split()))
 
 

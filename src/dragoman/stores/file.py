@@ -1,17 +1,17 @@
-"""A store in a directory, for people who want files.
+"""FileStore: conversations as files in a directory.
 
     talks/
       store.json                      what this is, and whether it is sealed
-      lock                            what writers lock
-      <root>/                         one directory a conversation
-        000001-<id>.json              one file a snapshot
+      lock                            the file that writers lock
+      <root>/                         one directory per conversation
+        000001-<id>.json              one file per snapshot
         000002-<id>.json
-        000002-<id>.3.jsonl           the journal behind the newest snapshot, one line an entry, and how many count: 3
+        000002-<id>.3.jsonl           the journal after the newest snapshot, one line per entry; 3 lines are valid
 
-A snapshot counts as soon as its file has its name, and with it the journal of the one before stops to count. Entries
-count as soon as the journal has its new name; so a journal that was cut, overwritten or removed is noticed, and lines
-behind those that count were never acknowledged. What a writer that died left behind (`.new`, `.old`, journals that do
-not count) is removed by the next one. Readers take no lock.
+A snapshot exists as soon as its file has its name; the journal of the one before is then obsolete. Entries exist as
+soon as the journal has its new name, so a journal that was truncated, overwritten or removed is noticed, and lines
+after the valid ones were never acknowledged. Leftovers of a killed writer (`.new`, `.old`, obsolete journals) are
+removed by the next one. Readers take no lock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar, Unpack
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -33,7 +33,7 @@ from dragoman.errors import SnapshotCorruptError, SnapshotError, StoreError, Sto
 from . import directory, listing, protocol
 from .directory import report_os_errors
 from .journal import Journal, JournalEntry
-from .listing import ListOptions, Page, Query, SnapshotSummary, Unreadable
+from .listing import Page, Query, SnapshotSummary, Unreadable
 from .protocol import ConversationStore
 from .sealing import AesGcmSealing, Records, is_sealed
 from .snapshot import (
@@ -49,8 +49,8 @@ from .snapshot import (
 VERSION: Final = 1
 _FORMAT: Final = "dragoman.files"
 _TRIES: Final = 20
-"""Readers take no lock; somebody may save while they read, but not for ever."""
-_REMEMBERED: Final = 1000
+"""Readers take no lock: if somebody saves while they read, they try again, but not for ever."""
+_MAX_ROOTS: Final = 1000
 
 _T = TypeVar("_T")
 
@@ -64,11 +64,11 @@ class _Marker(Struct, frozen=True):
 
 
 class FileStore(ConversationStore):
-    """Conversations in a directory, for one machine: many threads and programs may use it at once.
+    """Conversations as files in a directory, for any number of threads and programs on one machine.
 
-    The directory is made when first needed, for the owner's eyes only. `timeout` is how long to wait, in seconds, for
-    another program that writes. With `sealing`, all that is kept is sealed, also what lists show. Lists and
-    searches read the files: for many conversations use SqliteStore.
+    The directory is created when first needed, accessible only to its owner. `timeout` is how many seconds to wait for
+    another program that writes. With `sealing` everything in the store is encrypted, including what lists show. Lists
+    and searches read the files: for many conversations use SqliteStore.
     """
 
     def __init__(
@@ -78,26 +78,26 @@ class FileStore(ConversationStore):
         sealing: AesGcmSealing | None = None,
         timeout: float = 30.0,
     ) -> None:
-        self.path: Final = Path(path).absolute()  # a program may change its directory
+        self.path: Final = Path(path).absolute()  # the program may change its working directory
         self.can_search: bool = True
         self._records: Final = Records("file", sealing)
         self._timeout: Final = timeout
-        self._seen: bool = False
+        self._existed: bool = False
         self._roots: dict[str, str] = {}
-        """Where snapshots were found lately: a place to look first."""
+        """The conversations of snapshots that were found lately."""
         self._closed: bool = False
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
     def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
-        written = snapshot_to_json(snapshot)  # refused before anything is touched
+        written = snapshot_to_json(snapshot)  # fails before anything is written
 
         def work() -> None:
-            there = self._find(snapshot.id)
-            if there is not None:
-                if snapshot_to_json(self._load(there, there.place_of(snapshot.id))) != written:
+            same = self._find(snapshot.id)
+            if same is not None:
+                if snapshot_to_json(self._load(same, same.place_of(snapshot.id))) != written:
                     raise protocol.id_taken(snapshot.id)
-                for each in (self.path / there.root, self.path):  # who saved it may have failed to
+                for each in (self.path / same.root, self.path):  # the first try may have failed here
                     directory.sync_directory(each)
             elif snapshot.parent is None:
                 if directory.list_names(self.path / snapshot.root):
@@ -127,11 +127,11 @@ class FileStore(ConversationStore):
         journal = _journal_name(place, snapshot.id, 0)
         self._replace(here / journal, b"")
         self._replace(here / _point_name(place, snapshot.id), self._sealed(snapshot, written, place))
-        for name in before.journals.keys() - {journal}:  # an earlier try may have made it
+        for name in before.journals.keys() - {journal}:  # an earlier try may have created it
             (here / name).unlink(missing_ok=True)
 
     def _replace(self, path: Path, data: bytes) -> None:
-        """Put this content in the place of the file's; after a crash there is the one or the other."""
+        """Replace the content of a file; after a crash it has the old content or the new one."""
         new = self.path / ".new"
         directory.remove(new)
         directory.write_file(new, data)
@@ -148,10 +148,9 @@ class FileStore(ConversationStore):
         self._read("delete the conversation", id, lambda _chain: None)
 
         def work() -> None:
-            old, root = self.path / ".old", self._found(id).root
-            family = None if is_inner(root) else family_of(root)
-            parts = [] if family is None else [name for name in self._root_names() if name.startswith(family)]
-            for each in (*parts, root):
+            old, root = self.path / ".old", self._get(id).root
+            inner = [] if is_inner(root) else [name for name in self._root_names() if name.startswith(family_of(root))]
+            for each in (*inner, root):
                 (self.path / each).rename(old)
                 directory.sync_directory(self.path)
                 directory.remove(old)
@@ -160,14 +159,16 @@ class FileStore(ConversationStore):
 
     # --- lists -------------------------------------------------------------------------------------------------------
 
-    def list(self, **which: Unpack[ListOptions]) -> Page:
-        return self._list(Query(**which))
+    def list(
+        self, *, provider: str | None = None, text: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page:
+        return self._list(Query(provider=provider, text=text, limit=limit, cursor=cursor))
 
     def search(self, text: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         return self._list(Query(search=text, limit=limit, cursor=cursor))
 
     def _list(self, query: Query) -> Page:
-        """A page of all conversations that pass; the first one names what cannot be read."""
+        """One page of the matching conversations; the first page also names what cannot be read."""
         self._check_open()
         words = listing.search_words(query.search or "")
         last = None if query.cursor is None else listing.read_cursor(query.kind, query.cursor, tuple[datetime, str])
@@ -182,12 +183,12 @@ class FileStore(ConversationStore):
                         summary = self._summary(chain, chain.place)
                         found[summary.created_at, chain.root] = summary
                 except SnapshotError as error:
-                    if query.cursor is None and self._chain(chain.root) is not None:  # not deleted meanwhile
+                    if query.cursor is None and self._chain(chain.root) is not None:  # not deleted in the meantime
                         unreadable.append(Unreadable(id=chain.newest, problem=str(error)))
-        places = [place for place, each in found.items() if query.accepts(each) and (last is None or place < last)]
-        left = sorted(places, reverse=True)
-        cursor = listing.make_cursor(query.kind, left[query.limit - 1]) if len(left) > query.limit else None
-        return listing.page_of([*unreadable, *[found[place] for place in left[: query.limit]]], cursor)
+        keys = [key for key, each in found.items() if query.accepts(each) and (last is None or key < last)]
+        keys.sort(reverse=True)
+        cursor = listing.make_cursor(query.kind, keys[query.limit - 1]) if len(keys) > query.limit else None
+        return listing.page_of([*unreadable, *[found[key] for key in keys[: query.limit]]], cursor)
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         listing.check_limit(limit)
@@ -196,9 +197,9 @@ class FileStore(ConversationStore):
             self._records.ensure_key(self._mode())
             kind = f"history {chain.root}"
             [last] = (chain.place + 1,) if cursor is None else listing.read_cursor(kind, cursor, tuple[int])
-            left = range(min(last - 1, chain.place), 0, -1)
-            places = left[:limit]
-            more = listing.make_cursor(kind, (places[-1],)) if len(left) > limit else None
+            remaining = range(min(last - 1, chain.place), 0, -1)
+            places = remaining[:limit]
+            more = listing.make_cursor(kind, (places[-1],)) if len(remaining) > limit else None
             names = [chain.ids.get(place, f"{chain.root} ({place})") for place in places]
             read = [partial(self._summary, chain, place) for place in places]
             return listing.page_of(map(listing.read_or_note, names, read), more)
@@ -212,7 +213,7 @@ class FileStore(ConversationStore):
         self._read("record the steps", id, lambda _chain: None)
 
         def work() -> int:
-            chain = self._found(id)
+            chain = self._get(id)
             protocol.check_newest(id, chain.newest)
             journal, size = self._read_journal(chain)
             protocol.check_position(chain.root, after, journal.position)
@@ -248,7 +249,7 @@ class FileStore(ConversationStore):
     # --- opening and closing -----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Nothing is kept open between calls; afterwards the store refuses to be used."""
+        """Refuse further calls; no file is kept open between calls."""
         self._closed = True
 
     def __repr__(self) -> str:
@@ -259,51 +260,52 @@ class FileStore(ConversationStore):
             raise protocol.closed_store()
 
     def _read(self, doing: str, id: str, work: Callable[[_Chain], _T]) -> _T:
-        """Do the work; again where it fails because somebody went on with the conversation meanwhile."""
+        """Run the work; repeat it if it fails because somebody changed the conversation in the meantime."""
         validate_snapshot_id(id)
         self._check_open()
         with report_os_errors(doing):
             self._mode()
             for _ in range(_TRIES):
-                chain = self._found(id)
+                chain = self._get(id)
                 try:
                     return work(chain)
                 except SnapshotError:
-                    if self._found(id) == chain:
+                    if self._get(id) == chain:
                         raise
         message = f"The conversation of {id} is being saved faster than it can be read."
         raise StoreUnavailableError(message, hint="Try again when the other program pauses.")
 
     def _write(self, doing: str, work: Callable[[], _T], *, any_mode: bool = False) -> _T:
-        """Do the work under the lock of the store, which is made if there is none."""
+        """Run the work under the lock of the store, which is created if it does not exist."""
         self._check_open()
 
-        def locked() -> _T:
+        def work_locked() -> _T:
             mode = self._mode()
             if mode is None:
                 marker = _Marker(_FORMAT, VERSION, self._records.mode)
                 self._replace(self.path / "store.json", msgspec.json.encode(marker) + b"\n")
             elif not any_mode:
                 self._records.ensure_mode(mode)
-            for litter in (".new", ".old"):
-                directory.remove(self.path / litter)
+            for leftover in (".new", ".old"):
+                directory.remove(self.path / leftover)
             return work()
 
         with report_os_errors(doing):
             if self._mode() is None:
                 directory.make_directory(self.path)
-            return directory.work_under_lock(self.path / "lock", self._timeout, locked)
+            return directory.work_under_lock(self.path / "lock", self._timeout, work_locked)
 
     def _mode(self) -> str | None:
-        seen = self._seen  # first: another thread may make the store while this one looks
+        """The mode of the store; None if it does not exist yet. Raises StoreError if the directory is not a store."""
+        existed = self._existed  # first: another thread may create the store meanwhile
         data = directory.read_file(self.path / "store.json")
         if data is None and self._root_names():
-            data = directory.read_file(self.path / "store.json") or b""  # another one may have made it by now
+            data = directory.read_file(self.path / "store.json") or b""  # it may have been created by now
         if data is None:
-            if seen:
-                # A new, empty store in the place of the old one would look as if everything had been deleted.
+            if existed:
+                # A new, empty store in its place would look as if everything had been deleted.
                 message = f"The store at {self.path} is gone."
-                hint = "Bring its directory back, or mount its disk; if it was meant to go, open the store anew."
+                hint = "Restore its directory, or mount its disk; if you deleted it, open a new store."
                 raise StoreUnavailableError(message, hint=hint)
             return None
         try:
@@ -312,11 +314,11 @@ class FileStore(ConversationStore):
             marker = _Marker("", 0)
         if marker.format != _FORMAT:
             message = f"{self.path / 'store.json'} is damaged or lost, or belongs to another program."
-            raise StoreError(message, hint="Restore it from a copy, or give the path of another directory.")
+            raise StoreError(message, hint="Restore it from a backup, or choose another directory.")
         if marker.version > VERSION:
             message = f"The store at {self.path} was written by a newer dragoman (version {marker.version})."
             raise StoreError(message, hint="Upgrade dragoman to use it: pip install --upgrade dragoman.")
-        self._seen = True
+        self._existed = True
         return marker.mode
 
     # --- finding -----------------------------------------------------------------------------------------------------
@@ -331,7 +333,7 @@ class FileStore(ConversationStore):
         for root in self._likely_roots(id):
             chain = self._chain(root)
             if chain is not None and id in chain.ids.values():
-                if len(self._roots) >= _REMEMBERED:
+                if len(self._roots) >= _MAX_ROOTS:
                     self._roots = {}
                 self._roots[id] = root
                 return chain
@@ -341,7 +343,7 @@ class FileStore(ConversationStore):
         yield self._roots.get(id, id)
         yield from self._root_names()
 
-    def _found(self, id: str) -> _Chain:
+    def _get(self, id: str) -> _Chain:
         chain = self._find(id)
         if chain is None:
             raise protocol.not_found(id)
@@ -384,13 +386,13 @@ def _journal_name(place: int, id: str, length: int) -> str:
 
 
 class _Chain(NamedTuple):
-    """A conversation, as the names of its files tell."""
+    """A conversation, according to the names of its files."""
 
     root: str
     ids: dict[int, str]
-    """By place, the first one is 1."""
+    """By place, counted from 1."""
     journals: dict[str, int]
-    """The names of journals, and how many of their lines count."""
+    """The names of journals, and how many of their lines are valid."""
 
     @property
     def place(self) -> int:
@@ -405,17 +407,17 @@ class _Chain(NamedTuple):
 
     @property
     def journal(self) -> tuple[str, int]:
-        """The name of the journal behind the newest snapshot, and how many of its lines count."""
+        """The name of the journal after the newest snapshot, and how many of its lines are valid."""
         begin = _point_name(self.place, self.newest).removesuffix("json")
         for name, length in self.journals.items():
             if name.startswith(begin):
                 return name, length
-        message = f"The journal behind snapshot {self.newest} is missing."
+        message = f"The journal after snapshot {self.newest} is missing."
         raise SnapshotCorruptError(message, hint=protocol.lost_entries(self.root, 0).hint)
 
 
 def _read_names(root: str, names: Sequence[str]) -> _Chain | None:
-    """The conversation whose files these are; None if there is no snapshot among them."""
+    """The conversation with these files; None if there is no snapshot among them."""
     points = sorted([(int(match[1]), match[2]) for match in map(_POINT.fullmatch, names) if match is not None])
     journals = {match[0]: int(match[3]) for match in map(_JOURNAL.fullmatch, names) if match is not None}
     return _Chain(root, dict(points), journals) if points else None
@@ -425,7 +427,7 @@ def _read_names(root: str, names: Sequence[str]) -> _Chain | None:
 
 
 def _line_of(record: bytes) -> bytes:
-    """A record as a line of text: JSON as it is, and what is sealed as a JSON string in base64."""
+    """A record as a line of text: JSON unchanged, a sealed record as a JSON string in base64."""
     return (msgspec.json.encode(record) if is_sealed(record) else record) + b"\n"
 
 
@@ -440,7 +442,7 @@ def _record_of(line: bytes) -> bytes:
 
 @contextmanager
 def _naming(path: Path) -> Generator[None]:
-    """Makes errors about a snapshot or an entry name the file that it came from."""
+    """Add the name of the file to errors about a snapshot or an entry."""
     try:
         yield
     except SnapshotError as error:

@@ -1,10 +1,7 @@
-"""The journal: what happened since the newest snapshot, and how to go on from there.
+"""The journal: what happened since the newest snapshot, and how to recover a conversation from both.
 
-Owns: the kinds of entries with their JSON form, the Journal as a value, and putting snapshot and journal together.
-Must not know: any particular store, and what to do about a call whose outcome nobody knows: that is the loop's.
-
-A call and a result are written as a message that holds nothing else, so that they have the one JSON form that messages
-have, unknown fields included.
+A call or a result is written as a message that holds nothing else, so that it has the same JSON form as in messages,
+including unknown fields.
 """
 
 from __future__ import annotations
@@ -24,25 +21,25 @@ from .snapshot import Snapshot
 
 
 class MessageAdded(Struct, frozen=True):
-    """A message joined the conversation: the user's, a reply of the model, or the results of its calls."""
+    """A message was added to the conversation: the user's, a reply of the model, or tool results."""
 
     message: Message
 
 
 class ToolCallBegun(Struct, frozen=True):
-    """A tool is about to be called. Without a result later on, nobody knows whether it did its work."""
+    """A tool is about to run. Without a later result it is unknown whether it did its work."""
 
     call: ToolCall
 
 
 class ToolCallDone(Struct, frozen=True):
-    """A tool gave its result, which has not joined the conversation yet."""
+    """A tool returned its result, which is not in the conversation yet."""
 
     result: ToolResult
 
 
 JournalEntry: TypeAlias = MessageAdded | ToolCallBegun | ToolCallDone
-"""One step of a conversation, written down as it happens."""
+"""One step of a conversation, recorded as it happens."""
 
 
 class _Stored(Struct, frozen=True):
@@ -51,7 +48,7 @@ class _Stored(Struct, frozen=True):
 
 
 def entry_to_json(entry: JournalEntry) -> bytes:
-    """The entry as JSON. Raises ConversationError for what cannot be written."""
+    """The entry as JSON. Raises ConversationError for data that JSON cannot represent."""
     match entry:
         case MessageAdded(message):
             name = b"message_added"
@@ -63,7 +60,7 @@ def entry_to_json(entry: JournalEntry) -> bytes:
 
 
 def entry_from_json(data: bytes) -> JournalEntry:
-    """Read what `entry_to_json` wrote. Raises SnapshotCorruptError, or SnapshotVersionError for an unknown kind."""
+    """Parse what `entry_to_json` wrote. Raises SnapshotCorruptError, or SnapshotVersionError for an unknown kind."""
     try:
         stored = msgspec.json.decode(data, type=_Stored)
         message = message_from_json(bytes(stored.message))
@@ -88,7 +85,7 @@ def entry_from_json(data: bytes) -> JournalEntry:
 
 
 class Journal(Struct, frozen=True, kw_only=True):
-    """What was recorded since the newest snapshot of a conversation."""
+    """The entries that were recorded since the newest snapshot of a conversation."""
 
     snapshot: str
     """The id of that snapshot: the `id` for the next `record`."""
@@ -96,27 +93,27 @@ class Journal(Struct, frozen=True, kw_only=True):
 
     @property
     def position(self) -> int:
-        """How many entries there are: the `after` for the next `record` or `save`."""
+        """The number of entries: the `after` for the next `record` or `save`."""
         return len(self.entries)
 
 
 class Recovered(Struct, frozen=True, kw_only=True):
-    """A conversation as far as it came, crash or not."""
+    """A conversation with everything that was recorded, also after a crash."""
 
     snapshot: Snapshot
-    """The newest snapshot; `snapshot.next(conversation)` is what to save next."""
+    """The newest snapshot; save `snapshot.next(conversation)` next."""
     conversation: Conversation
-    """With the messages of the journal. Calls of its last message may still wait for their results."""
+    """Including the messages of the journal. Calls of its last message may have no results yet."""
     done_results: tuple[ToolResult, ...] = ()
-    """Results of such calls, in the order in which they were done: these calls need not and must not run again."""
+    """Results of such calls, in the order in which they finished: these calls must not run again."""
     uncertain_calls: tuple[ToolCall, ...] = ()
-    """Calls that had begun and have no result: they may have done their work, or not, or in part."""
+    """Calls that started and have no result: they may have done their work, or not, or a part of it."""
     position: int = 0
-    """How many entries of the journal this covers: the `after` for the next `record` or `save`."""
+    """The number of journal entries included: the `after` for the next `record` or `save`."""
 
 
 def recovered(snapshot: Snapshot, entries: Sequence[JournalEntry]) -> Recovered:
-    """Put the newest snapshot and the journal since then together."""
+    """Combine the newest snapshot with the journal since then."""
     messages: list[Message] = []
     begun: dict[str, ToolCall] = {}
     done: dict[str, ToolResult] = {}
@@ -124,7 +121,7 @@ def recovered(snapshot: Snapshot, entries: Sequence[JournalEntry]) -> Recovered:
         match entry:
             case MessageAdded(message):
                 messages.append(message)
-                # Providers give the same call id again in later replies, so an answered one is forgotten.
+                # Providers reuse call ids in later replies, so an answered call is forgotten.
                 for result in message.tool_results:
                     begun.pop(result.call_id, None)
                     done.pop(result.call_id, None)

@@ -1,81 +1,83 @@
-"""What a store is: snapshots of conversations, and a journal of what happened since the newest of each.
+"""The protocol of stores: snapshots of conversations, and a journal of what happened since the newest of each.
 
-Owns: the protocols ConversationStore and AsyncConversationStore, the rules that every store keeps, and what it says to
-those who break them. The suite in tests/stores/test_contract.py checks them on every store.
-Must not know: any particular store.
+The rules that every store follows are below; the suite in tests/stores/test_contract.py checks them on every store.
 
 Ids
-- There is one kind of id. Every method takes the id of any snapshot; where a method speaks of a conversation, it means
-  the one whose chain contains that snapshot. A text that is no id is an InvalidSnapshotIDError before anything else; an
-  id that the store does not hold is a SnapshotNotFoundError.
+- There is one kind of id. Every method takes the id of any snapshot; a method on a conversation means the one whose
+  chain contains that snapshot. A text that is not an id raises InvalidSnapshotIDError before anything else happens; an
+  unknown id raises SnapshotNotFoundError.
 
 Saving
-- When `save` returns, the snapshot survives a crash of the program and of the machine. When it raises, the store is as
-  it was before (or, where a disk or a connection failed at the last moment, the snapshot is there in full: saving it
-  again tells).
-- A first snapshot (`parent is None`) begins a chain. Any other needs its parent to be the newest of its chain; if it
-  is not, or is not there, that is a StoreConflictError and nothing changes.
-- Saving the identical snapshot again does nothing, wherever it stands in its chain and whatever `after` says. Another
-  snapshot under an id that is taken is a StoreConflictError.
+- When `save` returns, the snapshot survives a crash of the program and of the machine. When it raises, the store is
+  unchanged; if a disk or a connection failed at the last moment, the snapshot may also be there in full, and saving it
+  again is safe.
+- A first snapshot (`parent is None`) begins a chain. For any other, the parent must be the newest of its chain; if it
+  is not, or does not exist, `save` raises StoreConflictError and changes nothing.
+- Saving the identical snapshot again does nothing, wherever it is in its chain and whatever `after` says. Saving
+  another snapshot under the same id raises StoreConflictError.
 
 The journal
 - The journal of a conversation holds what happened since its newest snapshot: entries at positions 1, 2, 3, …
-- `record(id, entries, after=n)` appends behind position n: `id` must be the newest snapshot and n the number of entries
-  that are there, else somebody else went on and it is a StoreConflictError. All entries are written, or none. It is
-  never idempotent: of two programs that record the same step exactly one may succeed.
-- `save(snapshot, after=n)` puts the journal away in the same step that saves the snapshot: n says how many entries the
-  snapshot covers. If there are others, that is a StoreConflictError: nobody's steps get lost because somebody else,
-  who had not seen them, saved.
+- `record(id, entries, after=n)` appends after position n: `id` must be the newest snapshot and n the number of entries;
+  otherwise somebody else continued, and it raises StoreConflictError. All entries are written, or none. It is never
+  idempotent: of two programs that record the same step exactly one succeeds.
+- `save(snapshot, after=n)` clears the journal in the same step that saves the snapshot: n says how many entries the
+  snapshot covers. If there are more, it raises StoreConflictError, so that nobody's steps get lost.
 
 Lists
-- Newest first; without reading messages; pages with a cursor. A cursor is good for the same method with the same
-  filters; anything else is an InvalidCursorError. What is saved meanwhile may be missed, but nothing comes twice and
-  nothing that stays as it is gets left out.
-- What cannot be read is named in `Page.unreadable` and left where it is; the rest of the page is not affected.
+- Newest first, without reading messages, in pages with a cursor. A cursor is valid for the same method with the same
+  filters; anything else raises InvalidCursorError. Conversations that are saved between two pages may be missed, but
+  nothing appears twice, and nothing that stays unchanged is left out.
+- Damaged entries are named in `Page.unreadable` and left unchanged; they do not affect the rest of the page.
 
-Trouble
-- Disk full, read-only, gone, locked for too long: StoreUnavailableError. The store can be used again as soon as the
-  trouble is over, without being opened anew. What is damaged: SnapshotCorruptError. Nothing else but DragomanError.
+Errors
+- Disk full, read-only, gone, locked for too long: StoreUnavailableError. The same store works again once the problem is
+  fixed. Damage: SnapshotCorruptError. Every other error is a DragomanError, too.
 - Waiting for others ends at `timeout`, at Ctrl-C, and when the current Stop says so (StoppedError).
-- A store may be used by many threads and processes at once, and after a fork in both halves.
-- `close()` may be called twice. Afterwards every method but `close` raises StoreError.
+- A store may be used by many threads and processes at once, and by both processes after a fork.
+- `close()` may be called twice. Afterwards every other method raises StoreError.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol, Self, Unpack
+from typing import Protocol, Self
 
 from dragoman.errors import SnapshotCorruptError, SnapshotNotFoundError, StoreConflictError, StoreError
 
 from .journal import Journal, JournalEntry
-from .listing import ListOptions, Page
+from .listing import Page
 from .snapshot import Snapshot
 
 
 class ConversationStore(Protocol):
-    """What every store can do: keep conversations, and the journal of what happened since.
+    """A store of conversations, with a journal of what happened since their newest snapshots.
 
-    The rules that a store keeps, for those who write one, are in the docstring of the module dragoman.stores.protocol.
+    To write one, follow the rules in the docstring of the module dragoman.stores.protocol.
     """
 
     can_search: bool
-    """Whether `search` works here; where it does not, it raises StoreError."""
+    """Whether `search` works; otherwise it raises StoreError."""
 
     def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
-        """Keep this snapshot, and put away the journal entries 1 to `after`, which it covers."""
+        """Save the snapshot, and clear the journal, of which it covers the entries 1 to `after`."""
         ...
 
     def load(self, id: str) -> Snapshot:
-        """Exactly this snapshot."""
+        """The snapshot with this id."""
         ...
 
     def latest(self, id: str) -> Snapshot:
         """The newest snapshot of the conversation."""
         ...
 
-    def list(self, **which: Unpack[ListOptions]) -> Page:
-        """The newest snapshot of each conversation, newest first; see ListOptions for which of them."""
+    def list(
+        self, *, provider: str | None = None, text: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page:
+        """The newest snapshot of each conversation, newest first, of one provider, or with this text in the title.
+
+        A page has up to `limit` entries, from 1 to 1000; `cursor` is that of the page before.
+        """
         ...
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
@@ -83,18 +85,18 @@ class ConversationStore(Protocol):
         ...
 
     def search(self, text: str, *, limit: int = 50, cursor: str | None = None) -> Page:
-        """The newest snapshot of each conversation with a message, new or old, in which every word of the text occurs.
+        """The newest snapshot of each conversation with a message, new or old, that contains every word of the text.
 
-        Newest first. Words are parts of words, too, in any case.
+        Newest first. A word is also found inside a longer word, in any case.
         """
         ...
 
     def delete(self, id: str) -> None:
-        """Remove the whole conversation: all of its snapshots, its journal, and what is kept of agents' turns in it."""
+        """Delete the whole conversation: its snapshots, its journal, and the turns of agents in it."""
         ...
 
     def record(self, id: str, entries: Iterable[JournalEntry], *, after: int) -> int:
-        """Append to the journal of the conversation whose newest snapshot this is; the new number of entries."""
+        """Append to the journal after the newest snapshot, which this is; returns the new number of entries."""
         ...
 
     def journal(self, id: str) -> Journal:
@@ -112,44 +114,7 @@ class ConversationStore(Protocol):
         self.close()
 
 
-class AsyncConversationStore(Protocol):
-    """ConversationStore for asyncio.
-
-    A cancelled call has either been carried out in full or not at all when it raises.
-    """
-
-    can_search: bool
-
-    async def save(self, snapshot: Snapshot, *, after: int = 0) -> None: ...
-
-    async def load(self, id: str) -> Snapshot: ...
-
-    async def latest(self, id: str) -> Snapshot: ...
-
-    async def list(self, **which: Unpack[ListOptions]) -> Page: ...
-
-    async def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page: ...
-
-    async def search(self, text: str, *, limit: int = 50, cursor: str | None = None) -> Page: ...
-
-    async def delete(self, id: str) -> None: ...
-
-    async def record(self, id: str, entries: Iterable[JournalEntry], *, after: int) -> int: ...
-
-    async def journal(self, id: str) -> Journal: ...
-
-    async def aclose(self) -> None:
-        """Close files and connections."""
-        ...
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.aclose()
-
-
-# --- rules -----------------------------------------------------------------------------------------------------------
+# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 def not_found(id: str) -> SnapshotNotFoundError:
@@ -162,46 +127,46 @@ def closed_store() -> StoreError:
 
 
 def id_taken(id: str) -> StoreConflictError:
-    """The id belongs to another snapshot than the one that is to be saved."""
+    """The id belongs to another snapshot."""
     message = f"The store has another snapshot under the id {id}."
-    hint = "Go on with the one that is there (restore, or store.latest), or save under a new id: snapshot.fork()."
+    hint = "Continue with that one (restore, or store.latest), or save under a new id: snapshot.fork()."
     return StoreConflictError(message, hint=hint)
 
 
 def check_parent(snapshot: Snapshot, root: str | None, newest: str | None) -> None:
-    """Whether the snapshot follows the newest of its conversation.
+    """Raise StoreConflictError unless the snapshot follows the newest of its conversation.
 
-    `root` is that of its parent, None if the store does not have the parent; `newest` is that of its own conversation.
+    `root` is the conversation of its parent, None if the parent does not exist; `newest` is that of its own.
     """
     if root is not None and root != snapshot.root:
         message = f"Snapshot {snapshot.id} names the root {snapshot.root}, but its parent belongs to {root}."
         raise StoreConflictError(message, hint="Build it with parent.next(...).")
     if root is None or newest is None:
         message = f"The parent {snapshot.parent} of snapshot {snapshot.id} is not in the store."
-        hint = "It was deleted, or saved in another store. To keep this snapshot anyway, save snapshot.fork()."
+        hint = "It was deleted, or is in another store. To save this snapshot anyway, save snapshot.fork()."
         raise StoreConflictError(message, hint=hint)
     check_newest(snapshot.parent or "", newest)
 
 
 def check_newest(id: str, newest: str) -> None:
-    """Whether nobody has gone on with the conversation."""
+    """Raise StoreConflictError if somebody else continued the conversation."""
     if id != newest:
         message = f"Snapshot {id} is no longer the newest of its conversation: {newest} is."
         raise StoreConflictError(message)
 
 
 def check_position(root: str, after: int, position: int) -> None:
-    """Whether the caller has seen all entries of the journal."""
+    """Raise StoreConflictError unless the caller has seen all entries of the journal."""
     if after != position:
-        message = f"The journal of {root} has {position} entries, not {after}: somebody else went on with it."
-        raise StoreConflictError(message, hint="Use resume(store, id) to see what happened, and go on from there.")
+        message = f"The journal of {root} has {position} entries, not {after}: somebody else continued it."
+        raise StoreConflictError(message, hint="Call resume(store, id) to see what happened, and continue from there.")
 
 
 def lost_entries(root: str, length: int) -> SnapshotCorruptError:
-    """The journal is not as long as it was."""
-    message = f"The journal of {root} should have {length} entries, and they are not all there."
+    """Entries of the journal are missing."""
+    message = f"The journal of {root} should have {length} entries, but some are missing."
     hint = (
-        "Restore it from a copy. Without it nobody knows what happened since the newest snapshot, and which tools "
-        "were called; to go on from that snapshot all the same: store.save(store.latest(id).fork())."
+        "Restore it from a backup. Without it, what happened since the newest snapshot and which tools were called is "
+        "unknown; to continue from that snapshot anyway: store.save(store.latest(id).fork())."
     )
     return SnapshotCorruptError(message, hint=hint)

@@ -1,12 +1,11 @@
-"""One point of a conversation, as it is kept: the value, its id, and its JSON form.
+"""Snapshots: a conversation at one moment, with its id and its JSON form.
 
-Ids are UUIDs in canonical lower case. An id becomes a file's name and a database's key, so the check is a full match.
-Any version passes, since ids may come from elsewhere; those made here are of version 7 (RFC 9562), so that later ones
-sort behind earlier ones.
-Must not know: stores, files, databases, encryption.
+Ids are UUIDs in canonical lower case. An id becomes the name of a file and a key in a database, so the check is a full
+match. Any version is accepted, since ids may come from elsewhere; new ones have version 7 (RFC 9562), so that they sort
+by time.
 
 The snapshots of one conversation form a chain: each names its parent, and all name the first of them, their root,
-whose id is the id of the conversation. A fork begins a chain of its own and remembers where it came from.
+whose id is the id of the conversation. A fork begins a new chain and names the snapshot that it came from.
 """
 
 from __future__ import annotations
@@ -48,12 +47,8 @@ _CANONICAL: Final = re.compile(ID_PATTERN)
 _SHOWN: Final = 60
 
 
-ErrInvalidSnapshotID = InvalidSnapshotIDError
-"""Another name of InvalidSnapshotIDError."""
-
-
 def validate_snapshot_id(id: str) -> None:
-    """Raise InvalidSnapshotIDError unless this is a UUID in canonical lower case, and nothing but that."""
+    """Raise InvalidSnapshotIDError unless this is a UUID in canonical lower case."""
     if not isinstance(id, str) or _CANONICAL.fullmatch(id) is None:  # pyright: ignore[reportUnnecessaryIsInstance]
         shown = ascii(id) if len(ascii(id)) <= _SHOWN else ascii(id)[:_SHOWN] + "…"
         message = f"{shown} is not the id of a snapshot: a UUID in lower case, such as {_EXAMPLE}."
@@ -72,7 +67,7 @@ def new_id() -> str:
 
 
 def conversation_id(name: str) -> str:
-    """The id that belongs to a name of your own, such as `"telegram:42"`; always the same one.
+    """Derive an id from a name of your own, such as `"telegram:42"`; always the same one.
 
     It is the UUID of version 5 (RFC 9562) of the name, in a namespace of this library.
     """
@@ -80,16 +75,16 @@ def conversation_id(name: str) -> str:
 
 
 def inner_id(parent: str, name: str) -> str:
-    """The id of a conversation that is a part of another one, such as the turn of an agent; always the same one.
+    """Derive the id of a conversation inside another one, such as the turn of an agent; always the same one.
 
-    It is a UUID of version 8 (RFC 9562) whose first digits say what it is, so that lists for people leave such ones
-    out, and of which conversation it is a part, so that it is deleted with it.
+    It is a UUID of version 8 (RFC 9562). Its first digits mark it as an inner one, which lists for people leave out,
+    and identify the outer conversation, with which it is deleted.
     """
     return family_of(parent) + uuid5(UUID(parent), name).hex[20:]
 
 
 def family_of(id: str) -> str:
-    """What the ids of all conversations begin with that are parts of this one, or of the same one as it."""
+    """The prefix that the ids of all conversations inside this one share; an inner one belongs to the same family."""
     if is_inner(id):
         return id[:24]
     digits = uuid5(_NAMES, id).hex
@@ -97,7 +92,7 @@ def family_of(id: str) -> str:
 
 
 def is_inner(id: str) -> bool:
-    """Whether the conversation of this id is a part of another one."""
+    """Whether the conversation with this id is inside another one."""
     return id.startswith(_INNER) and id[14] == "8"
 
 
@@ -114,7 +109,7 @@ _TITLE_LENGTH: Final = 80
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """A conversation at one moment, with what is needed to go on: data only, no functions, no keys.
+    """A conversation at one moment, with what is needed to continue it: only data, no functions, no keys.
 
     Build one with `Snapshot.first`, then `snapshot.next` for each later point.
     """
@@ -125,12 +120,12 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     parent: str | None = None
     """The snapshot before this one; None for the first."""
     forked_from: str | None = None
-    """The snapshot of another chain that this chain began with; on every snapshot of the chain."""
+    """The snapshot that this chain was forked from; the same on every snapshot of the chain."""
     provider: str
     model: str
     conversation: Conversation
     tools: tuple[ToolSpec, ...] = ()
-    """What the model was told about its tools; their functions are never kept."""
+    """The tool definitions that the model saw; functions are never saved."""
     title: str = ""
     """A short text for lists."""
     created_at: datetime
@@ -161,9 +156,9 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         id: str | None = None,
         created_at: datetime | None = None,
     ) -> Snapshot:
-        """The first snapshot of a conversation. Without a title it gets the beginning of what the user said first.
+        """The first snapshot of a conversation. The default title is the beginning of the user's first message.
 
-        Its id is the conversation's: a new one, unless one is given (see `conversation_id`).
+        Its id is the id of the conversation: a new one, unless you pass one (see `conversation_id`).
         """
         id = new_id() if id is None else id
         return cls(
@@ -189,9 +184,9 @@ class Snapshot(Struct, frozen=True, kw_only=True):
             version=SNAPSHOT_VERSION,
         )
 
-    def fork(self, *, id: str | None = None) -> Snapshot:
-        """The first snapshot of a new conversation that begins where this one stands."""
-        id = new_id() if id is None else id
+    def fork(self) -> Snapshot:
+        """The first snapshot of a new conversation that continues from this one."""
+        id = new_id()
         return structs.replace(
             self,
             id=id,
@@ -219,7 +214,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 
 def title_of(conversation: Conversation) -> str:
-    """The beginning of what the user said first, in one line."""
+    """The beginning of the user's first message, in one line."""
     for message in conversation.messages:
         if message.role == "user" and (words := message.text[: 20 * _TITLE_LENGTH].split()):
             line = " ".join(words)
@@ -229,9 +224,9 @@ def title_of(conversation: Conversation) -> str:
 
 # --- the JSON form ---------------------------------------------------------------------------------------------------
 
-# Versioned, readable, data only. Reading imports nothing and runs nothing that the document names: it gives values or
-# an error. The conversation inside is a document of its own, with its own version, in which what is not known survives;
-# beside the snapshot's own members there are none: who adds one adds a version.
+# Versioned, readable, data only: reading never imports or runs anything that the document names. The conversation
+# inside is a document with its own version, which keeps unknown fields; the snapshot itself allows none, so a new field
+# needs a new version.
 
 FORMAT: Final = "dragoman.snapshot"
 
@@ -260,7 +255,7 @@ UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError, Malformed
 
 
 def snapshot_to_json(snapshot: Snapshot) -> bytes:
-    """The snapshot as a JSON document in UTF-8. Raises ConversationError for what JSON cannot carry."""
+    """The snapshot as a JSON document in UTF-8. Raises ConversationError for data that JSON cannot represent."""
     members = structs.asdict(snapshot)
     members["version"] = SNAPSHOT_VERSION
     members["tools"] = tuple([Raw(tool_spec_to_json(spec)) for spec in snapshot.tools])
@@ -269,14 +264,14 @@ def snapshot_to_json(snapshot: Snapshot) -> bytes:
         return msgspec.json.encode(_Document(format=FORMAT, **members))
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         message = f"The snapshot cannot be written as JSON: {str(error).rstrip('.')}."
-        hint = "Keep only JSON data in it, and only text that UTF-8 can carry."
+        hint = "Use only JSON data, and only text that UTF-8 can encode."
         raise ConversationError(message, hint=hint) from error
 
 
 def snapshot_from_json(data: bytes | str) -> Snapshot:
-    """Read what `snapshot_to_json` wrote.
+    """Parse what `snapshot_to_json` wrote.
 
-    Raises SnapshotVersionError for a newer version and SnapshotCorruptError for anything else that is no snapshot.
+    Raises SnapshotVersionError for a newer version and SnapshotCorruptError for anything else that is not a snapshot.
     """
     try:
         _check_head(msgspec.json.decode(data, type=_Head))
@@ -296,10 +291,9 @@ def snapshot_from_json(data: bytes | str) -> Snapshot:
 
 def _check_head(head: _Head) -> None:
     if head.format != FORMAT or head.version < 1:
-        message = "These are not the bytes of a snapshot."
-        raise SnapshotCorruptError(message)
+        raise SnapshotCorruptError("This is not a snapshot.")
     if head.version > SNAPSHOT_VERSION:
-        message = f"The snapshot is of version {head.version}; this dragoman reads up to version {SNAPSHOT_VERSION}."
+        message = f"The snapshot has version {head.version}; this dragoman reads up to version {SNAPSHOT_VERSION}."
         raise SnapshotVersionError(message)
 
 

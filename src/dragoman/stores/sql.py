@@ -1,17 +1,18 @@
-"""A store in an SQL database: what SQLite and PostgreSQL share, which is all but connections and a few words of SQL.
+"""SqlStore: everything that the stores on SQLite and PostgreSQL share.
 
 Owns: what each method of a store does with the tables (see sql_schema.py).
 Must not know: drivers, connections, when a transaction begins and ends.
 
-What comes out of a table may have been damaged or edited, so nothing in it is believed before it is checked.
+Rows may have been damaged or edited, so everything that is read is checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from typing import Annotated, Final, Unpack
+from typing import Annotated, ClassVar, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct, structs
@@ -22,9 +23,9 @@ from dragoman.providers import conversation_cost
 
 from . import listing, protocol, sql_schema as schema
 from .journal import Journal, JournalEntry
-from .listing import ListOptions, Page, Query, SnapshotSummary, Unreadable
+from .listing import Page, Query, SnapshotSummary, Unreadable
 from .protocol import ConversationStore
-from .sealing import Records
+from .sealing import AesGcmSealing, Records
 from .snapshot import (
     ID_PATTERN,
     UNREADABLE,
@@ -36,34 +37,46 @@ from .snapshot import (
     snapshot_to_json,
     validate_snapshot_id,
 )
-from .sql_schema import Database, Rows, Session, convert
+from .sql_schema import Rows, Session, convert
+
+_T = TypeVar("_T")
 
 _Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _Id = Annotated[str, Meta(pattern=rf"\A{ID_PATTERN}\Z")]
 _LAST_PLACE: Final = 2**62
-_LOOKS: Final = 20
-"""How many times one page asks for more where what it got did not pass the filters; then it is a short one."""
+_MAX_QUERIES: Final = 20
+"""How many queries a page may take while the filters reject rows; after that the page is short."""
 
 
 class SqlStore(ConversationStore):
-    """The methods of a store in a database."""
+    """A store in a database. Subclasses run its work in transactions and translate the errors of their driver."""
 
-    def __init__(self, database: Database, records: Records) -> None:
-        self.can_search: bool = records.mode == "open"
-        self._database: Final = database
-        self._records: Final = records
+    _contains: ClassVar[str]
+    """The condition that the text of a row `w` of words contains a value."""
 
-    def close(self) -> None:
-        self._database.close()
+    def __init__(self, kind: str, sealing: AesGcmSealing | None) -> None:
+        self.can_search: bool = sealing is None
+        self._records: Final = Records(kind, sealing)
+
+    @abstractmethod
+    def _read(self, work: Callable[[Session], _T]) -> _T:
+        """Run work that only reads. Each of its statements sees the database at one moment."""
+
+    @abstractmethod
+    def _write(self, work: Callable[[Session], _T], *, repeatable: bool = True) -> _T:
+        """Run the work in one transaction, which is on disk when this returns.
+
+        `repeatable`: whether it may run again if it is unknown whether it was committed.
+        """
 
     # --- saving ------------------------------------------------------------------------------------------------------
 
     def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
-        body = _body_to_json(snapshot)  # what cannot be written does no harm before the transaction begins
+        body = _body_to_json(snapshot)  # fails before the transaction begins
         id, root, parent = snapshot.id, snapshot.root, snapshot.parent
 
         def work(session: Session) -> None:
-            begun = parent is None and session.execute(schema.ADD_CHAIN, root, id)
+            begun = parent is None and session.change(schema.ADD_CHAIN, root, id)
             locked = session.fetch(schema.LOCK_CHAIN, root)
             newest, place, position = convert(locked[0], tuple[str, int, int]) if locked else (None, 0, 0)
             [state] = session.fetch(schema.STATE, id, parent, root)
@@ -79,17 +92,17 @@ class SqlStore(ConversationStore):
             self._records.ensure_mode(mode)
             protocol.check_position(root, after, position)
             self._add_snapshot(session, snapshot, body, place + 1, last_line)
-            session.execute(schema.MOVE_CHAIN, id, place + 1, root)
+            session.change(schema.MOVE_CHAIN, id, place + 1, root)
             if position:
-                session.execute(schema.END_JOURNAL, root)
+                session.change(schema.END_JOURNAL, root)
 
-        self._database.write(work)
+        self._write(work)
 
     def _add_snapshot(self, session: Session, snapshot: Snapshot, body: bytes, place: int, last_line: int) -> None:
         id, root, records, length = snapshot.id, snapshot.root, self._records, len(snapshot.messages)
         line, written = self._choose_line(session, snapshot) or (last_line + 1, 0)
         sealed = records.seal(body, "body", id)
-        if not session.execute(schema.ADD_SNAPSHOT, id, root, place, line, length, sealed):
+        if not session.change(schema.ADD_SNAPSHOT, id, root, place, line, length, sealed):
             raise protocol.id_taken(id)  # in another conversation
         new = snapshot.messages[written:]
         rows = [
@@ -97,20 +110,20 @@ class SqlStore(ConversationStore):
             for position, data in enumerate(map(message_to_json, new), written)
         ]
         if rows:
-            session.execute_many(schema.ADD_MESSAGE, rows)
-        # In a damaged index new rows may be lost between others; better to find that out before it is acknowledged.
-        [[there]] = session.fetch("SELECT count(*) FROM {s}message WHERE root = ? AND line = ?", root, line)
-        if there != length:
-            message = f"The messages of conversation {root} are not all there."
+            session.change_many(schema.ADD_MESSAGE, rows)
+        # A damaged index may lose new rows; find out before the save is acknowledged.
+        [[count]] = session.fetch("SELECT count(*) FROM {s}message WHERE root = ? AND line = ?", root, line)
+        if count != length:
+            message = f"Messages of conversation {root} are missing."
             raise SnapshotCorruptError(message)
         if self.can_search and (texts := [text for text in map(listing.searchable_text, new) if text]):
-            session.execute_many(schema.ADD_WORDS, [(root, text.encode()) for text in texts])
+            session.change_many(schema.ADD_WORDS, [(root, text.encode()) for text in texts])
 
     def _choose_line(self, session: Session, snapshot: Snapshot) -> tuple[int, int] | None:
-        """The line and the length of the parent's messages, if those of the snapshot only add to them."""
+        """The line and the length of the parent's messages, if the snapshot only adds to them."""
         for row in session.fetch(schema.PARENT, snapshot.parent):
             data, line, length, end = convert(row, tuple[bytes, int, int, int])
-            # If the parent is damaged, what is new is safe all the same: its whole history is written again.
+            # If the parent is damaged, the whole history is written again.
             with suppress(SnapshotCorruptError):
                 parent = _body_from_json(self._records.unseal(data, "body", str(snapshot.parent)))
                 if parent.count == length == end and _digest_after(snapshot.messages[:length]) == parent.digest:
@@ -121,16 +134,16 @@ class SqlStore(ConversationStore):
         validate_snapshot_id(id)
 
         def work(session: Session) -> None:
-            root, *_ = self._lock(session, id)
+            root, *_ = self._lock_chain(session, id)
             parts = () if is_inner(root) else session.fetch(schema.PARTS, f"{family_of(root)}%")
             for (each,) in (*parts, (root,)):
                 for table in schema.OF_A_CHAIN:
-                    session.execute(f"DELETE FROM {{s}}{table} WHERE root = ?", each)  # noqa: S608 - names of ours
+                    session.change(f"DELETE FROM {{s}}{table} WHERE root = ?", each)  # noqa: S608 - our own names
 
-        self._database.write(work, repeatable=False)
+        self._write(work, repeatable=False)
 
-    def _lock(self, session: Session, id: str) -> tuple[str, str, int, object]:
-        """Root, newest snapshot and length of the journal of a conversation that nobody else changes; and the mode."""
+    def _lock_chain(self, session: Session, id: str) -> tuple[str, str, int, object]:
+        """Lock a conversation; returns its root, newest snapshot and length of the journal, and the store's mode."""
         locked = session.fetch(schema.LOCK_CHAIN_OF, id)
         if not locked:
             raise protocol.not_found(id)
@@ -140,7 +153,7 @@ class SqlStore(ConversationStore):
 
     def load(self, id: str) -> Snapshot:
         validate_snapshot_id(id)
-        return self._database.read(lambda session: self._load(session, id))
+        return self._read(lambda session: self._load(session, id))
 
     def _load(self, session: Session, id: str) -> Snapshot:
         rows = session.fetch(schema.LOAD_THIS, id)
@@ -154,12 +167,12 @@ class SqlStore(ConversationStore):
         def work(session: Session) -> Snapshot:
             rows = session.fetch(schema.LOAD_NEWEST, id)
             if not rows:
-                self._load(session, id)  # not there; or it is, and its conversation names another that is not
+                self._load(session, id)  # raises SnapshotNotFoundError if this one does not exist either
                 message = f"The newest snapshot of the conversation of {id} is missing."
-                raise SnapshotCorruptError(message, hint="Older ones can still be loaded by their ids; see history().")
+                raise SnapshotCorruptError(message, hint="Older ones can still be loaded by their ids, see history().")
             return self._assemble(rows)
 
-        return self._database.read(work)
+        return self._read(work)
 
     def _assemble(self, rows: Rows) -> Snapshot:
         (_, id, root, line, data), *others = [convert(row, tuple[int, str, str, int, bytes]) for row in rows]
@@ -173,7 +186,7 @@ class SqlStore(ConversationStore):
         new = tuple(entries)
 
         def work(session: Session) -> int:
-            root, newest, position, mode = self._lock(session, id)
+            root, newest, position, mode = self._lock_chain(session, id)
             protocol.check_newest(id, newest)
             self._records.ensure_mode(mode)
             protocol.check_position(root, after, position)
@@ -182,11 +195,11 @@ class SqlStore(ConversationStore):
                 for number, entry in enumerate(new, after + 1)
             ]
             if rows:
-                session.execute_many(schema.ADD_ENTRY, rows)
-                session.execute(schema.MOVE_JOURNAL, after + len(rows), root)
+                session.change_many(schema.ADD_ENTRY, rows)
+                session.change(schema.MOVE_JOURNAL, after + len(rows), root)
             return after + len(rows)
 
-        return self._database.write(work, repeatable=False)
+        return self._write(work, repeatable=False)
 
     def journal(self, id: str) -> Journal:
         validate_snapshot_id(id)
@@ -197,7 +210,7 @@ class SqlStore(ConversationStore):
                 raise protocol.not_found(id)
             root, newest, length = convert(rows[0][:3], tuple[str, str, int])
             if id not in (root, newest) and self._load(session, id).root != root:
-                message = f"Snapshot {id} is filed under a conversation that is not its own."
+                message = f"Snapshot {id} is stored in a conversation that it does not belong to."
                 raise SnapshotCorruptError(message)
             found = [convert(row[3:], tuple[int, bytes]) for row in rows if row[3] is not None]
             if len(found) != length or any(position != each for each, (position, _) in enumerate(found, 1)):
@@ -205,48 +218,50 @@ class SqlStore(ConversationStore):
             entries = [self._records.read_entry(data, root, newest, position) for position, data in found]
             return Journal(snapshot=newest, entries=tuple(entries))
 
-        return self._database.read(work)
+        return self._read(work)
 
     # --- lists -------------------------------------------------------------------------------------------------------
 
-    def list(self, **which: Unpack[ListOptions]) -> Page:
-        query = Query(**which)
-        return self._database.read(lambda session: self._list_page(session, query))
+    def list(
+        self, *, provider: str | None = None, text: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page:
+        query = Query(provider=provider, text=text, limit=limit, cursor=cursor)
+        return self._read(lambda session: self._list_page(session, query))
 
     def search(self, text: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         if not self.can_search:
-            message = "A sealed store cannot be searched: an index would hold the words of every message in the open."
-            raise StoreError(message, hint="Use list(text=...), which looks into titles.")
+            message = "A sealed store cannot be searched: an index would hold the words of every message unencrypted."
+            raise StoreError(message, hint="Use list(text=...), which searches titles.")
         query = Query(search=text, limit=limit, cursor=cursor)
-        return self._database.read(lambda session: self._list_page(session, query))
+        return self._read(lambda session: self._list_page(session, query))
 
     def _list_page(self, session: Session, query: Query) -> Page:
         behind = None if query.cursor is None else listing.read_cursor(query.kind, query.cursor, tuple[_Number, _Id])
         self._records.ensure_key(self._mode(session))
-        test, values = "true", tuple[object, ...]()
+        condition, values = "true", tuple[object, ...]()
         if query.search is not None:
             words = listing.search_words(query.search)
             if not words:
                 return Page()
-            found = " AND ".join([self._database.contains] * len(words))
+            contains = " AND ".join([self._contains] * len(words))
             values = tuple([word.encode("utf-8", "surrogatepass") for word in words])
-            test = f"c.root IN (SELECT w.root FROM {{s}}words w WHERE {found})"  # noqa: S608 - ours
-        passed: list[SnapshotSummary | Unreadable] = []
-        for _ in range(_LOOKS):
-            place = "true" if behind is None else "(c.rank, c.root) < (?, ?)"
-            asked = schema.LIST.replace("TEST", f"{place} AND {test}")
-            rows = session.fetch(asked, *(behind or ()), *values, query.limit + 1)
+            condition = f"c.root IN (SELECT w.root FROM {{s}}words w WHERE {contains})"  # noqa: S608 - our own SQL
+        accepted: list[SnapshotSummary | Unreadable] = []
+        for _ in range(_MAX_QUERIES):
+            position = "true" if behind is None else "(c.rank, c.root) < (?, ?)"
+            sql = schema.LIST.replace("CONDITION", f"{position} AND {condition}")
+            rows = session.fetch(sql, *(behind or ()), *values, query.limit + 1)
             for row in rows:
                 rank, root, id, data = convert(row, tuple[int, str, str, object])
-                if len(passed) == query.limit:
-                    return listing.page_of(passed, listing.make_cursor(query.kind, behind or ()))
+                if len(accepted) == query.limit:
+                    return listing.page_of(accepted, listing.make_cursor(query.kind, behind or ()))
                 behind = (rank, root)
                 summary = self._read_summary(id, data)
                 if query.accepts(summary):
-                    passed.append(summary)
+                    accepted.append(summary)
             if len(rows) <= query.limit:
-                return listing.page_of(passed, None)
-        return listing.page_of(passed, listing.make_cursor(query.kind, behind or ()))
+                return listing.page_of(accepted, None)
+        return listing.page_of(accepted, listing.make_cursor(query.kind, behind or ()))
 
     def _read_summary(self, id: str, data: object) -> SnapshotSummary | Unreadable:
         def read() -> SnapshotSummary:
@@ -261,10 +276,10 @@ class SqlStore(ConversationStore):
         listing.check_limit(limit)
 
         def work(session: Session) -> Page:
-            of_id = session.fetch("SELECT root FROM {s}snapshot WHERE id = ?", id)
-            if not of_id:
+            roots = session.fetch("SELECT root FROM {s}snapshot WHERE id = ?", id)
+            if not roots:
                 raise protocol.not_found(id)
-            root = convert(of_id[0][0], str)
+            root = convert(roots[0][0], str)
             kind = f"history {root}"
             [behind] = (_LAST_PLACE,) if cursor is None else listing.read_cursor(kind, cursor, tuple[_Number])
             self._records.ensure_key(self._mode(session))
@@ -273,7 +288,7 @@ class SqlStore(ConversationStore):
             more = listing.make_cursor(kind, (found[limit - 1][0],)) if len(found) > limit else None
             return listing.page_of([self._read_summary(each, data) for _, each, data in found[:limit]], more)
 
-        return self._database.read(work)
+        return self._read(work)
 
     def _mode(self, session: Session) -> object:
         [[mode]] = session.fetch(f"SELECT {schema.MODE}")
@@ -282,10 +297,10 @@ class SqlStore(ConversationStore):
 
 # --- snapshots in rows ----------------------------------------------------------------------------------------------
 
-# A database keeps each message once, in a row of its own, and of every snapshot the body: all but its messages. A
-# running digest after n messages stands for exactly these n messages in this order. A body keeps the digest of its
-# history, so a store knows from the parent's body alone whether a new history only adds to it, and on loading whether
-# the rows it found are the ones that were written. Messages never change, so each keeps its digest beside it.
+# Each message is stored once, in its own row, and of every snapshot the body: everything but its messages. A running
+# digest after n messages identifies exactly these n messages in this order. The body holds the digest of its history,
+# so the parent's body alone shows whether a new history only adds to it, and loading can verify the rows that it finds.
+# Messages never change, so each keeps its digest in its memory.
 
 _EMPTY: Final = sha256(b"dragoman.messages").digest()
 """The running digest of no messages."""
@@ -294,16 +309,16 @@ _MEMORY: Final = "stores.digest"
 
 
 class _Body(Struct, frozen=True, omit_defaults=True):
-    """All of a snapshot but its messages, as a store reads it back."""
+    """A snapshot without its messages."""
 
     count: int
-    """How many messages it has."""
+    """The number of messages."""
     digest: bytes
     """The running digest after them."""
     snapshot: Raw
-    """Its JSON document, in which the conversation has no messages."""
+    """Its JSON document, with an empty conversation."""
     cost: float | None = None
-    """What its replies cost, as far as that was known when it was saved."""
+    """The cost of its replies, as known when it was saved."""
 
 
 def _digest_after(messages: Iterable[Message], before: bytes = _EMPTY) -> bytes:
@@ -328,13 +343,13 @@ def _body_to_json(snapshot: Snapshot) -> bytes:
 
 
 def _is_same(stored: bytes, body: bytes) -> bool:
-    """Whether these are the bodies of one snapshot; another version of the library may know another cost."""
+    """Whether these are bodies of the same snapshot; another version of the library may know another cost."""
     one, other = (structs.replace(_body_from_json(each), cost=None) for each in (stored, body))
     return one == other
 
 
 def _body_from_json(data: bytes) -> _Body:
-    """Read what `_body_to_json` wrote. Raises SnapshotCorruptError."""
+    """Parse what `_body_to_json` wrote. Raises SnapshotCorruptError."""
     try:
         return msgspec.json.decode(data, type=_Body)
     except UNREADABLE as error:
@@ -350,9 +365,9 @@ def _summary_of_body(body: _Body) -> SnapshotSummary:
 
 
 def _assemble(body: _Body, rows: Sequence[bytes]) -> Snapshot:
-    """The snapshot of this body with these messages, as `message_to_json` wrote them.
+    """Combine a body with its messages, as `message_to_json` wrote them.
 
-    Raises SnapshotCorruptError if they are not the ones that belong to it, SnapshotVersionError for a newer format.
+    Raises SnapshotCorruptError if they do not belong together, SnapshotVersionError for a newer format.
     """
     snapshot, messages, digest = snapshot_from_json(bytes(body.snapshot)), list[Message](), _EMPTY
     for row in rows:
@@ -363,6 +378,6 @@ def _assemble(body: _Body, rows: Sequence[bytes]) -> Snapshot:
         before, digest = digest, _next_digest(digest, row)
         memory_of(messages[-1])[_MEMORY] = (before, digest)
     if len(rows) != body.count or digest != body.digest:
-        message = f"The messages of the snapshot are not those that were saved ({len(rows)} of {body.count} found)."
+        message = f"The messages of the snapshot are not the saved ones ({len(rows)} of {body.count} found)."
         raise SnapshotCorruptError(message)
     return structs.replace(snapshot, conversation=snapshot.conversation.plus(*messages))

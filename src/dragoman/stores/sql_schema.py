@@ -1,17 +1,17 @@
-"""The tables of a store in an SQL database, the statements on them, and what a database must offer.
+"""The tables of SQL stores and the statements on them.
 
-Must not know: drivers and connections (see sqlite.py, postgres.py), and what a store does with the statements (sql.py).
+Must not know: drivers and connections (sqlite.py, postgres.py).
 
-    chain     one row a conversation: its newest snapshot, how long its journal is, and where it stands in lists
-    snapshot  one row a save: the body without messages, and which messages: the first `length` of a line
-    message   one row a message, written once; a line is a history that only grew, and a save that changes what was
-              said before begins a new one
+    chain     one row per conversation: its newest snapshot, the length of its journal, its rank in lists
+    snapshot  one row per save: the body without messages, and which messages it has: the first `length` of a line
+    message   one row per message, written once; a line is a history that only grows, and a save that changes earlier
+              messages starts a new line
     journal   what happened since the newest snapshot
-    words     the texts of messages, folded to one case, for search; empty where the store is sealed
+    words     the case-folded texts of messages, for search; empty in a sealed store
     setting   whether the store is sealed, and the version of these tables
 
-`rank` is what lists are sorted by: a number that counts saves, which says nothing where times are sealed. It never
-falls, so that nothing moves behind a cursor.
+Lists are sorted by `rank`, which counts saves: it reveals no times, and it only grows, so that nothing moves behind a
+cursor.
 """
 
 from __future__ import annotations
@@ -62,80 +62,74 @@ TABLES: Final = (
     "CREATE TABLE {s}words (root text NOT NULL, text {blob} NOT NULL)",
     "CREATE INDEX words_by_root ON {s}words (root)",
 )
-"""The tables of version 1. Texts are kept as bytes, which are compared in the same way everywhere."""
+"""The tables of version 1. Texts are stored as bytes, which every database compares in the same way."""
 
 VERSION: Final = "1"
 
-# --- what a database offers ------------------------------------------------------------------------------------------
+# --- sessions --------------------------------------------------------------------------------------------------------
 
 
 class Session(Protocol):
-    """A connection. In statements `?` is a value, `{s}` the schema and `{lock}` what locks the rows of table `c`."""
+    """A connection in a transaction.
+
+    In a statement `?` is a value, `{s}` the schema, `{lock}` the clause that locks the rows of table `c`, and `{blob}`
+    the type of binary columns.
+    """
 
     def fetch(self, sql: str, *values: object) -> Rows:
-        """The rows that a question finds."""
+        """Run a query and return its rows."""
         ...
 
-    def execute(self, sql: str, *values: object) -> int:
-        """Change something; how many rows were changed."""
+    def change(self, sql: str, *values: object) -> int:
+        """Run a statement and return how many rows it changed."""
         ...
 
-    def execute_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        """Run the statement with each of these rows of values."""
+    def change_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+        """Run a statement once for each row of values."""
         ...
 
 
-class Database(Protocol):
-    """Runs work in transactions, and turns the driver's errors into ours."""
+def ensure_tables(session: Session, where: str, mode: str, names: tuple[str, ...], lock: Callable[[], object]) -> None:
+    """Create the tables unless they exist; `names` is the query for existing tables, with its values.
 
-    contains: str
-    """A condition on a row `w` of words: its text contains a value."""
-
-    def read(self, work: Callable[[Session], _T]) -> _T:
-        """What the work finds. Each of its statements sees the database at one moment."""
-        ...
-
-    def write(self, work: Callable[[Session], _T], *, repeatable: bool = True) -> _T:
-        """Do the work in one transaction. When this has returned, it is on the disk.
-
-        `repeatable`: whether it may be done again when nobody knows whether it has been done.
-        """
-        ...
-
-    def close(self) -> None: ...
-
-
-def has_tables(session: Session, where: str, names: str, *values: object) -> bool:
-    """Whether the tables are there, by a question for the names of those that are.
-
-    Raises StoreError if they are of another program, or of a newer version.
+    `lock` keeps other programs from creating them at the same time. Raises StoreError if the tables belong to another
+    program or to another version.
     """
-    found = session.fetch(names, *values)
+    if _has_tables(session, where, names):
+        return
+    lock()
+    if not _has_tables(session, where, names):
+        create_tables(session, mode)
+
+
+def _has_tables(session: Session, where: str, names: tuple[str, ...]) -> bool:
+    found = session.fetch(*names)
     if not found:
         return False
     if ("setting",) not in found:
-        message = f"{where} is not a database of this library: it is another program's, or damaged."
-        raise StoreError(message, hint="Give the path of another file, or restore it from a copy.")
+        message = f"{where} is not a database of this library: it belongs to another program, or is damaged."
+        raise StoreError(message, hint="Choose another file, or restore this one from a backup.")
     rows = session.fetch("SELECT value FROM {s}setting WHERE name = 'version'")
     if [*rows] != [(VERSION,)]:
-        message = f"The tables in {where} are of version {rows[0][0] if rows else None}; this dragoman knows {VERSION}."
+        version = rows[0][0] if rows else None
+        message = f"The tables in {where} have version {version}; this dragoman reads version {VERSION}."
         raise StoreError(message, hint="If they are newer, upgrade dragoman: pip install --upgrade dragoman.")
     return True
 
 
-def make_tables(session: Session, mode: str) -> None:
-    """Make the tables of a store that is sealed, or open."""
+def create_tables(session: Session, mode: str) -> None:
+    """Create the tables of a store in this mode, `open` or `sealed`."""
     for statement in TABLES:
-        session.execute(statement)
-    session.execute_many("INSERT INTO {s}setting VALUES (?, ?)", [("mode", mode), ("version", VERSION)])
+        session.change(statement)
+    session.change_many("INSERT INTO {s}setting VALUES (?, ?)", [("mode", mode), ("version", VERSION)])
 
 
 def convert(row: object, type: type[_T]) -> _T:
-    """A row of a table as a tuple of these types. Raises SnapshotCorruptError."""
+    """Convert a row to a tuple of these types. Raises SnapshotCorruptError if it does not fit."""
     try:
         return msgspec.convert(row, type)
     except msgspec.ValidationError as error:
-        message = f"A row of the database is not what was written ({error})."
+        message = f"A row of the database has been changed ({error})."
         raise SnapshotCorruptError(message) from None
 
 
@@ -175,7 +169,7 @@ END_JOURNAL: Final = "DELETE FROM {s}journal WHERE root = ?"
 PARTS: Final = "SELECT root FROM {s}chain WHERE root LIKE ?"
 OF_A_CHAIN: Final = ("words", "journal", "message", "snapshot", "chain")
 
-# The body comes first, at position -1; the messages follow.
+# The body comes first, at position -1, then the messages.
 LOAD: Final = (
     "WITH s AS (SELECT id, root, line, length, body FROM {s}snapshot WHERE id = WHICH) "
     "SELECT -1 AS position, s.id, s.root, s.line, s.body FROM s UNION ALL "
@@ -192,6 +186,6 @@ JOURNAL: Final = (
 )
 LIST: Final = (
     "SELECT c.rank, c.root, c.newest, s.body FROM {s}chain c LEFT JOIN {s}snapshot s ON s.id = c.newest "
-    "WHERE TEST ORDER BY c.rank DESC, c.root DESC LIMIT ?"
+    "WHERE CONDITION ORDER BY c.rank DESC, c.root DESC LIMIT ?"
 )
 HISTORY: Final = "SELECT place, id, body FROM {s}snapshot WHERE root = ? AND place < ? ORDER BY place DESC LIMIT ?"

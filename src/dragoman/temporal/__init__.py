@@ -1,7 +1,7 @@
-"""Conversations as workflows of Temporal (extra `temporal`): they survive machines, and any worker goes on with any.
+"""Conversations as workflows of Temporal (extra `temporal`): any worker can continue any conversation.
 
-payloads.py has what crosses the server and its form there, agents.py what a worker knows and its activities, turns.py
-the loop inside a workflow, workflow.py the ready workflow, client.py the plugin and what callers use.
+payloads.py has the values that cross the server and their form there, agents.py the agents and activities of a worker,
+turns.py the loop inside a workflow, workflow.py the ready-made workflow, client.py the plugin and the callers' class.
 """
 
 from dragoman._door import open_door

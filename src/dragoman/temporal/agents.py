@@ -1,12 +1,12 @@
-"""What a worker knows: agents by name, and the activities that ask their models and run their tools.
+"""Agents, and the activities that call their models and run their tools.
 
-Owns: Agent; the three activities. Keys and code are here and nowhere else; the workflow knows an agent's name.
+Keys and code exist only on workers; a workflow knows an agent's name.
 Must not know: workflows.
 
-Who tries again. A model call that failed is judged here, with the agent's RetryPolicy, and Temporal waits and repeats
-it, perhaps on another worker; the engine itself makes one attempt. A tool that failed is the executor's business, as
-everywhere. What Temporal repeats of tools are calls whose worker was lost: an idempotent tool is called again, and of
-any other nobody knows whether it did its work, so the second attempt does not call it but lets a person decide.
+Retries: the agent's RetryPolicy decides here about a failed model call, and Temporal waits and repeats it, perhaps on
+another worker; the engine itself makes one attempt. A failed tool is handled by the executor. Temporal repeats tool
+calls whose worker was lost: an idempotent tool is called again. For any other it is unknown whether it did its work, so
+the second attempt does not call it but lets a person decide.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Generator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Final, Unpack
 
@@ -24,6 +24,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from dragoman._checks import check_names, overlay, suggest
+from dragoman._stepping import exhaust
 from dragoman._stop import Stop, chance, stoppable
 from dragoman.chat import ChatOptions, find_engine, make_executor
 from dragoman.conversation import Conversation, Text, conversation_from_json, message_from_json
@@ -51,7 +52,7 @@ from .payloads import LARGEST, NOTHING, AgentFacts, Ask, Do, application_error
 
 _ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1)
 _LIVES: Final = 5
-"""How many workers an idempotent tool may cost before a person is asked."""
+"""How many workers may be lost over an idempotent tool before a person is asked."""
 _LONGEST: Final = 1e8
 _ELSEWHERE: Final = {
     "conversation": "TemporalConversation.start(conversation=…)",
@@ -63,10 +64,10 @@ _ELSEWHERE: Final = {
 
 
 class Agent:
-    """A model, its tools and how they are used, as a worker has them. Options are those of a chat client.
+    """A model and its tools, on a worker. Options are those of a chat client.
 
-    heartbeat   seconds without a sign of life after which a worker counts as lost
-    timeout     seconds that one call of the model or a tool may take at the most, whatever else is said
+    heartbeat   seconds without a heartbeat after which a worker is considered lost
+    timeout     the most seconds for one call of the model or a tool, whatever other limits allow
     """
 
     def __init__(
@@ -86,10 +87,8 @@ class Agent:
                 message = f"A {type(policy).__name__} cannot run inside a workflow."
                 raise ConfigurationError(message, hint="Use DropToolResults or Summarise.")
         if not (0 < heartbeat < _LONGEST and 0 < timeout < _LONGEST):
-            hint = "Say how many seconds; a timeout of a day is 86400."
-            raise ConfigurationError(
-                "An agent's heartbeat and timeout are positive, and Temporal counts them.", hint=hint
-            )
+            message = "An agent's heartbeat and timeout must be positive, and short enough for Temporal."
+            raise ConfigurationError(message, hint="They are in seconds; a day is 86400.")
         self._model: AsyncEngine | Models[AsyncEngine] = model
         self._tools: AnyTools = tools
         self._options: ChatOptions = {**options, "context": policies}
@@ -99,7 +98,7 @@ class Agent:
 
     @cached_property
     def engine(self) -> AsyncEngine:
-        """The engine, made when it is first needed: without a key, the caller who waits is told."""
+        """The engine, created on first use: if it has no key, the caller gets the error."""
         listed = (self._model,) if isinstance(self._model, str | AsyncEngine) else self._model
         is_named = any(isinstance(each, str) for each in listed)
         given = {**self._options, "retry": _ONE_ATTEMPT} if is_named else self._options
@@ -107,7 +106,7 @@ class Agent:
 
     @cached_property
     def executor(self) -> ToolExecutor:
-        """What runs the tools."""
+        """Runs the tools."""
         return make_executor(self._tools, self._options)
 
     @cached_property
@@ -117,19 +116,19 @@ class Agent:
 
     @property
     def system(self) -> str | None:
-        """The system prompt of conversations that have none; functions of the moment are among the settings."""
+        """The system prompt of conversations that have none; functions that return instructions are in the settings."""
         return split_instructions(self._options.get("system"))[0]
 
     def moment(self, conversation: Conversation) -> RunContext[object]:
-        """What functions may know of a run, which are asked here, where the code is."""
+        """The RunContext for functions that return instructions or tools."""
         return RunContext(deps=self.settings.deps, conversation=conversation, model=self.engine.name)
 
     @property
     def facts(self) -> AgentFacts:
-        """What a workflow must know."""
+        """What a workflow needs to know."""
         settings, executor, config = self.settings, self.executor, self.executor.config
         tools = executor.searched(executor.tools).by_name
-        # Permissions, middleware and functions of the moment may look at the conversation whichever tool is called.
+        # Permissions, middleware and a function that returns tools may need the conversation for any call.
         of_moment = executor.tools.function is not None
         always = of_moment or "permission" in self._options or "middleware" in self._options
         return AgentFacts(
@@ -147,14 +146,14 @@ class Agent:
         )
 
     def judge(self, error: ProviderError, attempt: int) -> float | None:
-        """When a model call that failed is made again, in seconds; None: never."""
+        """The delay before a failed model call is repeated, in seconds; None: it is not."""
         verdict = decide(
             error, {}, self._retry, attempt, elapsed=0.0, delivered=False, random=chance(), now=time.time()
         )
         return None if isinstance(verdict, GiveUp) else verdict.after
 
     async def aclose(self) -> None:
-        """Close connections and end threads; the next use opens them again."""
+        """Close connections and threads; the next use opens them again."""
         made = self.__dict__
         if "executor" in made:
             made.pop("executor").close()
@@ -165,7 +164,7 @@ class Agent:
 
 
 def _priced(reply: Reply) -> Reply:
-    """The reply with its cost, so that the workflow need not look into the table of prices."""
+    """The reply with its cost, because a workflow reads no table of prices."""
     message, cost = reply.message, reply.cost
     if message.usage is None or cost is None:
         return reply
@@ -174,20 +173,20 @@ def _priced(reply: Reply) -> Reply:
 
 
 class Activities:
-    """The activities of a worker that knows these agents."""
+    """The activities of a worker with these agents."""
 
     def __init__(self, agents: Mapping[str, Agent]) -> None:
         self.agents: dict[str, Agent] = dict(agents)
 
     def _agent(self, name: str) -> Agent:
         if name not in self.agents:
-            hint = suggest(name, self.agents) if self.agents else "Give it to the worker: DragomanPlugin(agents={…})."
+            hint = suggest(name, self.agents) if self.agents else "Pass it to the worker: DragomanPlugin(agents={…})."
             raise ConfigurationError(f"This worker has no agent {name!r}.", hint=hint)
         return self.agents[name]
 
     @activity.defn(name="dragoman.facts")
     async def facts(self, agent: str) -> AgentFacts:
-        """What a workflow must know of an agent."""
+        """What a workflow needs to know of an agent."""
         with _for_good():
             return self._agent(agent).facts
 
@@ -221,7 +220,7 @@ class Activities:
 
     @activity.defn(name="dragoman.tool")
     async def run_tool(self, do: Do) -> Raw:
-        """How the call of a tool ended, or that it waits for a person."""
+        """The outcome of a tool call; it may wait for a person."""
         agent = self._agent(do.agent)
         executor, conversation = agent.executor, Conversation()
         (call,) = message_from_json(bytes(do.message)).tool_calls
@@ -241,39 +240,33 @@ class Activities:
         tool = batch.tools.by_name.get(call.name)
         if tool is None and do.known:
             message = f"This worker has no tool {call.name!r}, which agent {do.agent!r} had when the turn began."
-            hint = "Let workers of both versions run until the turns of the old one have ended, or say it again."
+            hint = "Run workers of both versions until the turns of the old one have ended, or try again."
             raise ToolNotFoundError(message, tool_name=call.name, call_id=call.id, hint=hint)
         lives = _LIVES if tool is None or tool.options.idempotent else 1
         if activity.info().attempt > lives:
-            return _written(PendingApproval(call=call, reason=UNCERTAIN))
+            return _write(PendingApproval(call=call, reason=UNCERTAIN))
         with _heartbeats():
-            async with aclosing(executor.aevents(batch)) as events:
-                async for _ in events:
-                    pass
-        return _written(_within_limits(batch.outcomes[0]))
+            await exhaust(executor.aevents(batch))
+        return _write(batch.outcomes[0])
 
 
 async def _wait(given: Awaitable[object]) -> object:
     return await given
 
 
-def _written(outcome: Outcome | PendingApproval) -> Raw:
-    return Raw(outcome_to_json(outcome).encode())
-
-
-def _within_limits(outcome: Outcome | PendingApproval) -> Outcome | PendingApproval:
-    """The outcome, or in the place of a result that the server would refuse one that says so."""
-    size = len(bytes(_written(outcome)))
-    if size <= LARGEST or isinstance(outcome, PendingApproval):
-        return outcome
-    said = Text(f"The tool did its work, but its result of {size:,} bytes is too large to be passed on.")
-    changes = {"content": (said,), "structured": None, "is_error": True, "error_type": "execution"}
-    return Outcome(msgspec.structs.replace(outcome.result, **changes))
+def _write(outcome: Outcome | PendingApproval) -> Raw:
+    """The outcome as JSON; a result that the server would refuse is replaced by an error."""
+    data = outcome_to_json(outcome).encode()
+    if len(data) <= LARGEST or isinstance(outcome, PendingApproval):
+        return Raw(data)
+    text = Text(f"The tool did its work, but its result of {len(data):,} bytes is too large to be passed on.")
+    changes = {"content": (text,), "structured": None, "is_error": True, "error_type": "execution"}
+    return _write(Outcome(msgspec.structs.replace(outcome.result, **changes)))
 
 
 @contextmanager
 def _for_good() -> Generator[None]:
-    """What fails for a reason that nobody foresaw would fail again and again; who waits is to be told."""
+    """An unexpected error would occur again and again: it is not retried, and the caller gets it."""
     try:
         yield
     except DragomanError:
@@ -285,7 +278,7 @@ def _for_good() -> Generator[None]:
 
 @contextmanager
 def _heartbeats() -> Generator[None]:
-    """Inside the block Temporal hears that the worker lives; it answers when the call is cancelled."""
+    """Send heartbeats while the block runs; Temporal's response says whether the call was cancelled."""
     timeout = activity.info().heartbeat_timeout
     if timeout is None:
         yield
@@ -297,7 +290,7 @@ def _heartbeats() -> Generator[None]:
         activity.heartbeat()
         timer = loop.call_later(every, beat)
 
-    timer = loop.call_later(every, beat)  # a quick call needs none
+    timer = loop.call_later(every, beat)  # a short call needs none
     try:
         yield
     finally:

@@ -1,9 +1,7 @@
-"""The plugin that clients and workers of Temporal take, and a conversation for callers who need not know Temporal.
+"""The plugin for clients and workers of Temporal, and TemporalConversation for callers.
 
-Owns: DragomanPlugin; TemporalConversation; from Temporal's errors to ours.
-
-Watching is by query, a step at a time: what a model says becomes visible when it has said all of it. An update would
-write every look into the history of the workflow; a query costs a worker a millisecond and leaves no trace.
+Watching is by query, a step at a time: a query costs a worker a millisecond, while an update would be written into the
+history of the workflow.
 """
 
 from __future__ import annotations
@@ -64,17 +62,17 @@ TASK_QUEUE: Final = "dragoman"
 _NO_OPTIONS: Final = ModelOptions()
 _NO_LIMITS: Final = Limits()
 _INFINITE: Final = 1e300
+"""JSON has no infinity."""
 _REFUSALS: Final = frozenset(
     {RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED}
 )
-"""JSON has no word for it."""
 
 
 class DragomanPlugin(SimplePlugin):
-    """Give it to `Client.connect(plugins=[…])`; workers of that client have it, too.
+    """Pass it to `Client.connect(plugins=[…])`; workers of that client have it, too.
 
-    agents    what workers know, by name; programs that only speak with conversations need none
-    sealing   what the server keeps is sealed with it; all clients and workers need the same keys
+    agents    the agents of workers, by name; callers need none
+    sealing   encrypts everything that the server stores; all clients and workers need the same keys
     """
 
     def __init__(self, agents: Mapping[str, Agent] | None = None, *, sealing: AesGcmSealing | None = None) -> None:
@@ -95,8 +93,8 @@ class DragomanPlugin(SimplePlugin):
         def convert(given: DataConverter | None) -> DataConverter:
             given, forms = given or DataConverter.default, (DefaultPayloadConverter, DragomanPayloadConverter)
             if given.payload_converter_class not in forms or (sealing is not None and given.payload_codec is not None):
-                message = "The client has a data converter of its own, in whose place ours would be."
-                raise ConfigurationError(message, hint="Leave it out; ours writes all that Temporal's does, too.")
+                message = "The client has its own data converter, which ours would replace."
+                raise ConfigurationError(message, hint="Leave it out; ours supports everything that Temporal's does.")
             changes: dict[str, Any] = {"failure_converter_class": DragomanFailureConverter}
             if sealing is not None:
                 changes = {"failure_converter_class": SealedFailureConverter, "payload_codec": SealingCodec(sealing)}
@@ -114,7 +112,7 @@ class DragomanPlugin(SimplePlugin):
 
 
 def _let_through(runner: WorkflowRunner | None) -> WorkflowRunner:
-    """The sandbox of workflows of one's own, which need not load us anew for each of them."""
+    """The sandbox for users' workflows, which does not reload dragoman for each of them."""
     if isinstance(runner, SandboxedWorkflowRunner):
         restrictions = runner.restrictions.with_passthrough_modules("dragoman", "msgspec")
         return dataclasses.replace(runner, restrictions=restrictions)
@@ -125,7 +123,7 @@ def _let_through(runner: WorkflowRunner | None) -> WorkflowRunner:
 
 
 class TemporalConversation:
-    """A conversation that is a workflow, for any program that reaches the server; see ConversationWorkflow."""
+    """A conversation that is a workflow, for any program that can reach the server; see ConversationWorkflow."""
 
     def __init__(self, client: Client, id: str) -> None:
         self.id: str = id
@@ -147,10 +145,10 @@ class TemporalConversation:
         limits: Limits = _NO_LIMITS,
         longest_history: int | None = None,
     ) -> TemporalConversation:
-        """Start a workflow for a new conversation, or one to go on with. An id that is taken is an error."""
+        """Start a workflow for a new conversation, or to continue one. An id that is in use is an error."""
         if options != without_secrets(options):
-            message = "Headers and tokens are keys, and these options would stand in the history of the workflow."
-            raise ConfigurationError(message, hint="Say them in the options of the agent, on the worker.")
+            message = "Headers and tokens are secrets, and these options would be in the history of the workflow."
+            raise ConfigurationError(message, hint="Put them into the options of the agent, on the worker.")
         start = ConversationStart(
             agent=agent,
             conversation=write_conversation(conversation or Conversation()),
@@ -166,22 +164,22 @@ class TemporalConversation:
     # --- turns ---
 
     async def say(self, prompt: Prompt, *, key: str | None = None) -> TurnOutcome:
-        """Say something and wait for what comes of it.
+        """Send a prompt and wait for the outcome of the turn.
 
-        Who says it again with the same `key`, after a lost connection say, gets the outcome of the first time.
+        A second call with the same `key`, for example after a lost connection, returns the outcome of the first.
         """
         return await self._update("say", make_message(prompt), key)
 
     async def approve(self, *calls: ToolCall | PendingApproval, reason: str = "") -> TurnOutcome:
-        """Let these calls run, and wait for what comes of the turn."""
+        """Let these calls run, and wait for the outcome of the turn."""
         return await self.resume(*[approve(_call_of(each), reason=reason) for each in calls])
 
     async def deny(self, *calls: ToolCall | PendingApproval, reason: str = "") -> TurnOutcome:
-        """Have these calls not run; the model reads the reason."""
+        """Refuse these calls; the model reads the reason."""
         return await self.resume(*[deny(_call_of(each), reason=reason) for each in calls])
 
     async def resume(self, *answers: Approval, key: str | None = None) -> TurnOutcome:
-        """Go on with the turn, with answers of both kinds."""
+        """Continue the turn, with decisions of both kinds."""
         return await self._update("resume", Answers(answers), key)
 
     async def _update(self, name: str, argument: Message | Answers, key: str | None) -> TurnOutcome:
@@ -191,22 +189,22 @@ class TemporalConversation:
             )
 
     async def add(self, prompt: Prompt) -> None:
-        """Say something without asking the model; in a turn, it reads this before it speaks next."""
+        """Add a message without calling the model; a running turn includes it in its next model call."""
         with _our_errors(self.id):
             await self.handle.signal(ConversationWorkflow.add, make_message(prompt))
 
     async def cancel(self) -> None:
-        """End the turn under way; the conversation stays. Who waits for the turn gets its outcome: `cancelled`."""
+        """End the running turn, whose outcome is then `cancelled`; the conversation stays."""
         with _our_errors(self.id):
             await self.handle.signal(ConversationWorkflow.stop)
 
     async def close(self) -> Conversation:
-        """End the conversation, once the turn under way has ended; all of it."""
+        """End the conversation after the running turn, and return it."""
         with _our_errors(self.id):
             await self.handle.signal(ConversationWorkflow.close)
             return await self.handle.result()
 
-    # --- looking ---
+    # --- queries ---
 
     async def conversation(self) -> Conversation:
         """The conversation so far."""
@@ -214,18 +212,18 @@ class TemporalConversation:
             return await self.handle.query("conversation", result_type=Conversation)
 
     async def standing(self) -> TurnOutcome:
-        """Where it stands: how the last turn ended, the latest answer, what waits for a person."""
+        """The state: how the last turn ended, the latest answer, pending calls."""
         with _our_errors(self.id):
             return await self.handle.query(ConversationWorkflow.standing)
 
     async def pending(self) -> tuple[PendingApproval, ...]:
-        """The calls that wait for a person, and why."""
+        """The calls that wait for a person, with the reason."""
         return (await self.standing()).pending
 
     async def watch(self, position: int = 0, *, every: float = 0.5) -> AsyncGenerator[Message, None]:
-        """The messages from this position on, as they join the conversation, until it is over or you leave.
+        """The messages from this position on, as they are added, until the conversation ends.
 
-        A reply comes when the model has ended it, results when all tools of a step have; who comes late misses nothing.
+        A reply appears when it is complete, results when all tools of a step have ended.
         """
         while True:
             try:
@@ -248,51 +246,53 @@ def _call_of(given: ToolCall | PendingApproval) -> ToolCall:
 
 
 def _writable(limits: Limits) -> Limits:
-    said = {name: getattr(limits, name) for name in limits.__struct_fields__}
-    return structs.replace(limits, **{name: min(value, _INFINITE) for name, value in said.items() if value is not None})
+    given = structs.asdict(limits).items()
+    return structs.replace(limits, **{name: min(value, _INFINITE) for name, value in given if value is not None})
 
 
 @contextmanager
 def _our_errors(id: str) -> Generator[None]:
-    """Raise what went wrong with this conversation as an error of ours."""
+    """Convert Temporal's errors about this conversation to ours."""
     try:
         yield
     except (WorkflowUpdateFailedError, WorkflowFailureError) as error:
         cause = error.cause
         if isinstance(cause, DragomanError):
             raise cause from None
-        if isinstance(cause, ActivityError):  # what nobody foresaw, in code of an engine say
+        if isinstance(cause, ActivityError):  # an unexpected one, for example in the code of an engine
             raise ConversationError(f"The turn of {id!r} failed: {cause.cause}") from error
         raise _gone(id) from error
-    except KeyError as error:  # Temporal's word for a form that it does not know
+    except KeyError as error:  # Temporal raises it for an unknown encoding
         if SealingCodec.ENCODING.decode() not in str(error):
             raise
         message = f"The conversation {id!r} is sealed, and this program has no key."
-        raise SnapshotSealError(message, hint="Give it the key: DragomanPlugin(sealing=AesGcmSealing(key)).") from error
+        raise SnapshotSealError(message, hint="Pass it: DragomanPlugin(sealing=AesGcmSealing(key)).") from error
     except WorkflowAlreadyStartedError as error:
-        message = f"There is a conversation {id!r} already."
+        message = f"A conversation {id!r} exists already."
         raise StoreConflictError(
             message, hint="Use it: TemporalConversation(client, id); or choose another id."
         ) from error
     except WorkflowQueryFailedError as error:
         raise ConversationError(f"The conversation {id!r} cannot be read: {error.message}.") from error
     except RPCTimeoutOrCancelledError as error:
-        if isinstance(error.__cause__, asyncio.CancelledError):  # who waits here was cancelled, by a timeout say
+        if isinstance(error.__cause__, asyncio.CancelledError):  # the caller was cancelled, for example by a timeout
             raise error.__cause__ from None
         raise _unavailable(error.__cause__ or error) from error
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             raise _gone(id) from error
         if error.status in _REFUSALS:
-            raise ConfigurationError(f"Temporal's server refuses this: {error.message}.") from error
+            raise ConfigurationError(f"Temporal's server refuses the request: {error.message}.") from error
         raise _unavailable(error) from error
 
 
 def _unavailable(error: BaseException) -> StoreUnavailableError:
-    message = f"Temporal's server, or a worker for this conversation, does not answer: {error}."
-    return StoreUnavailableError(message, hint="Try again; with a `key`, nothing is said twice.")
+    message = f"Temporal's server, or a worker for this conversation, does not respond: {error}."
+    return StoreUnavailableError(message, hint="Try again; with a `key`, no message is added twice.")
 
 
 def _gone(id: str) -> ConversationError:
     message = f"There is no conversation {id!r} on the server, or it has ended."
-    return ConversationError(message, hint="Check its id and the namespace; start it anew with what you have of it.")
+    return ConversationError(
+        message, hint="Check its id and the namespace, or start it again with the messages that you have."
+    )

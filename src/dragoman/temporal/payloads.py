@@ -1,11 +1,11 @@
-"""What crosses Temporal's server, and its form there.
+"""The values that cross Temporal's server, and their form there.
 
 Owns: the arguments and results of activities and of the workflow; the converter, in which our values have our JSON
-form; errors that cross as themselves; sealing.
+form; errors that keep their types; sealing.
 Must not know: workers, workflows, clients.
 
-Everything is `json/plain`, so that Temporal's own tools show it. Conversations and messages stand inside as raw JSON:
-a conversation of a newer version passes through what only hands it on, and is refused where somebody reads it.
+Everything is `json/plain`, so that Temporal's own tools show it. Conversations and messages are raw JSON inside: a
+conversation of a newer version can be passed on, and is refused only where it is read.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from dragoman.stores import AesGcmSealing
 from dragoman.tools import Approval, PendingApproval, ToolErrorHandling
 
 LARGEST: Final = 1_900_000
-"""Bytes of one payload. Temporal refuses more than two megabytes, and a workflow that sends them would be stuck."""
+"""Bytes of one payload. Temporal refuses more than two megabytes, and the workflow would be stuck."""
 
 NOTHING: Final = Raw(b"null")
 
 
-# --- what activities are given and give -------------------------------------------------------------------------------
+# --- arguments and results of activities ------------------------------------------------------------------------------
 
 
 class AgentFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a workflow must know of an agent during a turn; everything else of it stays on the workers."""
+    """What a workflow needs to know of an agent during a turn; everything else stays on the workers."""
 
     limits: Limits = Limits()
     on_limit: OnLimit = "raise"
@@ -65,9 +65,9 @@ class AgentFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The context policies: the name and the fields of each."""
     context_window: int | None = None
     tools: dict[str, bool] = {}
-    """The tools by name, and whether a call of one is to bring the conversation along."""
+    """The tools by name, and whether a call needs the conversation."""
     tools_of_moment: bool = False
-    """Whether a function on the worker gives the tools; then every call brings it along."""
+    """Whether a function on the worker returns the tools; then every call needs the conversation."""
     max_parallel_tools: int = 5
     tool_error_handling: ToolErrorHandling = ToolErrorHandling.CONTINUE
     run_timeout: float | None = None
@@ -82,11 +82,11 @@ class Ask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     conversation: Raw
     options: ModelOptions = ModelOptions()
     first: bool = False
-    """Whether it is the first of its turn: a tool choice that forces a call holds for this one."""
+    """Whether it is the first of its turn: a tool choice that forces a call applies only to this one."""
     tools: bool = True
-    """False for a question of a context policy."""
+    """False for a model call of a context policy."""
     seconds: float | None = None
-    """What is left of the turn's time."""
+    """The remaining time of the turn."""
 
 
 class Do(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -94,21 +94,21 @@ class Do(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     agent: str
     message: Raw
-    """A message that holds nothing but the call."""
+    """A message that contains only the call."""
     approval: Approval | None = None
     counts: dict[str, int] = {}
-    """How often each tool was called before, in this turn."""
+    """How often each tool was called before in this turn."""
     known: bool = True
     """Whether the agent had a tool of this name when the turn began."""
     conversation: Raw = NOTHING
     seconds: float | None = None
 
 
-# --- what the workflow is given and gives -----------------------------------------------------------------------------
+# --- arguments and results of the workflow ----------------------------------------------------------------------------
 
 
 def write_conversation(conversation: Conversation) -> Raw:
-    """The conversation as it crosses the server. Raises ConfigurationError if the server would refuse it."""
+    """The conversation as JSON. Raises ConfigurationError if the server would refuse it."""
     data = conversation_to_json(conversation)
     if len(data) > LARGEST:
         message = f"The conversation has {len(data):,} bytes; Temporal takes up to two megabytes."
@@ -118,14 +118,14 @@ def write_conversation(conversation: Conversation) -> Raw:
 
 
 class TurnOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of a turn, or where a conversation stands."""
+    """The outcome of a turn, or the state of a conversation."""
 
     ending: Ended | None = None
-    """None while a turn is under way, and before the first."""
+    """None while a turn is running, and before the first."""
     reply: Raw = NOTHING
     waits: dict[str, str] = {}
     spent: Spent = Spent()
-    """What the turn has used up."""
+    """What the turn has used."""
     usage: Usage = Usage()
     """The tokens of the turn since it last waited for a person."""
 
@@ -145,7 +145,7 @@ class TurnOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
-        """The calls that wait for a person, and why: `approve` or `deny` them."""
+        """The calls that wait for a person, with the reason: `approve` or `deny` them."""
         message = self.message if self.waits else None
         calls = () if message is None else message.tool_calls
         return tuple(
@@ -154,7 +154,7 @@ class TurnOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ConversationStart(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a ConversationWorkflow begins with, or goes on with when it continues as new."""
+    """The argument of a ConversationWorkflow, also when it continues as new."""
 
     agent: str
     conversation: Raw = write_conversation(Conversation())
@@ -163,34 +163,34 @@ class ConversationStart(Struct, frozen=True, kw_only=True, omit_defaults=True):
     longest_history: int | None = None
     """Events after which the workflow continues as new between turns; None: when Temporal suggests it."""
     waits: dict[str, str] = {}
-    """Ids of calls that wait for a person, and why."""
+    """Ids of calls that wait for a person, with the reason."""
     spent: Spent = Spent()
-    """What the turn has used up that waits for a person."""
+    """What the turn that waits for a person has used."""
     queue: tuple[Raw, ...] = ()
-    """Messages that were added meanwhile."""
+    """Messages that were added in the meantime."""
     forgotten: int = 0
-    """How many messages context policies have taken away."""
+    """How many messages context policies have removed."""
     key: str = ""
     outcome: TurnOutcome = TurnOutcome()
-    """Of the last turn: whoever says it again with this key is given this."""
+    """That of the last turn, for a caller that repeats it with this key."""
 
 
 class Answers(Struct, frozen=True):
-    """A person's answers about calls that wait."""
+    """A person's decisions about pending calls."""
 
     approvals: tuple[Approval, ...]
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """What somebody who watches has not seen yet."""
+    """Messages that are new to a watcher."""
 
     messages: tuple[Raw, ...]
     position: int
-    """Behind the last of them."""
+    """The position after the last of them."""
 
 
 def waits_of(pending: Iterable[PendingApproval]) -> dict[str, str]:
-    """The calls that wait, by id, and why."""
+    """The reason for each pending call, by id."""
     return {each.call.id: each.reason for each in pending}
 
 
@@ -202,16 +202,16 @@ _FORMS: Final[dict[type, tuple[Any, Any]]] = {
     Message: (message_to_json, message_from_json),
     PendingApproval: (outcome_to_json, outcome_from_json),
 }
-"""What has a form of its own; other Structs are written as msgspec does."""
+"""Types with their own JSON form; other Structs are written by msgspec."""
 
 
 def _is_ours(hint: object) -> bool:
-    """Whether a type is a Struct, or holds one."""
+    """Whether a type is a Struct, or contains one."""
     return (isinstance(hint, type) and issubclass(hint, Struct)) or any(map(_is_ours, get_args(hint)))
 
 
 class _JsonConverter(JSONPlainPayloadConverter):
-    """JSON as Temporal writes it, and our values as we do."""
+    """Temporal's JSON converter, with our forms for our values."""
 
     def to_payload(self, value: Any) -> Payload | None:
         form = _FORMS.get(cast("type[object]", type(value)))
@@ -234,7 +234,7 @@ class _JsonConverter(JSONPlainPayloadConverter):
 
 
 class DragomanPayloadConverter(CompositePayloadConverter):
-    """Temporal's converter, which knows our values, too."""
+    """Temporal's converter, with ours for JSON."""
 
     def __init__(self) -> None:
         usual = DefaultPayloadConverter.default_encoding_payload_converters
@@ -242,7 +242,7 @@ class DragomanPayloadConverter(CompositePayloadConverter):
 
 
 class DragomanFailureConverter(DefaultFailureConverter):
-    """Our errors cross the server as themselves: raised in an activity, they reach the workflow and its callers."""
+    """Our errors keep their types: raised in an activity, they reach the workflow and its callers."""
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
         if isinstance(exception, DragomanError):
@@ -252,33 +252,33 @@ class DragomanFailureConverter(DefaultFailureConverter):
     def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
         found = super().from_failure(failure, payload_converter)
         if isinstance(found, ApplicationError) and found.details and isinstance(found.details[0], dict):
-            told = cast("dict[str, object]", found.details[0])
-            if told.get("error") == found.type:
-                return recreate_error(told)
+            description = cast("dict[str, object]", found.details[0])
+            if description.get("error") == found.type:
+                return recreate_error(description)
         return found
 
 
 class SealedFailureConverter(DragomanFailureConverter):
-    """The same with messages and stack traces where the codec seals them."""
+    """The same, with messages and stack traces in the payload that the codec seals."""
 
     def __init__(self) -> None:
         super().__init__(encode_common_attributes=True)
 
 
 def application_error(error: DragomanError, *, retry_in: float | None = None) -> ApplicationError:
-    """The error as Temporal carries it. It is tried again only where somebody says when."""
+    """The error in Temporal's form. Without `retry_in` it is not retried."""
     delay = None if retry_in is None else timedelta(seconds=retry_in)
-    told, name = describe_error(error), type(error).__name__
-    return ApplicationError(str(error), told, type=name, non_retryable=retry_in is None, next_retry_delay=delay)
+    description, name = describe_error(error), type(error).__name__
+    return ApplicationError(str(error), description, type=name, non_retryable=retry_in is None, next_retry_delay=delay)
 
 
 # --- sealing ----------------------------------------------------------------------------------------------------------
 
 
 class SealingCodec(PayloadCodec, WithSerializationContext):
-    """Seals every payload with the keys of a store's sealing, bound to its workflow: none can be put into another's.
+    """Seals every payload with the keys of a store's sealing, bound to its workflow.
 
-    What is not sealed is refused, as in a sealed store, unless the sealing is made with `accept_plain=True`.
+    Unsealed payloads are refused, as in a sealed store, unless the sealing has `accept_plain=True`.
     """
 
     ENCODING: Final = b"binary/dragoman-sealed"

@@ -1,11 +1,11 @@
-"""A turn inside a workflow: the loop as it is everywhere, whose model calls and tool calls are activities.
+"""A turn inside a workflow: the loop as everywhere, with model calls and tool calls as activities.
 
-Owns: the loop's outside for a workflow; `begin_turn` and `run_turn`, for workflows of one's own.
-Must not know: agents, keys and tools' code, which are on the workers; how a conversation is held.
+Owns: the loop's I/O for a workflow; `begin_turn` and `run_turn`, for users' workflows.
+Must not know: agents, keys and code of tools, which are on the workers; how a conversation is held.
 
-What is done here is decided by the conversation and by what activities gave, and time is the workflow's: a replay does
-the same again. Activities begin in the order of the model's calls. Limits of time need no timers: the worker ends a
-call in time, and Temporal's own time limit stands behind it.
+Everything here depends only on the conversation, the results of activities and the workflow's time, so a replay does
+the same again. Activities start in the order of the model's calls. Time limits need no timers: the worker ends a call
+in time, and Temporal's own timeout is the fallback.
 """
 
 from __future__ import annotations
@@ -64,31 +64,31 @@ _POLICIES: Final[dict[str, type[DropToolResults] | type[Summarise]]] = {
     "Summarise": Summarise,
 }
 _FOR_EVER: Final = 1e8
-"""Seconds that nobody counts, and Temporal cannot."""
+"""Seconds that Temporal cannot represent, and nobody needs."""
 _GRACE: Final = 10.0
-"""Seconds that a worker has, beyond the time of a call, to say that it is over."""
+"""Seconds that a worker has, beyond the time of a call, to report its end."""
 _RETRIES: Final = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=30))
-_SILENT: Final = logging.Logger("dragoman.temporal", logging.CRITICAL + 1)  # noqa: LOG001 -- nobody is to configure it
-"""The worker that runs a tool writes the line about it; a replay has nothing to say."""
+_SILENT: Final = logging.Logger("dragoman.temporal", logging.CRITICAL + 1)  # noqa: LOG001 -- not to be configured
+"""The worker that runs a tool logs it; a replay logs nothing."""
 
 
 class WorkflowTurn(LoopIO):
-    """A turn inside a workflow, which is the outside of its run."""
+    """A turn inside a workflow, and the I/O of its run."""
 
     def __init__(self, agent: str, facts: AgentFacts, executor: ToolExecutor, options: ModelOptions) -> None:
         super().__init__(_ActivityEngine(self, facts.context_window), executor)
         self.run: LoopRun
-        """The turn: say something to it with `add`, stop it with `cancel`; `conversation` is what there is."""
+        """The run: `add` a message, `cancel` it, or read its `conversation`."""
         self._agent: str = agent
         self._facts: AgentFacts = facts
         self._options: ModelOptions = options
         self._tools_end: float | None = None
-        """When all tools must be done, by the agent's `run_timeout`."""
+        """The deadline of all tools, by the agent's `run_timeout`."""
         self._room: asyncio.Semaphore = asyncio.Semaphore(facts.max_parallel_tools)
 
     @staticmethod
     async def guard(work: Coroutine[Any, Any, T], stop: Stop) -> T:
-        """Await this; StoppedError as soon as the run is told to stop."""
+        """Await this; raises StoppedError as soon as the run is cancelled."""
         task = asyncio.ensure_future(work)
         with stop.waking(task.cancel):
             try:
@@ -99,8 +99,8 @@ class WorkflowTurn(LoopIO):
                 raise
 
     async def complete(self) -> RunResult:
-        """Carry the turn out."""
-        # Not `exhaust`, which ends what it leaves: there is nothing to be ended when a worker drops a workflow.
+        """Run the turn."""
+        # Not `exhaust`, which closes the generator: when a worker drops a workflow, nothing can be closed.
         async for _ in self.run.events(self, streamed=False):
             pass
         return self.run.result
@@ -108,8 +108,8 @@ class WorkflowTurn(LoopIO):
     # --- the model ---
 
     async def ask_model(self, conversation: Conversation) -> str:
-        """The reply of the model, as JSON."""
-        step = conversation is self.run.conversation  # everything else is a question of a context policy
+        """The model's reply, as JSON."""
+        step = conversation is self.run.conversation  # any other is that of a context policy
         last = conversation.last
         ask = Ask(
             agent=self._agent,
@@ -146,7 +146,7 @@ class WorkflowTurn(LoopIO):
             )
             try:
                 return outcome_from_json(await self._execute("dragoman.tool", do, do.seconds, summary=call.name))
-            except StoppedError:  # no worker has said what became of it, and no other has come in time
+            except StoppedError:  # its worker was lost, and no other has reported in time
                 return PendingApproval(call=call, reason=UNCERTAIN)
 
     # --- activities ---
@@ -174,19 +174,19 @@ class WorkflowTurn(LoopIO):
 
 
 class _RunningTools(AsyncGenerator[ToolStarted | ToolFinished, None]):
-    """The calls of a message, all of them begun; their ends are told in the order of the calls.
+    """The running calls of a message, with their events in the order of the calls.
 
-    Not written as a generator function: Python 3.11 and 3.12 cannot end one that waits where a worker that shuts down
-    drops its workflows.
+    Not a generator function: Python 3.11 and 3.12 cannot close one that waits when a worker shuts down and drops its
+    workflows.
     """
 
     def __init__(self, batch: Batch, running: Sequence[asyncio.Future[Outcome | PendingApproval]]) -> None:
         self._batch: Batch = batch
         self._running: Sequence[asyncio.Future[Outcome | PendingApproval]] = running
         self._next: int = 0
-        self._told: deque[ToolStarted | ToolFinished] = deque()
+        self._events: deque[ToolStarted | ToolFinished] = deque()
         batch.run.stop.wakers[self] = self._give_up
-        for each in running:  # nobody asks those that are given up how they ended
+        for each in running:  # the exceptions of abandoned ones count as retrieved
             each.add_done_callback(lambda done: None if done.cancelled() else done.exception())
 
     def _give_up(self) -> None:
@@ -195,20 +195,20 @@ class _RunningTools(AsyncGenerator[ToolStarted | ToolFinished, None]):
             each.cancel()
 
     async def asend(self, value: None, /) -> ToolStarted | ToolFinished:
-        """What happens next."""
-        while not self._told:
+        """The next event."""
+        while not self._events:
             if self._next == len(self._running) or self._batch.aborted_by is not None:
                 return await self.athrow(StopAsyncIteration())
             try:
                 outcome = await self._running[self._next]
             except asyncio.CancelledError as error:
                 return await self.athrow(StopAsyncIteration() if self._batch.run.stop.cancelled else error)
-            self._told.extend(self._batch.take(self._next, outcome))
+            self._events.extend(self._batch.take(self._next, outcome))
             self._next += 1
-        return self._told.popleft()
+        return self._events.popleft()
 
     async def athrow(self, error: Any, /, *_more: object) -> ToolStarted | ToolFinished:
-        """Leave: what is done is taken in, what is not is given up."""
+        """Stop: take the results of finished calls, and cancel the others."""
         for index, each in enumerate(self._running[self._next :], self._next):
             if each.done() and not each.cancelled() and each.exception() is None:
                 deque(self._batch.take(index, each.result()), maxlen=0)
@@ -217,7 +217,7 @@ class _RunningTools(AsyncGenerator[ToolStarted | ToolFinished, None]):
 
 
 def _reason_of(error: ActivityError) -> BaseException:
-    """Why an activity failed, as the loop knows it."""
+    """The cause of a failed activity, as an error that the loop knows."""
     if is_cancelled_exception(error):
         return asyncio.CancelledError()
     if isinstance(error.cause, TimeoutError):
@@ -237,7 +237,7 @@ class _ActivityEngine(AsyncEngine):
 
     @property
     def priced(self) -> bool:
-        """The first reply will tell: a workflow reads no tables."""
+        """Unknown before the first reply: a workflow reads no table of prices."""
         return True
 
     @property
@@ -254,26 +254,26 @@ class _ActivityEngine(AsyncEngine):
 
 
 class TurnOptions(RunOptions, total=False):
-    """What a turn can be given."""
+    """The options of a turn."""
 
     options: ModelOptions
-    """What is asked of the model, over what the agent says."""
+    """Options of the model, which override the agent's."""
     limits: Limits
-    """How far the turn may go, over what the agent says."""
+    """Limits of the turn, which override the agent's."""
     on_limit: OnLimit
     unread: Iterable[Message]
-    """What is said before the model speaks."""
+    """Messages to be added before the first model call."""
     hooks: Iterable[LoopHooks]
-    """They run inside the workflow, and must do nothing that a replay would not do again."""
+    """They run inside the workflow, and must be deterministic."""
 
 
 async def run_turn(agent: str, conversation: Conversation, **given: Unpack[TurnOptions]) -> RunResult:
-    """Run the conversation to its end, or to where a person is needed, as `AsyncOrchestrator.run` does."""
+    """Run the conversation until it ends or needs a person, as `AsyncOrchestrator.run` does."""
     return await (await begin_turn(agent, conversation, **given)).complete()
 
 
 async def begin_turn(agent: str, conversation: Conversation, **given: Unpack[TurnOptions]) -> WorkflowTurn:
-    """A turn of this agent that is yet to be carried out: `await turn.complete()`; meanwhile there is `turn.run`."""
+    """A turn of this agent that has not run yet: `await turn.complete()` runs it; `turn.run` is its run."""
     check_names(given, TurnOptions.__annotations__, "A turn")
     try:
         facts: AgentFacts = await workflow.execute_local_activity(

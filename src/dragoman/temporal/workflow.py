@@ -1,18 +1,17 @@
-"""The ready workflow: one conversation, for as long as it lasts.
+"""The ready-made workflow: one conversation.
 
-    say, resume              updates: a turn, and a turn that goes on once a person has answered; both give its outcome
-    add, stop, close         signals: say something meanwhile, end the turn under way, end the conversation
-    conversation, pending    queries: all of it, what waits for a person;
-    standing, seen           where it stands, what is new to a watcher
+    say, resume                    updates: a turn, and a turn that continues after a person's decisions; its outcome
+    add, stop, close               signals: add a message, end the running turn, end the conversation
+    conversation, standing, seen   queries: all of it, its state, new messages for a watcher
 
-Owns: the conversation between turns, who may speak when, and continuing as new. A turn is in turns.py.
+Owns: the conversation between turns, one turn at a time, and continuing as new. A turn is in turns.py.
 
-Cancelling the workflow ends the turn under way and then the conversation. It continues as new only between turns, with
-everything that it holds, when its history grows long. A turn that did nothing before it failed leaves no trace, as in a
-chat client.
+Cancelling the workflow ends the running turn and then the conversation. It continues as new only between turns, with
+its whole state, when its history grows long. A turn that did nothing before it failed leaves no trace, as in a chat
+client.
 
-It runs outside of Temporal's sandbox, which would load modules anew for every conversation: nothing here reads a clock,
-a random number or the world, and recorded histories are replayed in the tests.
+It runs outside Temporal's sandbox, which would reload modules for every conversation: nothing here reads a clock, a
+random number or a file, and recorded histories are replayed in the tests.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from .turns import begin_turn
 
 
 class _Forgetting(LoopHooks):
-    """Counts what context policies take away, so that a watcher's position stays right."""
+    """Counts the messages that context policies remove, so that a watcher's position stays valid."""
 
     def __init__(self, messages: int) -> None:
         self.messages: int = messages
@@ -67,7 +66,7 @@ class ConversationWorkflow:
     def __init__(self, start: ConversationStart) -> None:
         self._start: ConversationStart = start
         self._held: Conversation | None = None
-        """Between turns; None where this worker cannot read what the workflow was given."""
+        """The conversation between turns; None if this worker cannot read it."""
         self._waiting: tuple[PendingApproval, ...] = ()
         self._queue: tuple[Message, ...] = tuple([message_from_json(bytes(each)) for each in start.queue])
         self._spent: Spent = start.spent
@@ -76,19 +75,19 @@ class ConversationWorkflow:
         self._run: LoopRun | None = None
         self._busy: bool = False
         self._stopped: bool = False
-        """Whether the turn that is about to begin was told to stop."""
+        """Whether the turn was stopped before its run existed."""
         self._closed: bool = False
         self._last: tuple[str, TurnOutcome] = (start.key, start.outcome)
-        """The key of the last turn, and what came of it: Temporal knows keys only until it continues as new."""
+        """The key and the outcome of the last turn: Temporal forgets keys when it continues as new."""
         self._forgotten: _Forgetting = _Forgetting(start.forgotten)
         with suppress(ConversationError):
             self._held = self._read()
-            calls = self._held.pending_tool_calls  # in a conversation that was given, nobody knows what became of them
+            calls = self._held.pending_tool_calls  # those of a given conversation may have run before
             self._waiting = tuple([PendingApproval(call=call, reason=start.waits.get(call.id, "")) for call in calls])
 
     @workflow.run
     async def run(self, start: ConversationStart) -> Conversation:
-        """Last until the conversation is closed."""
+        """Wait until the conversation is closed."""
         try:
             await workflow.wait_condition(lambda: self._closed or (self._is_long and not self._busy))
             await workflow.wait_condition(workflow.all_handlers_finished)
@@ -98,25 +97,25 @@ class ConversationWorkflow:
             raise
         if not self._closed:
             workflow.continue_as_new(self._carried())
-        write_conversation(self._read())  # one that the server would refuse is an error, not a workflow that is stuck
+        write_conversation(self._read())  # raises if the server would refuse it
         return self._read()
 
     # --- turns ---
 
     @workflow.update
     async def say(self, message: Message) -> TurnOutcome:
-        """Say something; the outcome of the turn."""
+        """Add a message and run a turn."""
         return await self._turn((message,), ())
 
     @say.validator
     def _check_say(self, message: Message) -> None:
         if self._refuse_busy() and self._waiting:
-            hint = "Answer them first: approve(call) or deny(call)."
+            hint = "Decide about them first: approve(call) or deny(call)."
             raise ConfigurationError("Calls of this conversation wait for a person.", hint=hint)
 
     @workflow.update
     async def resume(self, answers: Answers) -> TurnOutcome:
-        """Answer calls that wait; the outcome of the turn that goes on."""
+        """Decide about pending calls and continue the turn."""
         return await self._turn((), answers.approvals)
 
     @resume.validator
@@ -124,11 +123,11 @@ class ConversationWorkflow:
         self._refuse_busy()
 
     def _refuse_busy(self) -> bool:
-        """Raise if no turn can begin now; False if this one was carried out already."""
+        """Raise if no turn can start now; False if this one has run already."""
         if _key() == self._last[0]:
             return False
         if self._busy or self._closed:
-            message = "This conversation is in the middle of a turn." if self._busy else "It has been closed."
+            message = "A turn of this conversation is running." if self._busy else "This conversation was closed."
             raise ConcurrentUseError(message, hint="Wait for the turn, or `add` the message to it.")
         return True
 
@@ -168,7 +167,7 @@ class ConversationWorkflow:
         return self._last[1]
 
     def _take_over(self, run: LoopRun, *, failed: bool) -> None:
-        """Keep what came of a turn, however it ended."""
+        """Take the state over from a turn, however it ended."""
         if run.has_done_something or not (failed or isinstance(run.ending, Cancelled)):
             self._held, self._queue, self._waiting = run.conversation, tuple(run.unread), run.pending
         else:
@@ -180,7 +179,7 @@ class ConversationWorkflow:
 
     @workflow.signal
     def add(self, message: Message) -> None:
-        """Say something without asking the model; in a turn, it reads this before it speaks next."""
+        """Add a message without calling the model; a running turn includes it in its next model call."""
         if self._run is not None:
             self._run.add(message)
         else:
@@ -189,26 +188,26 @@ class ConversationWorkflow:
 
     @workflow.signal
     def stop(self) -> None:
-        """End the turn under way."""
+        """End the running turn."""
         self._stopped = True
         if self._run is not None:
             self._run.cancel()
 
     @workflow.signal
     def close(self) -> None:
-        """End the conversation, once the turn under way has ended."""
+        """End the conversation after the running turn."""
         self._closed = True
 
     # --- queries ---
 
     @workflow.query
     def conversation(self) -> Conversation | Raw:
-        """The conversation so far; while a turn is under way, as far as that has got."""
+        """The conversation so far, including the running turn."""
         return self._start.conversation if self._held is None else self._now
 
     @workflow.query
     def standing(self) -> TurnOutcome:
-        """Where the conversation stands, and what waits for a person."""
+        """The state of the conversation, with its pending calls."""
         replies = [each for each in self._now.messages if each.role == "assistant"]
         return TurnOutcome(
             ending=None if self._busy else self._ending,
@@ -219,13 +218,8 @@ class ConversationWorkflow:
         )
 
     @workflow.query
-    def pending(self) -> list[PendingApproval]:
-        """The calls that wait for a person."""
-        return list(self.standing().pending)
-
-    @workflow.query
     def seen(self, position: int) -> Seen:
-        """The messages from this position on, as many as the server lets through at once."""
+        """The messages from this position on, as many as fit into a payload."""
         gone, size, new = self._forgotten.messages, 0, list[Raw]()
         position = max(position, gone)
         for message in self._now.messages[position - gone :]:
@@ -236,18 +230,18 @@ class ConversationWorkflow:
                 break
         return Seen(messages=tuple(new), position=position + len(new))
 
-    # --- what it holds ---
+    # --- its state ---
 
     @property
     def _now(self) -> Conversation:
         return self._read() if self._run is None else self._run.conversation
 
     def _read(self) -> Conversation:
-        """The conversation. One of a newer version is an error for who waits, and kept for workers that can read it."""
+        """The conversation. One of a newer version is an error for the caller, and kept for newer workers."""
         return conversation_from_json(bytes(self._start.conversation)) if self._held is None else self._held
 
     def _say_queued(self) -> None:
-        """What was added joins the conversation, unless calls wait whose results come first."""
+        """Add the queued messages to the conversation, unless results of pending calls come first."""
         if self._held is not None and not (self._busy or self._held.pending_tool_calls):
             self._held, self._queue = self._held.plus(*self._queue), ()
 
@@ -258,7 +252,7 @@ class ConversationWorkflow:
             longest is None or info.get_current_history_length() <= longest
         ):
             return False
-        with suppress(ConfigurationError):  # one that has grown too large stays where it is
+        with suppress(ConfigurationError):  # one that is too large cannot continue as new
             return bool(self._carried())
         return False
 
@@ -279,6 +273,6 @@ class ConversationWorkflow:
 
 
 def _key() -> str:
-    """What the caller has named this turn."""
+    """The caller's key for this turn."""
     info = workflow.current_update_info()
     return "" if info is None else info.id

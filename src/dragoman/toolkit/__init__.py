@@ -1,13 +1,13 @@
-"""Ready tools for a directory, the permission rules and skills that go with them, and the way to a person.
+"""Ready tools for a directory, with permission rules, skills, and responders for people.
 
-ready.py        `toolkit`: the tools in one registry; `now`      base.py   what each of them is made with
-workspace.py    the directory that tools work in, and the only way to its files
+ready.py        `toolkit`: the tools in one registry; `now`      base.py   what the tools share
+workspace.py    the directory that tools work in; opens all its files
 files.py                                  `Read`, `Write`, `Edit`
 search.py, walk.py, match_worker.py       `Glob`, `Grep`
 bash.py                                   `Bash`
 fetch.py, addresses.py, page_text.py      `Fetch`
 calculator.py                             `calculator`
-responder.py    who is on the other side: console, callbacks, nobody; `react_emoji`, `send_update`
+responder.py    the person on the other side: console, callbacks, nobody; `react_emoji`, `send_update`
 permissions/    which calls may run
 skills/         `Skill`, `LoadSkillSupporting`
 """

@@ -1,8 +1,8 @@
-"""Which addresses a page may have, and which machines may be asked for it.
+"""Which URLs may be fetched, and from which addresses (protection against server-side request forgery).
 
-A model can be talked into asking for anything. So a machine is judged by the very address that the connection then goes
-to, never by its name; and what is not plainly public is refused: this machine, its network, the address where clouds
-hand out credentials, and every IPv6 form that has such an IPv4 address inside.
+A model can be talked into requesting anything. So a host is judged by the address that the connection then goes to,
+never by its name; and what is not plainly public is refused: this machine, its network, the metadata services of
+clouds, and every IPv6 form of such an IPv4 address.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import re
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeAlias
-from urllib.parse import quote, urljoin, urlsplit
-
-from msgspec import Struct
+from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolValidationError
 
@@ -26,8 +24,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?").f
 _NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*").fullmatch
 _DOTTED: Final = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})").fullmatch
 
-# The registries of special addresses (RFC 6890 and what was added since), written out: what Python calls private has
-# changed between its versions. 168.63.129.16 is a cloud's own service.
+# The registries of special addresses (RFC 6890 and later additions), written out, because Python's notion of private
+# has changed between versions. 168.63.129.16 is a cloud's own service.
 _NOT_PUBLIC_4: Final = tuple(
     IPv4Network(network)
     for network in (
@@ -45,36 +43,18 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")
 _ISATAP: Final = (0x00005EFE, 0x02005EFE)
 
 
-class Target(Struct, frozen=True, kw_only=True):
-    """A page: where to connect and what to ask for there."""
+def normalize_url(url: str, base: str = "") -> str:
+    """The URL in its one spelling, with a lower-case host and without a fragment; relative to `base` for a redirect.
 
-    scheme: str
-    host: str
-    """In lower case, without brackets and the dot at the end."""
-    port: int
-    path: str
-    """With the query."""
-
-    @property
-    def authority(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if _SCHEMES[self.scheme] == self.port else f"{host}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        return f"{self.scheme}://{self.authority}{self.path}"
-
-
-def target_of(url: str, base: Target | None = None) -> Target:
-    """What a URL asks for; relative to `base` for a redirect. Raises ToolValidationError and ToolDeniedError."""
+    Raises ToolValidationError and ToolDeniedError. What parsers of URLs disagree about is refused.
+    """
     if len(url) > MAX_URL:
         raise _unusable(f"it is longer than {MAX_URL} characters")
-    # Before parsing: the standard library drops tabs and line breaks, and readers disagree about backslashes.
+    # Before parsing: the standard library drops tabs and line breaks, and parsers disagree about backslashes.
     if re.search(r"[\0-\x20\x7f\\]", url):
         raise _unusable("it has a space, a control character or a backslash")
     try:
-        url = quote(url, safe="!#$%&'()*+,/:;=?@[]~-._")
-        parts = urlsplit(urljoin(base.url, url) if base else url)
+        parts = urlsplit(urljoin(base, quote(url, safe="!#$%&'()*+,/:;=?@[]~-._")))
         port = parts.port
     except (ValueError, UnicodeError):
         raise _unusable("it cannot be read as a URL") from None
@@ -85,20 +65,15 @@ def target_of(url: str, base: Target | None = None) -> Target:
     if port == 0:
         raise _unusable("it has the port 0")
     host = _host(parts.hostname or "", bracketed="[" in parts.netloc)
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(
-        scheme=parts.scheme,
-        host=str(host),
-        port=port or _SCHEMES[parts.scheme],
-        path=path,
-    )
+    authority = host if port in (None, _SCHEMES[parts.scheme]) else f"{host}:{port}"
+    return urlunsplit((parts.scheme, authority, parts.path or "/", parts.query, ""))
 
 
-def _host(text: str, *, bracketed: bool) -> str | Address:
+def _host(text: str, *, bracketed: bool) -> str:
     if bracketed:
         try:
-            if "%" not in text:  # a zone, as in fe80::1%eth0, is never of the public internet
-                return IPv6Address(text)
+            if "%" not in text:  # an address with a zone, as in fe80::1%eth0, is never public
+                return f"[{IPv6Address(text)}]"
         except ValueError:
             pass
         raise _unusable("its host is not an address")
@@ -106,12 +81,12 @@ def _host(text: str, *, bracketed: bool) -> str | Address:
     labels = name.split(".")
     if not name:
         raise _unusable("it has no host")
-    # 2130706433, 0x7f.1 and 0177.0.0.1 are all 127.0.0.1 to some readers, and not to others.
+    # 2130706433, 0x7f.1 and 0177.0.0.1 are all 127.0.0.1 to some parsers, and not to others.
     if _NUMBER(labels[-1]):
         if not _DOTTED(name):
             raise _denied("its host is a number in an unusual spelling")
         try:
-            return IPv4Address(name)
+            return str(IPv4Address(name))
         except ValueError:
             raise _unusable("its host is not an address") from None
     if len(name) > 253 or not all(_NAME(label) for label in labels):
@@ -120,7 +95,7 @@ def _host(text: str, *, bracketed: bool) -> str | Address:
 
 
 def networks(allowed: Iterable[str]) -> tuple[Network, ...]:
-    """The networks, or single addresses, that somebody allows; ConfigurationError if one is none."""
+    """Parse the networks, or single addresses, that are allowed. Raises ConfigurationError."""
     found: list[Network] = []
     for text in allowed:
         try:
@@ -131,8 +106,8 @@ def networks(allowed: Iterable[str]) -> tuple[Network, ...]:
     return tuple(found)
 
 
-def check_address(address: str, allowed: Iterable[Network], host: str) -> Address:
-    """The address, if it may be asked: it is on the public internet, or in a network that is allowed."""
+def check_address(address: str, allowed: Iterable[Network], host: str) -> None:
+    """Raise ToolDeniedError unless the address is on the public internet, or in a network that is allowed."""
     try:
         found = ip_address(address)
     except ValueError:
@@ -140,10 +115,9 @@ def check_address(address: str, allowed: Iterable[Network], host: str) -> Addres
     if found is None or (isinstance(found, IPv6Address) and found.scope_id is not None):  # no public one has a zone
         raise ToolDeniedError(f"{host!r} leads to an address that is not on the public internet.")
     plain = _unwrap(found)
-    if any(each in network for network in allowed for each in (found, plain)) or _is_public(plain):
-        return found
-    message = f"{host!r} leads to {found}, which is not on the public internet and may not be fetched from."
-    raise ToolDeniedError(message, hint="Only addresses of the public internet can be used.")
+    if not any(each in network for network in allowed for each in (found, plain)) and not _is_public(plain):
+        message = f"{host!r} leads to {found}, which is not on the public internet and may not be fetched from."
+        raise ToolDeniedError(message, hint="Only addresses of the public internet can be used.")
 
 
 def _unwrap(address: Address) -> Address:

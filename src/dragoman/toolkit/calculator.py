@@ -1,8 +1,8 @@
 """`calculator`: arithmetic without surprises, and without running anything.
 
-Numbers are fractions, so that 0.1 + 0.2 is 0.3 and 1/3*3 is 1; roots, logarithms and other powers have 50 digits, the
-functions of the unit circle 15. Python's parser reads an expression, and only the few kinds of nodes on a list are
-worked out. What would have too many digits is an overflow before it is computed.
+Numbers are fractions, so that 0.1 + 0.2 is 0.3 and 1/3*3 is 1; roots, logarithms and other powers have 50 digits,
+trigonometric functions 15. Python's parser reads an expression, and only a few kinds of nodes are evaluated. A value
+with too many digits is an overflow before it is computed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _SHOWN_DIGITS: Final = 34
 _ROUNDED: Final = Context(
     prec=50, Emax=2 * MAX_DIGITS, Emin=-2 * MAX_DIGITS, traps=[DivisionByZero, InvalidOperation, Overflow]
 )
-"""For what is not exact: roots, logarithms and other powers."""
+"""For roots, logarithms and other powers, which are not exact."""
 
 
 def calculator_tool() -> AnyTool:
     @tool(name="calculator", read_only=True, idempotent=True)
     def calculator(*, expression: Given) -> str:
-        """Work out an arithmetic expression. Whole numbers are exact, others have 34 digits.
+        """Evaluate an arithmetic expression. Whole numbers are exact, others have 34 digits.
 
         Args:
             expression: Such as `(2 + 3) * 4 ** 2 / 7`. Operators: + - * / // % ** and !. Functions: abs, acos, asin,
@@ -50,7 +50,7 @@ def calculator_tool() -> AnyTool:
 
 
 class CalculationError(ValueError):
-    """The expression has no value; the text says why."""
+    """The expression has no value; the message says why."""
 
 
 _UNREADABLE: Final = "it cannot be read as arithmetic"
@@ -183,7 +183,7 @@ def _with_decimals(function: Callable[[Decimal], Decimal]) -> Callable[[Fraction
 
 
 def _with_floats(function: Callable[[float], float]) -> Callable[[Fraction], Fraction]:
-    """A function of the standard library on binary floating point, to the 15 digits that it has."""
+    """A function of the standard library, to the 15 digits that floating point has."""
     return lambda value: _fraction(Decimal(f"{function(float(value)):.15g}"))
 
 

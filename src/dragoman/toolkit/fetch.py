@@ -1,7 +1,7 @@
 """`Fetch`: a page of the internet, as text.
 
-A connection goes to exactly the address that was checked, and through no proxy: a proxy would look the name up once
-more and go wherever it likes.
+A connection goes to exactly the address that was checked, and through no proxy: a proxy would resolve the name again,
+and connect wherever it likes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from ipaddress import ip_address
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
@@ -33,7 +34,7 @@ from dragoman.transport import (
     find_addresses,
 )
 
-from .addresses import Network, Target, check_address, networks, target_of
+from .addresses import Network, check_address, networks, normalize_url
 from .base import Deadline, Given, OutOfTimeError
 from .files import MAX_IMAGE_BYTES, encoding_of_mark, image_type
 from .page_text import page_text
@@ -58,7 +59,7 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
     max_characters: int = 40_000
     """Of text in one result."""
     allow_networks: tuple[str, ...] = ()
-    """Networks beyond the public internet that may be asked: ("127.0.0.1", "10.1.0.0/16")."""
+    """Networks beyond the public internet that are allowed: ("127.0.0.1", "10.1.0.0/16")."""
     ca_file: str | os.PathLike[str] | None = None
     """A PEM file of authorities that are trusted besides the system's."""
 
@@ -80,12 +81,12 @@ def fetch_tool(*, settings: FetchSettings = FetchSettings()) -> AnyTool:  # noqa
             raw: Return HTML as it is.
         """
         deadline = Deadline.of(context, settings.seconds)
-        target = target_of(url)
+        url = normalize_url(url)
         try:
-            page = step(_follow(target, transport, settings, deadline))
+            page = step(_follow(url, transport, settings, deadline))
             text = _text(page, deadline, raw=raw)
         except OutOfTimeError as error:
-            raise ToolTimeoutError(f"{target.host} did not answer in time.", hint="") from error
+            raise ToolTimeoutError(f"{urlsplit(url).hostname} did not answer in time.", hint="") from error
         return _content(page, text, offset, settings.max_characters)
 
     return fetch
@@ -100,15 +101,15 @@ class _CheckedTransport(SocketTransport):
 
     async def _dial(self, address: tuple[str, int], deadline: float | None) -> SocketWire:
         host, stop = address[0], current_stop()
-        with suppress(ValueError):  # it is a name
+        with suppress(ValueError):  # a name, which is resolved first
             check_address(str(ip_address(host)), self._allowed, host)
         found = find_addresses(*address, deadline, stop)
-        for each in found:  # all of them: a name that leads to a public and to a private address is up to no good
+        for each in found:  # all of them: a name with a public and a private address is up to no good
             check_address(str(each[4][0]), self._allowed, host)
         return SocketWire(connect(found, deadline, stop))
 
     def _check_head(self, response: Response) -> None:
-        pass  # redirects are followed here, step by step
+        pass  # `_follow` handles redirects
 
 
 class _Page(Struct, frozen=True, kw_only=True):
@@ -128,10 +129,10 @@ class _Page(Struct, frozen=True, kw_only=True):
         return self.content_type.partition(";")[0].strip().lower()
 
 
-async def _follow(target: Target, transport: SocketTransport, settings: FetchSettings, deadline: Deadline) -> _Page:
+async def _follow(url: str, transport: SocketTransport, settings: FetchSettings, deadline: Deadline) -> _Page:
     for _ in range(_MAX_REDIRECTS + 1):
         try:
-            page = await _get(target, transport, settings.max_bytes, deadline)
+            page = await _get(url, transport, settings.max_bytes, deadline)
         except ToolError:
             raise
         except DragomanError as error:
@@ -140,52 +141,45 @@ async def _follow(target: Target, transport: SocketTransport, settings: FetchSet
         location = page.headers.get("location", "")
         if page.status not in _REDIRECTS or not location:
             return page
-        following = target_of(location, target)
-        if not _is_same_origin(target, following):
-            # The model is told where it leads and may ask for that, so that the permission rules see every address.
-            message = f"{target.url} redirects to another host or port: {following.url}"
+        following = normalize_url(location, url)
+        if not is_same_origin(url, following):
+            # The model may request that URL itself, so that permission rules see every host.
+            message = f"{url} redirects to another host or port: {following}"
             raise ToolExecutionError(message, hint="Call Fetch with that URL if you want it.")
-        target = following
+        url = following
     raise ToolExecutionError(f"there are more than {_MAX_REDIRECTS} redirects.")
 
 
-async def _get(target: Target, transport: SocketTransport, most: int, deadline: Deadline) -> _Page:
+async def _get(url: str, transport: SocketTransport, most: int, deadline: Deadline) -> _Page:
     deadline.check()
     limits = Timeouts(connect=None, read=None, total=max(0.001, deadline.at - time.monotonic()))
-    request = HttpRequest(url=target.url, method="GET", headers={"accept": _ACCEPT}, timeout=limits)
-    response = await transport.open(request)
+    response = await transport.open(HttpRequest(url=url, method="GET", headers={"accept": _ACCEPT}, timeout=limits))
     body = bytearray()
     try:
         encoding = response.headers.get("content-encoding", "").strip().lower()
         if encoding not in _ENCODINGS:
-            message = f"{target.host} sent an encoding that nobody asked for ({encoding[:40]})."
-            raise ToolExecutionError(message)
+            raise ToolExecutionError(f"{url} has an encoding that was not requested ({encoding[:40]}).")
         while len(body) <= most and (piece := await response.next()):
             body += piece
     finally:
         await response.aclose()
     return _Page(
-        url=target.url,
-        status=response.status,
-        headers=response.headers,
-        body=bytes(body[:most]),
-        cut=len(body) > most,
+        url=url, status=response.status, headers=response.headers, body=bytes(body[:most]), cut=len(body) > most
     )
 
 
-def _is_same_origin(target: Target, following: Target) -> bool:
-    """Whether both are one server, or the second one is the first by TLS at its usual port."""
-    if following.host != target.host:
-        return False
-    secured = (target.scheme, target.port, following.scheme, following.port) == ("http", 80, "https", 443)
-    return secured or (target.scheme, target.port) == (following.scheme, following.port)
+def is_same_origin(url: str, following: str) -> bool:
+    """Whether two normalized URLs are of one server, or the second is the first over TLS at the usual port."""
+    one, other = urlsplit(url), urlsplit(following)
+    is_upgrade = (one.scheme, one.port, other.scheme, other.port) == ("http", None, "https", None)
+    return one.hostname == other.hostname and (is_upgrade or (one.scheme, one.port) == (other.scheme, other.port))
 
 
 # --- what the model gets ---------------------------------------------------------------------------------------------
 
 
 def _text(page: _Page, deadline: Deadline, *, raw: bool) -> str | None:
-    """The text of a page; None if it is none."""
+    """The text of a page; None if it is not text."""
     if _TEXT_TYPE(page.kind) is None:
         return None
     text = decode_page(page.body, page.content_type)
@@ -216,27 +210,27 @@ def _content(page: _Page, text: str | None, offset: int, limit: int) -> str | Me
     return shown or "[The page is empty.]"
 
 
-# --- bytes as text, by what the page says of itself ------------------------------------------------------------------
+# --- character encodings ---------------------------------------------------------------------------------------------
 
 _CHARSET: Final = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE).search
 _CHARSET_IN_PAGE: Final = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE).search
-# Python's codecs include some that are no encodings of pages and can be made to work for minutes.
-_BELIEVED: Final = re.compile(
+# Python has codecs that are not for pages, and can be made to work for minutes.
+_KNOWN_CODECS: Final = re.compile(
     r"utf-8|utf-16(?:-[lb]e)?|utf-32(?:-[lb]e)?|iso8859-\d+|cp125\d|cp874|cp866|koi8-[ru]|mac-roman"
     r"|gb2312|gbk|gb18030|big5|big5hkscs|shift_jis|cp932|euc_jp|euc_kr|cp949|iso2022_jp"
 ).fullmatch
 
 
 def decode_page(body: bytes, content_type: str) -> str:
-    """The text. A byte order mark counts most, then what the header says, then the page itself, then UTF-8."""
+    """Decode a page by its byte order mark, else by its header, else by its meta tag, else as UTF-8."""
     if marked := encoding_of_mark(body):
         return body[len(marked.mark) :].decode(marked.name, "replace")
-    said, inside = _CHARSET(content_type), _CHARSET_IN_PAGE(body[:2048])
-    name = said[1] if said else inside[1].decode("ascii", "replace") if inside else "utf-8"
+    header, meta = _CHARSET(content_type), _CHARSET_IN_PAGE(body[:2048])
+    name = header[1] if header else meta[1].decode("ascii", "replace") if meta else "utf-8"
     try:
         codec = codecs.lookup(name).name
     except (LookupError, ValueError):
         codec = "utf-8"
-    if codec in ("iso8859-1", "ascii"):  # what pages call Latin-1 is Windows-1252; browsers read it so
+    if codec in ("iso8859-1", "ascii"):  # as browsers do: most of these pages are in Windows-1252
         codec = "cp1252"
-    return body.decode(codec if _BELIEVED(codec) else "utf-8", "replace")
+    return body.decode(codec if _KNOWN_CODECS(codec) else "utf-8", "replace")

@@ -1,7 +1,7 @@
-"""`Read`, `Write` and `Edit`: a file of the workspace, or a part of it; and how the bytes of a file become text.
+"""`Read`, `Write` and `Edit`, and the encodings of files.
 
-A file is replaced in one step. One that is edited keeps its encoding, its byte order mark and its line ends: where its
-lines end with CRLF and the model writes LF, which is what it mostly does, LF is taken for CRLF.
+A file is replaced atomically. An edited one keeps its encoding, byte order mark and line endings: if its lines end with
+CRLF and the model writes LF, as models do, LF is taken for CRLF.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _read(content: IO[bytes], path: str, part: _Part, check: Callable[[], None])
     if is_binary(start):
         raise failure(path, f"it is not text but binary data ({size} bytes)")
     encoding = encoding_of_mark(start)
-    if encoding is not None and encoding.name != "utf-8":  # read as if it were UTF-8, all of it
+    if encoding is not None and encoding.name != "utf-8":  # recode all of it
         data = content.read(_MAX_RECODED + 1)
         if len(data) > _MAX_RECODED:
             raise failure(path, f"it is too large for a file in {encoding.name.upper()} (at most {_MAX_RECODED} bytes)")
@@ -106,33 +106,23 @@ def _text(content: IO[bytes], size: int, part: _Part) -> str:
     data = content.read(part.max_bytes + 4)
     encoding = detect(b"", data)
     shown = data if len(data) <= part.max_bytes else clip(data[: part.max_bytes], encoding)
-    lines = list(BytesIO(shown))  # which takes only a newline for the end of a line
+    lines = list(BytesIO(shown))  # which splits at newlines only
     if part.limit is not None:
         lines = lines[: part.limit]
     if len(shown) < len(data) and len(lines) > 1 and not lines[-1].endswith(b"\n"):
-        lines.pop()  # better a few lines less than half a line
+        lines.pop()  # rather a line less than half a line
     shown = b"".join(lines)
     text = shown.decode(encoding.name, "replace")
     note = "[This file is not UTF-8; it was read as Latin-1.]\n" if encoding is LATIN else ""
     if len(shown) == len(data):
         return f"{note}{text}" or "[The file is empty.]"
-    mark = _mark(size, position + len(shown), part, len(lines) if shown.endswith(b"\n") else 0)
-    return f"{note}{text}{'' if text.endswith(chr(10)) else chr(10)}{mark}"
-
-
-def _mark(size: int, end: int, part: _Part, lines: int) -> str:
-    """What was left out, and how to read on. `lines` are shown whole; none if the cut is within a line."""
-    if not lines:
-        return (
-            f"[Cut within line {part.offset}, after byte {end} of {size}. "
-            f"To read on, call Read with byte_offset={end}.]"
-        )
-    last = part.offset + lines - 1
-    start_again = f", byte_offset={part.byte_offset}" if part.byte_offset else ""
-    return (
-        f"[Lines {part.offset} to {last} are shown, {size - end} bytes follow. "
-        f"To read on, call Read with offset={last + 1}{start_again}.]"
-    )
+    end, last = position + len(shown), part.offset + len(lines) - 1
+    if not text.endswith("\n"):
+        where = f"Cut within line {part.offset}, after byte {end} of {size}."
+        return f"{note}{text}\n[{where} To read on, call Read with byte_offset={end}.]"
+    again = f"offset={last + 1}{f', byte_offset={part.byte_offset}' if part.byte_offset else ''}"
+    where = f"Lines {part.offset} to {last} are shown, {size - end} bytes follow."
+    return f"{note}{text}[{where} To read on, call Read with {again}.]"
 
 
 # --- Write -----------------------------------------------------------------------------------------------------------
@@ -167,23 +157,20 @@ def write_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> Any
 
 
 def replace_file(place: Place, data: bytes, before: os.stat_result | None) -> None:
-    """Put a file with this content where `before` is, in one step; at no time is there half a file.
-
-    Raises OSError and ToolExecutionError.
-    """
+    """Replace the file atomically, or create it if `before` is None. Raises OSError and ToolExecutionError."""
     if before is not None and not stat.S_ISREG(before.st_mode):
         kind = "a directory" if stat.S_ISDIR(before.st_mode) else "not a regular file"
         raise failure(place.path, f"it is {kind}")
-    # Replacing needs the directory's permission only; a file that may not be written to shall stay as it is.
+    # Replacing needs only the directory's permission, but a read-only file must stay as it is.
     effective = os.access in os.supports_effective_ids
     if before and not os.access(place.name, os.W_OK, dir_fd=place.directory, effective_ids=effective):
         raise failure(place.path, "it is read-only")
     name = f".{place.name[:100]}.{secrets.token_hex(6)}.tmp"
-    mode = 0o666 if before is None else 0o600  # at no time can more people read it than the file that is replaced
+    mode = 0o666 if before is None else 0o600  # never readable for more people than the old file
     try:
         with owned(os.open, name, _NEW, mode, dir_fd=place.directory) as file:
             _fill(file.number, data, before)
-        # A link that was put there in the meantime is replaced, not followed.
+        # A link that was created meanwhile is replaced, not followed.
         os.replace(name, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
     except BaseException:
         with suppress(OSError):
@@ -198,7 +185,7 @@ def _fill(file: int, data: bytes, before: os.stat_result | None) -> None:
     if before is not None:
         now = os.fstat(file)
         if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
-            with suppress(PermissionError):  # somebody else's file becomes ours, as with any editor
+            with suppress(PermissionError):  # the owner changes, as with any editor
                 os.fchown(file, before.st_uid, before.st_gid)
         os.fchmod(file, before.st_mode & 0o777)  # new content must not inherit a set-user-id bit
     os.fsync(file)
@@ -210,7 +197,7 @@ _NAMED_LINES: Final = 10
 
 
 def edit_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> AnyTool:
-    # Not to be repeated: the new text may hold the old one.
+    # Never retried: the new text may contain the old one.
     @tool(name="Edit", retries=0)
     def edit(
         context: ToolContext[object],
@@ -267,7 +254,7 @@ def _read_content(place: Place, max_bytes: int) -> tuple[os.stat_result, bytes]:
 
 
 def _find(place: Place, text: str, old: str, new: str, *, replace_all: bool) -> tuple[str, str, list[int]]:
-    """What to replace by what, in the line ends of the file, and where it begins."""
+    """The old and new text in the line endings of the file, and the positions of the old one."""
     starts = _find_all(text, old)
     if not starts and "\r\n" in text and "\r" not in old:
         old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
@@ -290,7 +277,7 @@ def _find_all(text: str, piece: str) -> list[int]:
 
 
 def _check_unchanged(place: Place, before: os.stat_result) -> None:
-    """Refuse if the file was written to since it was read; what somebody else wrote must not be lost."""
+    """Raise if the file was changed since it was read, so that nobody else's change is lost."""
     now, fields = place.status(), ("st_dev", "st_ino", "st_size", "st_mtime_ns")
     if now is None or any(getattr(now, field) != getattr(before, field) for field in fields):
         raise failure(place.path, "it changed while it was being edited", hint="Read it again, then edit it.")
@@ -301,26 +288,25 @@ def _lines(text: str, starts: list[int]) -> str:
     return ", ".join([*lines, "…"] if len(starts) > _NAMED_LINES else lines)
 
 
-# --- bytes as text: which encoding a file has, whether it is text at all, cutting between characters -----------------
+# --- encodings -------------------------------------------------------------------------------------------------------
 
 SAMPLE: Final = 8192
-"""How many bytes from the beginning tell what a file is."""
+"""Bytes at the beginning by which the kind of a file is detected."""
 
 
 class Encoding(Struct, frozen=True):
-    """How the text of a file is written down."""
+    """An encoding with its byte order mark."""
 
     name: str
     mark: bytes = b""
-    """The byte order mark at the beginning."""
 
 
 UTF8: Final = Encoding("utf-8")
 _CONTINUING: Final = bytes(range(0x80, 0xC0))
 LATIN: Final = Encoding("latin-1")
-"""What is not UTF-8 is read as this: every byte is a character, and comes back as the same byte."""
+"""For everything that is not UTF-8: each byte is a character, and is written back as the same byte."""
 
-# The marks of UTF-32 first: that of UTF-16 is how one of them begins.
+# UTF-32 first, because the mark of UTF-16 is a prefix of one of its marks.
 _MARKS: Final = (
     Encoding("utf-8", codecs.BOM_UTF8),
     Encoding("utf-32-le", codecs.BOM_UTF32_LE),
@@ -337,12 +323,12 @@ _IMAGES: Final = (
 
 
 def image_type(start: bytes) -> str | None:
-    """The type of an image that models can look at, by its first bytes; names may lie."""
+    """The media type of an image that models can see, by its first bytes."""
     return next((kind for matches, kind in _IMAGES if matches(start)), None)
 
 
 def encoding_of_mark(start: bytes) -> Encoding | None:
-    """The encoding that a byte order mark announces."""
+    """The encoding of the byte order mark, if there is one."""
     return next((each for each in _MARKS if start.startswith(each.mark)), None)
 
 
@@ -351,9 +337,9 @@ def is_binary(start: bytes) -> bool:
 
 
 def detect(start: bytes, data: bytes) -> Encoding:
-    """The encoding of `data`, a part of a file whose first bytes are `start`. What is no whole character may be cut."""
-    if found := encoding_of_mark(start):
-        return found
+    """The encoding of `data`, a part of a file that begins with `start`. May be cut within a character."""
+    if marked := encoding_of_mark(start):
+        return marked
     try:
         codecs.getincrementaldecoder("utf-8")().decode(skip_rest_of_character(data))
     except UnicodeDecodeError:
@@ -362,12 +348,12 @@ def detect(start: bytes, data: bytes) -> Encoding:
 
 
 def skip_rest_of_character(data: bytes) -> bytes:
-    """Without the rest of a character that begins before these bytes."""
+    """Drop the rest of a character that begins before these bytes."""
     return data[:3].lstrip(_CONTINUING) + data[3:]
 
 
 def clip(data: bytes, encoding: Encoding) -> bytes:
-    """Without a character at the end that is not complete."""
+    """Drop an incomplete character at the end."""
     decoder = codecs.getincrementaldecoder(encoding.name)("replace")
     decoder.decode(data)
     pending = decoder.getstate()[0]

@@ -1,7 +1,8 @@
-"""The child process that tries regular expressions: compiles one, and finds the lines that it fits, text by text.
+"""The child process that runs regular expressions, so that it can be killed.
 
-It runs as a file of its own, with the standard library alone. Requests and replies are lines of JSON; a text follows
-its request as bytes.
+It runs as a file of its own, with the standard library alone. Requests and replies are lines of JSON: first the
+pattern, then the size of each text, which follows as bytes. A reply is the number of matching lines
+and the positions of the first ones, or an error.
 """
 
 from __future__ import annotations
@@ -11,59 +12,44 @@ import re
 import signal
 import sys
 from contextlib import suppress
+from itertools import islice
 from typing import BinaryIO
 
 MAX_MEMORY = 1024 * 1024 * 1024
-
-
-def matching_lines(search: re.Pattern[str], text: str, limit: int) -> tuple[list[int], int]:
-    """The numbers (from 0) of the first lines that fit, and how many there are in all."""
-    found: list[int] = []
-    count = 0
-    lines = text.removesuffix("\n").split("\n") if text else []
-    for number, line in enumerate(lines):
-        if search.search(line.removesuffix("\r")):
-            count += 1
-            if len(found) < limit:
-                found.append(number)
-    return found, count
+MAX_LINES = 201
+"""One more than Grep shows."""
 
 
 def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    def reply(**values: object) -> None:
-        replies.write(json.dumps(values).encode() + b"\n")
+    def reply(value: object) -> None:
+        replies.write(json.dumps(value).encode() + b"\n")
         replies.flush()
 
     first = json.loads(requests.readline())
-    # Whatever this process does then, it ends: no expression keeps a signal waiting that nobody handles.
+    # Without a handler the signal ends this process, even in the middle of an expression.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, first["seconds"])
     try:
-        search = re.compile(first["pattern"], re.IGNORECASE if first["ignore_case"] else 0)
+        search = re.compile(first["pattern"], re.IGNORECASE if first["ignore_case"] else 0).search
     except (re.error, OverflowError, RecursionError, MemoryError) as error:
-        reply(failed=str(error) or type(error).__name__)
+        reply(str(error) or type(error).__name__)
         return
-    reply(ready=True)
-    while header := requests.readline():
-        asked = json.loads(header)
-        text = requests.read(asked["size"]).decode("utf-8", "replace")
+    reply([])
+    while size := requests.readline():
+        text = requests.read(int(size)).decode("utf-8", "replace")
+        lines = text.removesuffix("\n").split("\n") if text else []
         try:
-            lines, count = matching_lines(search, text, asked["limit"])
+            numbers = (number for number, line in enumerate(lines) if search(line.removesuffix("\r")))
+            first = list(islice(numbers, MAX_LINES))
+            reply([len(first) + sum(1 for _ in numbers), *first])
         except (RecursionError, MemoryError) as error:
-            reply(failed=type(error).__name__)
-        else:
-            reply(lines=lines, count=count)
-
-
-def limit_memory() -> None:
-    """A pattern may ask for more memory than there is; then this process shall fail, not the machine."""
-    with suppress(ImportError, ValueError, OSError):  # not everywhere, and not below what the system allows
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+            reply(type(error).__name__)
 
 
 if __name__ == "__main__":
-    limit_memory()
+    with suppress(ImportError, ValueError, OSError):  # not on every system, nor below its own limit
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     with suppress(BrokenPipeError, KeyboardInterrupt):
         serve(sys.stdin.buffer, sys.stdout.buffer)

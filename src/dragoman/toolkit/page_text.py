@@ -1,8 +1,7 @@
 """The readable text of an HTML page.
 
-Headings, paragraphs, lists, links, tables, preformatted text; no scripts, no styles. The reader goes through the page
-once and never back, so that no page can make it work for long: what is not closed runs to the end of the page and is
-dropped.
+Headings, paragraphs, lists, links, tables and preformatted text; no scripts and styles. The page is read once without
+backtracking, so that no page takes long: an element to drop that is not closed extends to the end.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _BLOCKS: Final = frozenset(
 _MAX_HREF: Final = 500
 _MAX_BROKEN: Final = 20
 _CHECKED: Final = 1000
-"""Tags between two looks at the clock."""
+"""Tags between two checks."""
 
 
 def page_text(html: str, url: str = "", check: Callable[[], None] = lambda: None) -> str:
-    """The text of a page, with links made absolute. `check` is called now and then, and raises to end it."""
+    """The text of a page, with absolute links. `check` is called regularly, and may raise to stop."""
     reader = _Reader(url)
     title, at = "", 0
     if (start := _TITLE.search(html[:20_000])) and (end := _ENDS["title"].search(html, start.end())):
@@ -48,13 +47,14 @@ def page_text(html: str, url: str = "", check: Callable[[], None] = lambda: None
         if not count % _CHECKED:
             check()
         reader.text(html[at:opening])
-        at = _behind(html, opening, reader)
+        at = _read_tag(html, opening, reader)
     reader.text(html[at:] if at < len(html) else "")
     body = reader.finished()
     return f"{title}\n\n{body}".strip() if title and not body.startswith(f"# {title}") else body
 
 
-def _behind(html: str, opening: int, reader: _Reader) -> int:
+def _read_tag(html: str, opening: int, reader: _Reader) -> int:
+    """Read the tag at this position, and return the position after it."""
     if html.startswith("<!--", opening):
         return _after(html, "-->", opening + 2)
     following = html[opening + 1 : opening + 2]
@@ -68,7 +68,7 @@ def _behind(html: str, opening: int, reader: _Reader) -> int:
         if following == "/" and not html[opening + 2 : opening + 3].isalpha():  # `</>`, `</3`: not a tag
             reader.text("</")
             return opening + 2
-        # Its quotes do not match. To find that out costs a look at all that follows, so not too often.
+        # Its quotes do not match. Finding that out takes a scan of all that follows, so not too often.
         reader.broken += 1
         return _after(html, ">", opening) if reader.broken <= _MAX_BROKEN else len(html)
     name, closing = tag[1].lower(), html[opening + 1] == "/"
@@ -93,11 +93,11 @@ class _Reader(Struct):
     pieces: list[str] = []
     preformatted: int = 0
     lists: list[int | None] = []
-    """For each list around: the number of its last item, or None where items have none."""
+    """For each open list: the number of its last item; None for bullets."""
     open_link: tuple[str, int] | None = None
-    """Where it leads, and how many pieces were before it. Links do not nest."""
+    """Its URL, and the number of pieces before it. Links do not nest."""
     prefix: str = ""
-    """What the next line begins with."""
+    """For the next line."""
     broken: int = 0
 
     def text(self, text: str) -> None:
@@ -139,7 +139,7 @@ class _Reader(Struct):
         self.pieces.clear()
         self.open_link = None
         if not self.preformatted:
-            # A row of a table ends with a separator too many.
+            # A table row ends with an extra separator.
             text = re.sub(r" {2,}", " ", text).strip().removesuffix("|").rstrip()
         if text:
             self.lines.append(self.prefix + text)

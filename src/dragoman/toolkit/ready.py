@@ -1,4 +1,4 @@
-"""The ready tools in one registry, of which only those that are wanted are built; and `now`, the smallest of them."""
+"""The ready tools in one registry, of which only the wanted ones are built; and `now`."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ def toolkit(
 ) -> ToolRegistry:
     """The ready tools for a directory: all of them, or `only` those that are named.
 
-    `react_emoji` and `send_update` need a responder, `Skill` and `LoadSkillSupporting` a store of skills; without these
-    they are not offered.
+    `react_emoji` and `send_update` need a responder, `Skill` and `LoadSkillSupporting` a store of skills.
     """
     place = workspace if isinstance(workspace, Workspace) else Workspace(workspace)
     makers: dict[str, Callable[[], AnyTool]] = {
@@ -83,10 +82,10 @@ def now_tool(*, clock: Callable[[], float] = time.time) -> AnyTool:
 
 
 def _zone(name: str) -> tzinfo:
-    if name.upper() in ("UTC", "Z", "GMT"):  # also where the machine has no table of zones
+    if name.upper() in ("UTC", "Z", "GMT"):  # even if the machine has no time zone data
         return UTC
     try:
         return ZoneInfo(name)
-    except (LookupError, ValueError, OSError):  # not there; a path; a directory
+    except (LookupError, ValueError, OSError):  # unknown; a path; a directory
         message = f"there is no time zone {name[:80]!r}."
         raise ToolExecutionError(message, hint="Use an IANA name such as Europe/Berlin, or UTC.") from None

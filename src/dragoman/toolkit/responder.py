@@ -1,8 +1,7 @@
-"""Who is on the other side: whatever shows a person what happens, and asks back; and the tools that speak to them.
+"""Responders: the person on the other side, who sees updates and answers questions; and the tools that use them.
 
-A method of a responder may be plain or async: it returns what it has to say, or an awaitable of it. Whoever calls one
-awaits the latter in the colour of the run; a tool simply returns it, and the executor awaits it on the caller's event
-loop, or on its own where there is none. So one responder serves both colours.
+A method of a responder may be sync or async. A tool returns an awaitable as it is, and the executor awaits it on the
+caller's event loop, or on its own if there is none. So one responder serves sync and async programs.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from .base import Given
 from .permissions.rules import Rule
 
 _REFUSED: Final = "the user refused"
-_MOST_TRIES: Final = 5
-"""How often somebody is asked again who does not answer the question."""
+_MAX_TRIES: Final = 5
+"""How often a question is repeated."""
 
 
 class PermissionRequest(Struct, frozen=True, kw_only=True):
@@ -33,46 +32,42 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
 
     call: ToolCall
     reason: str = ""
-    """Why somebody must be asked."""
+    """Why a person must be asked."""
     rules: tuple[Rule, ...] = ()
-    """What could be remembered for the rest of the session: first a rule for exactly this call, then wider ones. The
-    `text` of each says what it means."""
+    """The rules that can be remembered for the rest of the session: first one for exactly this call, then wider ones.
+    Their `text` describes them."""
     about: str = ""
-    """What the tool says it does, in a line."""
+    """The first line of the tool's description."""
     title: str = ""
-    """How the question begins where "NAME wants to run" would not say enough."""
+    """Replaces "NAME wants to run" at the beginning of the question."""
 
 
 class PermissionAnswer(Struct, frozen=True, kw_only=True):
-    """What the person said."""
+    """The person's answer."""
 
     allowed: bool
     reason: str = ""
     """Why not, for the model to read."""
     remember: Rule | None = None
-    """The rule to go by for the rest of the session, mostly one of `request.rules`; its action becomes that of the
-    answer, and it holds only until the tool changes."""
+    """The rule to apply for the rest of the session, usually one of `request.rules`. Its action becomes that of the
+    answer, and it applies only until the tool changes."""
 
 
 _Done: TypeAlias = Awaitable[None] | None
 _Answer: TypeAlias = Awaitable[PermissionAnswer | None] | PermissionAnswer | None
 
 
-class AsksPermission(Protocol):
-    """Somebody who can be asked about a call; plain or async."""
+class Responder(Protocol):
+    """The connection to a person. Each method may be sync or async."""
 
     def ask_permission(self, request: PermissionRequest, /) -> _Answer:
-        """Ask whether a call may run. None: nobody can answer now, and the call waits."""
-
-
-class Responder(AsksPermission, Protocol):
-    """The way to a person. Each method may be plain or async."""
+        """Ask whether a call may run. None if nobody can answer now; the call then stays pending."""
 
     def reaction(self, emoji: str, /) -> _Done:
         """React to the person's last message."""
 
     def update(self, text: str, /) -> _Done:
-        """Show how the work goes on, before it is done."""
+        """Show progress before the work is done."""
 
 
 class NullResponder(Responder):
@@ -80,7 +75,7 @@ class NullResponder(Responder):
 
 
 class CallbackResponder(NullResponder):
-    """Hands everything to functions, plain or async. What has no function is not shown, or not answered."""
+    """Calls functions, sync or async. Without a function, nothing is shown or answered."""
 
     def __init__(
         self,
@@ -96,18 +91,18 @@ class CallbackResponder(NullResponder):
 
 def _print(text: str) -> None:
     sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()  # also into a pipe: it is said before the work is done
+    sys.stdout.flush()  # also into a pipe
 
 
 class ConsoleResponder:
-    """Writes to a terminal and asks there. One question at a time, also if several calls ask at once."""
+    """Writes to a terminal and asks there, one question at a time."""
 
     def __init__(self, *, show: Callable[[str], object] = _print, ask: Callable[[str], str] = input) -> None:
         self._show: Callable[[str], object] = show
         self._ask: Callable[[str], str] = ask
         self._lock: threading.Lock = threading.Lock()
 
-    # Not while a question waits for its answer: a model's text could pass for another question.
+    # Not while a question is open: a model's text could pass for another question.
 
     def reaction(self, emoji: str, /) -> None:
         with self._lock:
@@ -118,7 +113,7 @@ class ConsoleResponder:
             self._show(f"> {escape_controls(text)}")
 
     def ask_permission(self, request: PermissionRequest, /) -> PermissionAnswer | None:
-        """Ask on the terminal. Where nobody answers (Ctrl-D, the end of a pipe, no sense) the question stays open."""
+        """Ask on the terminal. None without a valid answer (Ctrl-D, end of a pipe, too many tries)."""
         exactly, *wider = request.rules or (None,)
         numbered = {str(number): rule for number, rule in enumerate(wider, start=1)}
         choices = "".join(f", [{number}]" for number in numbered)
@@ -126,22 +121,22 @@ class ConsoleResponder:
             self._show_call(request)
             for number, rule in numbered.items():
                 self._show(f"  [{number}] from now on: {to_line(rule.text)}")
-            for _ in range(_MOST_TRIES):
+            for _ in range(_MAX_TRIES):
                 try:
-                    said = self._ask(f"[y]es, [n]o, [a]lways exactly this{choices}? ").strip()
+                    answer = self._ask(f"[y]es, [n]o, [a]lways exactly this{choices}? ").strip()
                 except (EOFError, OSError):
                     return None
-                word, _, reason = said.partition(" ")
+                word, _, reason = answer.partition(" ")
                 match word.lower():
                     case "n" | "no":
                         return PermissionAnswer(allowed=False, reason=reason.strip() or _REFUSED)
                     case "never":
                         return PermissionAnswer(allowed=False, reason=reason.strip() or _REFUSED, remember=exactly)
-                    case "y" | "yes" if not reason:  # "yes, but …" is no consent
+                    case "y" | "yes" if not reason:  # "yes, but …" is not a yes
                         return PermissionAnswer(allowed=True)
                     case "a" | "always" if not reason:
                         return self._allow(exactly)
-                    case number if said in numbered:
+                    case number if answer in numbered:
                         return self._allow(numbered[number])
                     case _:
                         self._show(f"Answer y, n, never, a{choices and ' or a number'}; behind n, say why if you like.")
@@ -156,7 +151,7 @@ class ConsoleResponder:
             arguments = json.dumps(request.call.parsed, indent=2, ensure_ascii=False)
         except ToolError:
             arguments = request.call.arguments
-        # All of it, however long: nobody can agree to what was not shown.
+        # All of it, however long: a person can agree only to what was shown.
         self._show("  " + escape_controls(arguments).replace("\n", "\n  "))
 
     def _allow(self, rule: Rule | None) -> PermissionAnswer:
@@ -169,7 +164,6 @@ class ConsoleResponder:
 
 
 def responder_tools(responder: Responder) -> list[AnyTool]:
-    # A reaction that is already there stays as it is.
     @tool(name="react_emoji", idempotent=True)
     def react_emoji(*, emoji: Given) -> str | Awaitable[str]:
         """React to the user's last message with an emoji.
@@ -177,7 +171,7 @@ def responder_tools(responder: Responder) -> list[AnyTool]:
         Args:
             emoji: The emoji, or its name as the chat system knows it.
         """
-        return _say(responder.reaction(emoji), "reaction added")
+        return _reply(responder.reaction(emoji), "reaction added")
 
     @tool(name="send_update", retries=0)
     def send_update(*, message: Given) -> str | Awaitable[str]:
@@ -186,27 +180,27 @@ def responder_tools(responder: Responder) -> list[AnyTool]:
         Args:
             message: What to say; one or two sentences.
         """
-        return _say(responder.update(message), "update sent")
+        return _reply(responder.update(message), "update sent")
 
     return [react_emoji, send_update]
 
 
-def _say(said: _Done, reply: str) -> str | Awaitable[str]:
-    return reply if said is None else _Saying(said, reply)
+def _reply(done: _Done, text: str) -> str | Awaitable[str]:
+    return text if done is None else _Reply(done, text)
 
 
-class _Saying(Struct, eq=False):
-    """An async responder at work; the executor awaits it, or closes it where nobody waits any more."""
+class _Reply(Struct, eq=False):
+    """The reply of an async responder; the executor awaits it, or closes it if the call was cancelled."""
 
-    said: Awaitable[None]
-    reply: str
+    done: Awaitable[None]
+    text: str
 
     def __await__(self) -> Generator[Any, Any, str]:
-        yield from self.said.__await__()
-        return self.reply
+        yield from self.done.__await__()
+        return self.text
 
     def close(self) -> None:
-        discard(self.said)
+        discard(self.done)
 
     def __del__(self) -> None:
         self.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Annotated, Final, Literal, TypeAlias, cast
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from dragoman.errors import ToolError, ToolExecutionError, ToolValidationError
 from dragoman.tools import AnyTool, ToolContext, tool
@@ -32,7 +32,7 @@ _SECONDS: Final = 20.0
 _MAX_FILE: Final = 4 * 1024 * 1024
 """Larger files are not searched."""
 _MAX_LINES: Final = 200
-"""Lines, or files, that Grep shows at most."""
+"""Lines, or files, that Grep shows."""
 _TOO_MUCH: Final = "[Not everything was searched: it is too much. Use a narrower path.]"
 
 
@@ -44,7 +44,7 @@ def _path_pattern(pattern: str, argument: str) -> PathPattern:
 
 
 def _one_line(path: str) -> str:
-    """A path that cannot be taken for two, or for something else than a path."""
+    """Escape a path with line breaks or other control characters."""
     return path if path.isprintable() else path.encode("unicode_escape").decode("ascii")
 
 
@@ -123,7 +123,7 @@ def grep_tool(workspace: Workspace, *, seconds: float = _SECONDS) -> AnyTool:
 def _search_files(workspace: Workspace, walk: Walk, search: _Search, matcher: Matcher) -> None:
     with workspace.place(walk.path) as place:
         status = place.status()
-    if status is None or not stat.S_ISDIR(status.st_mode):  # one file: say what is wrong with it
+    if status is None or not stat.S_ISDIR(status.st_mode):  # one file: an error of its own
         search.take(place.path, _read(workspace, place.path), matcher)
         return
     for path, is_link in walk.files():
@@ -170,14 +170,15 @@ class _Search:
         if isinstance(data, str):
             self._skipped[data] += 1
             return
-        left = _MAX_LINES - self._shown
-        found = matcher.search(data, left + 1 if self._mode == "content" else 1)
-        if found.failed:
-            self.notes.append(f"[{self.at} could not be searched: {found.failed}.]")
-        elif self._mode == "content":
-            self._show_lines(data, found.lines)
-        elif found.count:
-            self._show([self.at if self._mode == "files" else f"{self.at}:{found.count}"])
+        found = matcher.search(data)
+        if isinstance(found, str):
+            self.notes.append(f"[{self.at} could not be searched: {found}.]")
+            return
+        count, *lines = found
+        if self._mode == "content":
+            self._show_lines(data, lines)
+        elif count:
+            self._show([self.at if self._mode == "files" else f"{self.at}:{count}"])
 
     def _show_lines(self, data: bytes, numbers: list[int]) -> None:
         lines = data.decode("utf-8", "replace").split("\n") if numbers else []
@@ -214,27 +215,17 @@ class _Search:
         return "\n".join([*(self._lines or ["[No line matches.]"]), *self.notes, *unread])
 
 
-# --- a regular expression at work ------------------------------------------------------------------------------------
-# Some expressions take longer than the age of the universe for a short line, and while Python tries one nothing else in
-# the same process goes on. So match_worker.py tries them, in a process that can be ended.
+# --- regular expressions ---------------------------------------------------------------------------------------------
+# Some expressions take longer than the age of the universe for a short line, and block the whole process meanwhile. So
+# match_worker.py runs them, in a process that can be killed.
 
 _WORKER: Final = str(Path(__file__).with_name("match_worker.py"))
 _NEEDED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""Some interpreters do not find their own library without."""
-
-
-class Found(Struct, frozen=True):
-    """The lines of one text that fit."""
-
-    lines: list[int] = []
-    """Their numbers, from 0; not more than asked for."""
-    count: int = 0
-    """How many there are in all."""
-    failed: str = ""
+"""Some interpreters do not find their own library without these."""
 
 
 class Matcher:
-    """One expression; close it after use. OutOfTimeError says that the time is over, and the child is gone."""
+    """One expression in a child process; close it after use. Raises OutOfTimeError once the time is over."""
 
     def __init__(self, pattern: str, *, ignore_case: bool, deadline: Deadline) -> None:
         self._deadline: Deadline = deadline
@@ -242,7 +233,7 @@ class Matcher:
             message = "regular expressions need a Python interpreter to run in, and this program does not name one."
             raise ToolExecutionError(message, hint="Set sys.executable to one.")
         try:
-            # Nothing of our environment, none of our open files, none of the signals of our terminal.
+            # It gets nothing of our environment, no open files, and no signals of our terminal.
             self._child: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 -- our own file, no shell
                 [sys.executable, "-I", "-S", _WORKER],
                 stdin=subprocess.PIPE,
@@ -257,17 +248,18 @@ class Matcher:
         self._requests: IO[bytes] = cast("IO[bytes]", self._child.stdin)
         self._replies: IO[bytes] = cast("IO[bytes]", self._child.stdout)
         try:
-            seconds = max(0.001, deadline.at - time.monotonic())  # after which the child ends itself
-            hello = self._ask({"pattern": pattern, "ignore_case": ignore_case, "seconds": seconds})
-            if hello.failed:
-                raise ToolValidationError(f"the argument pattern is not a regular expression: {hello.failed[:300]}.")
+            seconds = max(0.001, deadline.at - time.monotonic())  # then the child ends itself
+            problem = self._ask({"pattern": pattern, "ignore_case": ignore_case, "seconds": seconds})
+            if isinstance(problem, str):
+                raise ToolValidationError(f"the argument pattern is not a regular expression: {problem[:300]}.")
         except BaseException:
             self.close()
             raise
 
-    def search(self, text: bytes, limit: int) -> Found:
+    def search(self, text: bytes) -> list[int] | str:
+        """How many lines match, and the numbers of the first ones, from 0; or why the text cannot be searched."""
         self._deadline.check()
-        return self._ask({"size": len(text), "limit": limit}, text)
+        return self._ask(len(text), text)
 
     def close(self) -> None:
         if self._child.poll() is None:
@@ -277,13 +269,13 @@ class Matcher:
             self._requests.close()
         self._replies.close()
 
-    def _ask(self, request: dict[str, object], text: bytes = b"") -> Found:
-        # Nothing here has a limit of its own: when the child is gone, so is what is waited for.
+    def _ask(self, request: object, text: bytes = b"") -> list[int] | str:
+        # This needs no timeout of its own: it ends when the child does.
         with self._deadline.context.stop.waking(self._child.kill), suppress(BrokenPipeError):
             self._requests.write(msgspec.json.encode(request) + b"\n" + text)
             self._requests.flush()
             if line := self._replies.readline():
-                return msgspec.json.decode(line, type=Found)
+                return msgspec.json.decode(line, type=list[int] | str)
         self._deadline.check()
         message = "the search died; the pattern may need too much memory."
         raise ToolExecutionError(message, hint="Use a simpler pattern.")

@@ -1,8 +1,8 @@
-"""The files below a directory: path patterns, .gitignore files, and a walk through open directories only.
+"""Listing the files below a directory: path patterns, .gitignore files, and the walk.
 
-Patterns and .gitignore files are strangers' texts, so they are matched in time that none of them can blow up: each part
-between slashes by `fnmatch`, whose expressions never go back, `**` part by part. Directories and .gitignore files are
-opened by the Workspace alone, so that a tree that changes meanwhile cannot lead outside.
+Patterns and .gitignore files are untrusted, so matching takes bounded time: each part between slashes by `fnmatch`,
+whose expressions do not backtrack, `**` part by part. The Workspace opens all directories and .gitignore files, so a
+tree that changes meanwhile cannot lead outside.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MAX_ALTERNATIVES: Final = 64
 
 
 class PatternError(ValueError):
-    """The pattern cannot be used; the text says why."""
+    """The pattern cannot be used; the message says why."""
 
 
 class PathPattern:
     """A pattern of `*`, `?`, `[...]`, `**` for any number of directories and `{a,b}` for alternatives.
 
-    A path fits if one of the alternatives fits all of it. A name that begins with a dot is a name like any other.
+    It matches the whole path. A leading dot is not special.
     """
 
     def __init__(self, pattern: str, *, braces: bool = True) -> None:
@@ -41,21 +41,21 @@ class PathPattern:
             raise PatternError(f"the pattern is longer than {MAX_LENGTH} characters")
         self._alternatives: list[list[str]] = [_split(each) for each in (_expand(pattern) if braces else [pattern])]
 
-    def fits(self, path: str) -> bool:
-        """Whether a path, relative and with slashes, fits."""
+    def matches(self, path: str) -> bool:
+        """Whether a relative path matches."""
         names = path.split("/")
         return any(len(parts) in match_parts(parts, names)[-1] for parts in self._alternatives)
 
-    def may_hold(self, directory: str) -> bool:
-        """Whether something below this directory can fit."""
+    def may_match_below(self, directory: str) -> bool:
+        """Whether something below this directory can match."""
         names = directory.split("/") if directory else []
         return any(match_parts(parts, names)[-1] - {len(parts)} for parts in self._alternatives)
 
 
 def match_parts(pattern: Sequence[str], names: Sequence[str]) -> list[set[int]]:
-    """How many parts of the pattern can be used up by no name, by the first one, by the first two …
+    """For no name, the first one, the first two …: how many parts of the pattern these names can match.
 
-    `**` is used up by any number of names, also by none. The time is bounded by the product of both lengths.
+    `**` matches any number of names. The time is bounded by the product of both lengths.
     """
     reached = _skip_stars(pattern, {0})
     found = [reached]
@@ -71,13 +71,13 @@ def match_parts(pattern: Sequence[str], names: Sequence[str]) -> list[set[int]]:
     return found
 
 
-@lru_cache(maxsize=8192)  # fnmatch keeps 256 in some versions, and a .gitignore file may well have more
+@lru_cache(maxsize=8192)  # the cache of fnmatch holds only 256 in some versions of Python
 def _matcher(part: str) -> Callable[[str], object]:
     return re.compile(fnmatch.translate(part)).match
 
 
 def _skip_stars(pattern: Sequence[str], reached: set[int]) -> set[int]:
-    """The positions, and those behind a `**` that stands for nothing."""
+    """Add the positions after a `**`, which may match nothing."""
     for start in sorted(reached):
         at = start
         while at < len(pattern) and pattern[at] == "**":
@@ -92,14 +92,14 @@ def _split(pattern: str) -> list[str]:
         raise PatternError("the pattern goes up with '..'")
     if not parts:
         raise PatternError("the pattern is empty")
-    return [*parts, "*"] if parts[-1] == "**" else parts  # `a/**` is all that is in `a`, and not `a` itself
+    return [*parts, "*"] if parts[-1] == "**" else parts  # `a/**` is everything in `a`, but not `a` itself
 
 
 _BRACES: Final = re.compile(r"\{([^{},]*,[^{}]*)\}")
 
 
 def _expand(pattern: str) -> list[str]:
-    """The pattern without braces, once for each way through them. Braces without a comma are letters."""
+    """Expand braces to alternatives. Braces without a comma are literal."""
     done: list[str] = []
     waiting = [pattern]
     while waiting:
@@ -116,7 +116,7 @@ def _expand(pattern: str) -> list[str]:
 # --- .gitignore files ------------------------------------------------------------------------------------------------
 
 _ALWAYS_IGNORED: Final = frozenset({".git", ".hg", ".svn", ".jj"})
-"""Directories that are never searched unless a search begins in one."""
+"""Directories that are searched only if a search starts there."""
 _MAX_RULES: Final = 2000
 _MAX_IGNORE_BYTES: Final = 256 * 1024
 
@@ -125,7 +125,7 @@ class IgnoreRule(Struct, frozen=True):
     """One line of a .gitignore file."""
 
     prefix: str
-    """What the paths that it speaks of begin with: the directory of the file."""
+    """The directory of the file, which its paths are relative to."""
     pattern: PathPattern
     negated: bool
     directories_only: bool
@@ -138,7 +138,7 @@ def ignore_rules(directory: str, text: str) -> list[IgnoreRule]:
             continue
         plain = line.rstrip().removeprefix("!").removeprefix("\\")
         body = plain.rstrip("/")
-        # A slash at the beginning or in the middle ties the pattern to this directory; otherwise it is for any depth.
+        # A slash at the beginning or in the middle anchors the pattern to this directory; otherwise any depth matches.
         pattern = body.lstrip("/") if "/" in body else f"**/{body}"
         with suppress(PatternError):
             compiled = PathPattern(pattern, braces=False)
@@ -148,9 +148,9 @@ def ignore_rules(directory: str, text: str) -> list[IgnoreRule]:
 
 
 def is_ignored(rules: Sequence[IgnoreRule], path: str, *, is_directory: bool) -> bool:
-    """What the .gitignore files from the root down say of a path: the last rule that speaks of it decides."""
+    """Whether the rules from the root down ignore a path: the last one that matches decides."""
     for rule in reversed(rules):
-        if (is_directory or not rule.directories_only) and rule.pattern.fits(path[len(rule.prefix) :]):
+        if (is_directory or not rule.directories_only) and rule.pattern.matches(path[len(rule.prefix) :]):
             return not rule.negated
     return False
 
@@ -162,17 +162,14 @@ _MAX_DEPTH: Final = 100
 
 
 class Walk(Struct):
-    """One walk below a directory, in the order of names.
-
-    A link to a file is reported as such, and resolved with all checks by whoever opens it.
-    """
+    """One walk below a directory, in the order of names."""
 
     workspace: Workspace
     path: str
     wanted: PathPattern | None
     """For the paths below `path`; None for all."""
     ignoring: bool
-    """Whether what .gitignore files name is left out."""
+    """Whether to apply .gitignore files."""
     deadline: Deadline
     stopped: bool = False
     """Whether a limit was reached."""
@@ -204,9 +201,9 @@ class Walk(Struct):
                 continue
             wanted, path_below = self.wanted, below[self.skip :]
             if not is_directory:
-                if wanted is None or wanted.fits(path_below):
+                if wanted is None or wanted.matches(path_below):
                     yield below, kind == "link"
-            elif depth < _MAX_DEPTH and (wanted is None or wanted.may_hold(path_below)):
+            elif depth < _MAX_DEPTH and (wanted is None or wanted.may_match_below(path_below)):
                 yield from self._inside(below, ignored, depth + 1)
 
     def _ignore_rules(self, directory: str) -> list[IgnoreRule]:
@@ -217,7 +214,7 @@ class Walk(Struct):
         return []
 
     def _entries(self, path: str) -> dict[str, str]:
-        """The names in a directory, in order, and what each is; none if it is gone or not ours."""
+        """The sorted names in a directory, and the kind of each; none if it cannot be opened."""
         found: dict[str, str] = {}
         with (
             suppress(ToolError, PermissionError),
@@ -239,7 +236,7 @@ class Walk(Struct):
         return dict(sorted(found.items()))
 
     def _is_over(self) -> bool:
-        """Whether the time is over. Raises if nobody waits any more."""
+        """Whether the time is over. Raises if the call was cancelled."""
         try:
             self.deadline.check()
         except OutOfTimeError:

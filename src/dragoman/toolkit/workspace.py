@@ -1,9 +1,9 @@
-"""The directory that tools work in, and the only way to its files.
+"""The directory that tools work in. All its files are opened here.
 
-Nothing outside is ever opened: not by `..`, not by a symbolic link, and not by a link that somebody puts there while
-the path is being followed. A path is followed by hand. Each directory is opened from the one before, without following
-links; a link is read and its target takes its place in the path; `..` goes back to the directory that was opened
-before. What has been checked is what is open, so there is no moment between check and use.
+Nothing outside is ever opened: not by `..`, not by a symbolic link, and not by a link that is created while the path is
+being followed. Each directory is opened relative to the one before, without following links; a link is read, and its
+target replaces it in the path; `..` goes back to the directory opened before. What was checked is what is open, so
+there is no race between check and use.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _MAX_SHOWN: Final = 500
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _SYSTEM: Final = ("/proc", "/sys", "/dev")
-"""Where files are not files but doors into the kernel and into other processes, our own environment among them."""
+"""Their files expose the kernel and other processes, and our own environment."""
 
 
 def failure(path: str, error: OSError | str, hint: str | None = None) -> ToolExecutionError:
-    """The error for a path that cannot be used, in words for the model."""
+    """The error for a path that cannot be used, for the model to read."""
     reason = error if isinstance(error, str) else (error.strerror or str(error)).lower()
     return ToolExecutionError(f"cannot use {_shown(path)}: {reason}.", hint=hint)
 
@@ -43,24 +43,24 @@ def _shown(path: str) -> str:
 
 
 class Place(Struct, frozen=True):
-    """Where a path ends: an open directory inside the workspace, and a name in it."""
+    """A resolved path: an open directory inside the workspace, and a name in it."""
 
     directory: int
     """A file descriptor."""
     name: str
-    """The last part of the path, which is no link; `.` for the root itself."""
+    """The last part of the path, which is not a link; `.` for the root itself."""
     path: str
     """Relative to the root, links resolved."""
 
     def status(self) -> os.stat_result | None:
-        """What is there, links not followed; None if nothing is."""
+        """Stat it without following links; None if it does not exist."""
         try:
             return os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def open_file(self) -> Descriptor:
-        """A descriptor of the regular file that is there. Anything else is refused before and after it is opened."""
+        """Open the regular file. Anything else is refused, before and after it is opened."""
         _check_regular(self.path, os.stat(self.name, dir_fd=self.directory, follow_symlinks=False))
         file = owned(os.open, self.name, _FILE, dir_fd=self.directory)
         try:
@@ -89,33 +89,33 @@ class Workspace:
 
     @contextmanager
     def place(self, path: str, *, make_parents: bool = False) -> Generator[Place, None, None]:
-        """Follow a path, relative or absolute, to its end, which need not exist.
+        """Resolve a path, relative or absolute, whose last part need not exist.
 
-        With `make_parents`, directories on the way that do not exist are made. What the system says of the path, here
-        and inside the block, becomes a ToolError that the model can read.
+        With `make_parents`, missing directories are created. An OSError, here or inside the block, becomes a ToolError
+        that the model can read.
         """
         try:
             with closing(_Follower(self, path, make_parents=make_parents)) as follower:
-                yield follower.to_the_end(self.below(path, path))
+                yield follower.follow(self.below(path, path))
         except OSError as error:
             raise failure(path, error) from error
-        except (ValueError, UnicodeError) as error:  # a NUL, or half a surrogate pair
+        except (ValueError, UnicodeError) as error:  # a NUL, or a lone surrogate
             raise failure(path, "the path cannot be a file name") from error
 
     @contextmanager
     def reading(self, path: str) -> Generator[tuple[int, str], None, None]:
-        """A regular file, open for reading, and its path relative to the root."""
+        """Open a regular file for reading; also its path relative to the root."""
         with self.place(path) as place, place.open_file() as file:
             yield file.number, place.path
 
     @contextmanager
     def directory(self, path: str) -> Generator[tuple[int, str], None, None]:
-        """A directory, open, and its path relative to the root (empty for the root itself)."""
+        """Open a directory; also its path relative to the root (empty for the root itself)."""
         with self.place(path) as place, _open_directory(place.name, place.directory, place.path) as directory:
             yield directory.number, "" if place.path == "." else place.path
 
     def below(self, target: str, path: str) -> list[str]:
-        """The parts of a target on the way of a path; an absolute one is refused if it does not begin with the root."""
+        """Split a target on the way of a path. An absolute one outside the root is refused."""
         parts = _parts(target)
         if not target.startswith("/"):
             return list(parts)
@@ -126,7 +126,7 @@ class Workspace:
 
 
 class _Follower:
-    """Follows one path. `stack` holds the directories from the root to where we are, all of them open."""
+    """Follows one path. `_stack` holds the open directories from the root to the current one."""
 
     def __init__(self, workspace: Workspace, path: str, *, make_parents: bool) -> None:
         self._workspace: Workspace = workspace
@@ -140,7 +140,7 @@ class _Follower:
         while self._stack:
             self._stack.pop().close()
 
-    def to_the_end(self, parts: list[str]) -> Place:
+    def follow(self, parts: list[str]) -> Place:
         waiting = deque(parts)
         while waiting:
             if len(waiting) + len(self._names) > _MAX_PARTS:
@@ -161,7 +161,7 @@ class _Follower:
                 self._down(part)
             else:
                 return self._end(part)
-        # The path ends in a directory that is already open: the root, or what `..` went back to.
+        # The path ends in a directory that is already open: the root, or the one that `..` went back to.
         if not self._names:
             return self._end(".")
         self._stack.pop().close()
@@ -219,7 +219,7 @@ def _denied_system(path: str) -> ToolDeniedError:
 
 @cache
 def _system_devices() -> frozenset[int]:
-    """The file systems of /proc, /sys and /dev; none of its own has one that is an ordinary directory here."""
+    """The file systems of /proc, /sys and /dev, unless they are ordinary directories here."""
     usual = os.stat("/").st_dev  # noqa: PTH116
     found: set[int] = set()
     for directory in _SYSTEM:
@@ -229,14 +229,14 @@ def _system_devices() -> frozenset[int]:
 
 
 def is_system(status: os.stat_result) -> bool:
-    """Whether something lies on the file system of /proc, /sys or /dev."""
+    """Whether a file is on the file system of /proc, /sys or /dev."""
     return status.st_dev in _system_devices()
 
 
 def _check_regular(path: str, status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise failure(path, "it is a directory")
-    if not stat.S_ISREG(status.st_mode):  # a pipe, a socket, a device, or a link that was put there meanwhile
+    if not stat.S_ISREG(status.st_mode):  # a pipe, a socket, a device, or a link created meanwhile
         raise failure(path, "it is not a regular file")
     if is_system(status):
         raise _denied_system(path)

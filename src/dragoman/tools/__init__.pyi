@@ -4,15 +4,19 @@ from .arguments.problems import (
     InvalidArguments as InvalidArguments,
     Problem as Problem,
     deeper_than as deeper_than,
+    is_array as is_array,
     is_object as is_object,
+    kind_of as kind_of,
 )
 from .arguments.reader import (
     DEEPEST as DEEPEST,
     TOO_DEEP as TOO_DEEP,
     decoder_of_type as decoder_of_type,
+    forgive as forgive,
     parse_text as parse_text,
     schema_of_type as schema_of_type,
 )
+from .arguments.schemas import map_subschemas as map_subschemas
 from .batch import Batch as Batch, ToolEvent as ToolEvent
 from .call import (
     Middleware as Middleware,

@@ -1,7 +1,7 @@
-"""Many calls at once, the same for plain and async runs.
+"""The tool calls of one message, for sync and async runs.
 
-Owns: the cap on parallel calls, cancellation, `abort`, and that every call ends with exactly one outcome, in order.
-Calls are admitted one after the other; those that may run do so beside each other.
+Owns: the cap on parallel calls, cancellation, the `abort` policy, and that every call ends with exactly one outcome.
+Calls are checked one after the other; those that may run do so in parallel.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .run import PendingApproval, ToolErrorHandling, ToolRun
 from .threads import Runner
 
 ToolEvent: TypeAlias = ToolStarted | ToolProgress | ToolFinished
-"""What happens while tools run."""
+"""The events of running tools."""
 
-_MOST_UNREAD: Final = 10_000
+_MAX_UNREAD: Final = 10_000
 
 
 class Batch:
-    """The calls of one message, carried out together."""
+    """The calls of one message, run together."""
 
     def __init__(
         self,
@@ -48,29 +48,29 @@ class Batch:
         self._active: dict[int, CallExecution] = {}
         self._left: bool = False
         self._said: deque[tuple[int, ToolProgress]] = deque()
-        """What tools have reported and nobody has read yet, with the places of their calls."""
+        """Unread progress reports, with the index of their calls."""
         self._left_out: dict[int, int] = {}
 
     @property
     def outcomes(self) -> tuple[Outcome | PendingApproval, ...]:
-        """How each call ended, in call order. Complete at any time: what is not done yet counts as cancelled."""
+        """How each call ended, in call order. Available at any time: an unfinished call counts as cancelled."""
         ends = zip(self._outcomes, self.calls, strict=True)
         return tuple([end or self._cancelled(call) for end, call in ends])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """One result for every call, in call order, but for those that wait for a person."""
+        """The results, in call order, without the calls that wait for approval."""
         return tuple([end.result for end in self.outcomes if isinstance(end, Outcome)])
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
-        """The calls that wait for a person."""
+        """The calls that wait for approval."""
         ends = [end for end in self.outcomes if isinstance(end, PendingApproval)]
         return tuple([each for end in ends for each in end.waits_for or (end,)])
 
     @property
     def abortion(self) -> ToolAbortedError | None:
-        """What is raised to the caller when the batch was stopped, with the results of all calls."""
+        """The error to raise if the batch was aborted, with the results of all calls."""
         failed = self.aborted_by
         if failed is None:
             return None
@@ -80,7 +80,7 @@ class Batch:
         return error
 
     async def events(self, runner: Runner) -> AsyncGenerator[ToolEvent, None]:
-        """Carry out the calls that have no outcome yet. Closing this gives up on what is still under way."""
+        """Run the calls that have no outcome yet. Closing the generator abandons those still running."""
         waiting = deque([index for index, end in enumerate(self._outcomes) if end is None])
         cap = self._settings.config.max_parallel_tools
         self.run.stop.wakers[self] = partial(self._wake, runner)
@@ -104,7 +104,7 @@ class Batch:
                 await runner.wait(min(dues, default=None))
                 for index, execution in list(self._active.items()):
                     outcome = execution.look(runner)
-                    if self._said:  # after the look: before its end stands all that a call has said
+                    if self._said:  # after `look`, so that all reports of a call come before its end
                         for event in self._take_said():
                             yield event
                     if outcome is not None:
@@ -116,12 +116,12 @@ class Batch:
             self._left = True
             self.run.stop.wakers.pop(self, None)
             for _ in self._wind_up(runner):
-                pass  # nobody listens any more, but the results are complete
+                pass  # nobody reads the events any more, but every call gets its result
             await runner.close()
 
     def _report(self, runner: Runner, index: int, what: str | Event) -> None:
-        """A tool says something, in whatever thread."""
-        if len(self._said) >= _MOST_UNREAD:
+        """Store a progress report, from any thread."""
+        if len(self._said) >= _MAX_UNREAD:
             self._left_out[index] = self._left_out.get(index, 0) + 1
             return
         call, left_out = self.calls[index], self._left_out.pop(index, 0) if self._left_out else 0
@@ -129,12 +129,12 @@ class Batch:
         runner.wake()
 
     def _take_said(self) -> list[ToolProgress]:
-        """What was said so far, but for what a call says behind its end."""
+        """The unread reports, without those of calls that have ended."""
         taken = [self._said.popleft() for _ in range(len(self._said))]
         return [event for index, event in taken if index in self._active]
 
     def take(self, index: int, outcome: Outcome | PendingApproval) -> Sequence[ToolStarted | ToolFinished]:
-        """Take in how a call ended, perhaps elsewhere, and tell of it. Whoever carried it out has told `on_result`."""
+        """Store the outcome of a call that may have run elsewhere; returns its events. Does not call `on_result`."""
         self._outcomes[index] = outcome
         if isinstance(outcome, PendingApproval):
             return ()
@@ -146,14 +146,14 @@ class Batch:
         if index in self._started:
             return (finished,)
         self._started.add(index)
-        return (ToolStarted(call), finished)  # it ended before it could run; a start and an end always come in pairs
+        return (ToolStarted(call), finished)  # it ended before it ran; start and end always come in pairs
 
     @property
     def _stopped(self) -> bool:
         return self._left or self.run.stop.cancelled or self.aborted_by is not None
 
     def _wake(self, runner: Runner) -> None:
-        """The run was cancelled, in whatever thread: tell the tools, and whoever waits for them."""
+        """Called when the run is cancelled, from any thread: cancel the tools and end the wait for them."""
         for execution in list(self._active.values()):
             execution.stop.cancel()
         runner.wake()
@@ -171,7 +171,7 @@ class Batch:
         return self.take(index, outcome)
 
     def _wind_up(self, runner: Runner) -> Iterator[ToolStarted | ToolFinished]:
-        """Take in what is done by now and give up on the rest; what then has no outcome was cancelled."""
+        """Record what has finished and abandon the rest; calls without an outcome are cancelled."""
         for index in list(self._active):
             yield from self._record(index, self._active.pop(index).leave(runner, self._why_cancelled))
         for index, call in enumerate(self.calls):

@@ -1,7 +1,7 @@
-"""What happens to one tool call, from the model's request to its result.
+"""The execution of one tool call, from the model's request to its result.
 
-The order of things: middleware, is the tool there, do the arguments fit, may it run, is there budget left; run, and
-try again. Functions are run by a `Runner`, so plain and async runs, one call and many, share this one description.
+The order: middleware, look up the tool, validate the arguments, permission, budget; then run, with retries. A `Runner`
+runs the functions, so sync and async runs share this code.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     import logging
 
 Middleware: TypeAlias = Callable[[ToolCall, ToolRun], Generator[ToolCall | None, ToolResult, ToolResult | None]]
-"""Around a call: yield (the call to make instead, or None for the same), receive its result, return the result to give
-instead, or None for the same. Returning before the yield answers the call without running it. A generator has no
-colour: the same middleware serves plain and async runs."""
+"""A generator around a call: yield the call to make instead (None: the same), receive its result, return the result to
+use instead (None: the same). Returning before the yield answers the call without running it. The same middleware works
+in sync and async runs."""
 
 E = TypeVar("E", bound=ToolError)
 _Layer: TypeAlias = Generator[ToolCall | None, ToolResult, ToolResult | None]
@@ -73,7 +73,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What an executor was built with."""
+    """The arguments of an executor."""
 
     config: ToolConfig
     permission: PermissionCheck | None
@@ -82,9 +82,9 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class CallExecution:
-    """One call under way: `admit` it, `begin` it, `look` what became of it, and `conclude`; or `leave` it.
+    """One call in progress: `admit` checks, `begin` starts, `look` polls and `conclude` ends it; `leave` abandons it.
 
-    None of them raises for what the tool, the model, the policy or the middleware did wrong: that is an outcome too.
+    None of them raises for a fault of the tool, the model, the policy or the middleware: that is an outcome too.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class CallExecution:
     ) -> None:
         self._tools: ToolSet = tools
         self.call: ToolCall = call
-        """As the model made it."""
+        """The call as the model made it."""
         self._run: ToolRun = run
         self._settings: Settings = settings
         self._asked: ToolCall = call
-        """The call to be made, as the middleware wants it."""
+        """The call to make, after middleware."""
         self._layers: list[_Layer] = []
         self._tool: AnyTool | None = None
         self._arguments: object = None
@@ -109,24 +109,24 @@ class CallExecution:
         self._retries: int = 0
         self._began: float = 0.0
         self._job: Job | None = None
-        """The try under way."""
+        """The current attempt."""
         self._left: bool = False
         self._report: Callable[[str | Event], object] | None = report
         self._used: tuple[Usage, ...] = ()
-        """What models behind the tool have used."""
+        """The usage of model calls inside the tool."""
         self._answers: tuple[Approval, ...] = ()
-        """About calls inside this one."""
+        """Answers to calls inside this one."""
         self._observed: Observed[Outcome] | None = None
-        """The call as somebody observes it, if anybody does; from the first try on."""
+        """The observation of this call, if there is an observer; from the first attempt on."""
         self.stop: Stop = run.stop
-        """Tells the try under way to stop."""
+        """Cancels the current attempt."""
         self.due: float | None = None
-        """When to look in any case: the time of the try is over, or that of the pause before the next."""
+        """When `look` must be called: the attempt times out, or the pause before the next one ends."""
 
-    # --- before ---
+    # --- before the call ---
 
     async def admit(self, runner: Runner) -> Outcome | PendingApproval | None:
-        """Find out whether the call may run: None if so, else how it ended, or what it waits for."""
+        """Check whether the call may run: None if so, else its outcome, or the approval it waits for."""
         try:
             answered = self._enter_middleware()
             if answered is not None:
@@ -139,7 +139,7 @@ class CallExecution:
             name, budget = self._asked.name, self._tool.options.budget
             budget = self._settings.config.budgets.get(name) if budget is None else budget
             if not self._run.spend(name, budget):
-                message = f"tool {name!r} may be called {budget} times in a run and has been."
+                message = f"tool {name!r} has been called {budget} times, its budget for one run."
                 raise error_of(self._asked, ToolBudgetError, message)
         except ToolError as error:
             return self.fail(error)
@@ -152,12 +152,12 @@ class CallExecution:
             layer = middleware(self._asked, self._run)
             try:
                 changed = next(layer)
-            except StopIteration as stop:  # it answered the call itself, or swallowed it
+            except StopIteration as stop:  # it answered the call itself, or dropped it
                 if stop.value is None:
                     raise _denied(self.call, "a middleware stopped it") from None
                 return conclude(self.call, cast("ToolResult", stop.value))
             self._layers.append(layer)
-            if changed is not None:  # whatever it asks for, it is this call of the model that waits for an answer
+            if changed is not None:  # the result still answers the model's own call
                 own = self.call
                 self._asked = msgspec.structs.replace(changed, id=own.id, hosted=own.hosted, asks=own.asks)
         return None
@@ -173,9 +173,9 @@ class CallExecution:
         raise error
 
     async def _permit(self, tool: AnyTool, runner: Runner) -> PendingApproval | None:
-        """Raise ToolDeniedError, or say what to wait for. Deny beats ask, ask beats allow.
+        """Raise ToolDeniedError, or return the approval to wait for. Deny beats ask, ask beats allow.
 
-        A person's yes only answers ask: it does not beat a rule that denies. A person's no holds in any case.
+        An approval answers only `Ask`: it does not override a rule that denies. A refusal always applies.
         """
         call = self._asked
         approval = self._run.take_approval(call)
@@ -192,37 +192,37 @@ class CallExecution:
             asks: object = needed(call) if callable(needed) else needed
         except Exception as error:
             raise _check_failed(call, error) from error
-        # Where the provider wants a yes, a permission check may give it; a person does where there is none.
+        # If the provider asks for approval, the permission check decides; without one a person does.
         asks = asks or (call.asks and self._settings.permission is None)
-        # Whoever answers about what it does inside has seen that it was begun.
+        # An answer to a call inside it means that this call has been started before.
         if approval is not None or self._answers or (not isinstance(decision, Ask) and not asks):
             return None
         reason = (decision.reason if isinstance(decision, Ask) else "") or call.asks
         return PendingApproval(call=call, reason=reason or f"{call.name} needs approval")
 
     async def _decide(self, tool: AnyTool, runner: Runner) -> Decision:
-        """What the permission check says. One that fails, or says something else, has not allowed anything."""
+        """The decision of the permission check. A check that fails, or returns something else, denies the call."""
         check, call = self._settings.permission, self._asked
         if check is None:
             return Allow()
         try:
             with stopping(self.stop):
-                said: object = check(call, tool, self._context())
-            if isinstance(said, Awaitable):
-                said = await self._wait_for(cast("Awaitable[object]", said), runner)
+                decision: object = check(call, tool, self._context())
+            if isinstance(decision, Awaitable):
+                decision = await self._wait_for(cast("Awaitable[object]", decision), runner)
         except ToolCancelledError:
             raise
         except Exception as error:
             raise _check_failed(call, error) from error
-        if not isinstance(said, Allow | Deny | Ask):
-            message = f"it answered with a {type(said).__name__}, not with Allow, Deny or Ask"
+        if not isinstance(decision, Allow | Deny | Ask):
+            message = f"it returned a {type(decision).__name__}, not Allow, Deny or Ask"
             raise _check_failed(call, TypeError(message))
-        return said
+        return decision
 
-    async def _wait_for(self, said: Awaitable[object], runner: Runner) -> object:
+    async def _wait_for(self, awaitable: Awaitable[object], runner: Runner) -> object:
         job: Job | None = None
         try:
-            job = self._start(runner, lambda: said, is_async=True)
+            job = self._start(runner, lambda: awaitable, is_async=True)
             while job.ended is None:
                 if self._run.stop.cancelled:
                     raise cancelled(self._asked)
@@ -235,28 +235,28 @@ class CallExecution:
         finally:
             if job is not None and job.ended is None:
                 runner.give_up(job)
-            discard(said)
-            runner.wake()  # this wait may have heard of the end of another call
+            discard(awaitable)
+            runner.wake()  # this wait may have consumed the wake-up of another call
 
     # --- running ---
 
     def begin(self, runner: Runner) -> Outcome | None:
-        """Begin a try. Gives the outcome of a call that cannot: it is too late, or there is no thread for it."""
+        """Start an attempt. Returns the outcome if it cannot start: it is too late, or there is no thread for it."""
         tool, call = self._tool, self._asked
         assert tool is not None
-        if self._observed is None and (told := dragoman._observer.current) is not None:
-            self._observed = told.tool_call(call, tool)
+        if self._observed is None and (observer := dragoman._observer.current) is not None:
+            self._observed = observer.tool_call(call, tool)
         self._began = time.monotonic()
-        # The tool's own limit or the configured one, and never longer than the run has left.
+        # The tool's own limit or the configured one, but never longer than the run has left.
         limit = self._settings.config.execution_timeout if tool.options.timeout is None else tool.options.timeout
-        # What no clock of Python can wait for is no limit.
+        # Python cannot wait longer than TIMEOUT_MAX, so that counts as no limit.
         own = None if limit is None or limit > threading.TIMEOUT_MAX else self._began + limit
         self.due = shorter(own, self._run.deadline)
         self.stop = Stop(self.due)
         try:
             if self.due is not None and self._began >= self.due:
                 raise _timed_out(call, 0.0)
-            if self._retries:  # the try before may have changed its lists and dicts
+            if self._retries:  # the attempt before may have modified its lists and dicts
                 self._arguments = decode_arguments(tool, call)
             positional, keywords = tool.arguments.bind(self._arguments)
             if tool.takes_context:
@@ -280,7 +280,7 @@ class CallExecution:
                 observed.leave(before)
 
     def look(self, runner: Runner) -> Outcome | PendingApproval | None:
-        """How the call ended, if it has by now, or what it waits for. After a try that failed another may begin."""
+        """The outcome, if the call has ended, or the approval it waits for. May start another attempt."""
         is_over = self.due is not None and time.monotonic() >= self.due
         if self._job is None:
             return self.begin(runner) if is_over and not self._left else None
@@ -301,24 +301,24 @@ class CallExecution:
         if self._left:
             raise cancelled(call)
         if not inside or not self._run.pauses:
-            reason = "it waits for a person, and nobody can be asked here" if inside else "it waits for nothing"
+            reason = "it needs approval, which cannot be given here" if inside else "it paused without a pending call"
             raise _denied(call, reason) from paused
         return PendingApproval(call=call, reason=str(paused), waits_for=tuple([each.inside(call) for each in inside]))
 
     def _settle(self, ended: Ended, runner: Runner) -> Outcome | PendingApproval | None:
-        """What became of a try that is done; raises a ToolError if it failed."""
+        """The outcome of a finished attempt; raises a ToolError if it failed."""
         call, error = self._asked, ended.error
-        if self.due is not None and ended.at >= self.due:  # it may have noticed itself that its time was over
+        if self.due is not None and ended.at >= self.due:  # it may have noticed the timeout itself
             raise _timed_out(call, self.due - self._began)
         if isinstance(error, StoppedError) and self.stop.cancelled:
             raise cancelled(call) from error
         if isinstance(error, Paused):
             return self._pause(error)
-        if type(error).__name__ == "CancelledError":  # asyncio's or a future's; asyncio may not even be loaded
+        if type(error).__name__ == "CancelledError":  # asyncio's or a future's, without importing asyncio
             raise cancelled(call, "it cancelled itself") from error
         if error is not None:
             raise execution_error(call, error) from error
-        if isinstance(ended.value, Awaitable):  # a plain function that returned a coroutine after all
+        if isinstance(ended.value, Awaitable):  # a sync function that returned a coroutine
             if self._left:
                 raise cancelled(call)
             self._job = self._start(runner, lambda: ended.value, is_async=True)
@@ -326,8 +326,8 @@ class CallExecution:
         return conclude(call, success(call, ended.value, time.monotonic() - self._started, self._retries))
 
     def _again_or_fail(self, error: ToolError) -> Outcome | None:
-        """The outcome of a failed try, unless it may end better next time: it failed by itself, or took too long."""
-        self.stop.cancel()  # nobody waits for this try any more
+        """The outcome of a failed attempt, or None if another one follows: after an error of the tool, or a timeout."""
+        self.stop.cancel()  # this attempt is abandoned
         allowed, config = cast("AnyTool", self._tool).options.retries, self._settings.config
         if allowed is None:
             allowed = config.retry.max_retries if config.tool_error_handling is ToolErrorHandling.RETRY else 0
@@ -353,26 +353,26 @@ class CallExecution:
             desk=self,
         )
 
-    # --- meanwhile, from any thread ---
+    # --- during the call, from any thread ---
 
     @property
     def permission(self) -> PermissionCheck | None:
-        """What decides about this call, and about those that are made on its behalf."""
+        """The permission check for this call, and for calls made inside it."""
         return self._settings.permission
 
     def report(self, stop: Stop, what: str | Event) -> None:
-        """Pass on what the tool says, unless that is a try that nobody waits for any more."""
+        """Pass on a progress report, unless its attempt was abandoned."""
         if self._report is not None and stop is self.stop and not stop.cancelled:
             self._report(what)
 
     def take_usage(self, usage: Usage) -> None:
-        """Keep what a model behind the tool has used, for the result."""
+        """Add the usage of a model call inside the tool to the result."""
         self._used = (*self._used, usage)
 
-    # --- after ---
+    # --- after the call ---
 
     def leave(self, runner: Runner, why: str) -> Outcome:
-        """Nobody waits any more: how the call ended if it has by now, else it was cancelled. The tool may still run."""
+        """Stop waiting: the outcome if the call has ended, else cancelled. The tool may still run."""
         self._left = True
         outcome = self.look(runner)
         self.stop.cancel()
@@ -383,7 +383,7 @@ class CallExecution:
         return self.conclude(outcome)
 
     def conclude(self, outcome: Outcome) -> Outcome:
-        """The outcome after the middleware has seen it. It answers the call that the model made, whatever that did."""
+        """The outcome after middleware. It always answers the call that the model made."""
         call = self.call
         try:
             while self._layers:
@@ -405,8 +405,8 @@ class CallExecution:
         if (result.call_id, result.name) != (call.id, call.name):
             result = msgspec.structs.replace(result, call_id=call.id, name=call.name)
         outcome = outcome if result is outcome.result else Outcome(result, outcome.error)
-        if self._observed is None and (told := dragoman._observer.current) is not None:  # it ended before its first try
-            self._observed = told.tool_call(call, self._tool)
+        if self._observed is None and (observer := dragoman._observer.current) is not None:  # it never ran
+            self._observed = observer.tool_call(call, self._tool)
         if self._observed is not None:
             ended = None if self._job is None else self._job.ended
             self._observed.end(outcome, ago=0.0 if ended is None else time.monotonic() - ended.at)
@@ -424,23 +424,23 @@ class CallExecution:
 
 
 def conclude(call: ToolCall, result: ToolResult, error: ToolError | None = None) -> Outcome:
-    """The outcome with this result. A failure that only the result tells of is an error like any other."""
+    """The outcome with this result; a result with `is_error` gets an error too."""
     if not result.is_error:
         return Outcome(result)
     return Outcome(result, error or error_of(call, ToolExecutionError, result.text))
 
 
 def _total(used: Sequence[Usage]) -> Usage:
-    """What calls of models used together. What that cost is known if it is known of each."""
+    """The sum of usages. Its cost is known if the cost of each is."""
     costs = [each.charged for each in used]
     known = [cost for cost in costs if cost is not None]
     return msgspec.structs.replace(Usage.total_of(used), charged=sum(known) if len(known) == len(costs) else None)
 
 
 def decode_arguments(tool: AnyTool, call: ToolCall) -> object:
-    """The call's arguments as the tool wants them, or ToolValidationError with the raw text kept."""
+    """The decoded arguments; raises ToolValidationError with the raw text in `details`."""
     if call.partial:
-        message = f"the arguments of {call.name!r} broke off before they were complete."
+        message = f"the arguments of {call.name!r} are incomplete."
         raise error_of(call, ToolValidationError, message, details=call.arguments)
     try:
         return tool.arguments.decode(call.arguments)
@@ -454,7 +454,7 @@ def error_of(call: ToolCall, kind: type[E], message: str, **more: Any) -> E:
 
 
 def _hosted(call: ToolCall) -> AnyTool:
-    """Stands for a tool that the provider runs itself: all that is done here is to approve it."""
+    """A stand-in for a tool that the provider runs; here it is only approved."""
 
     def approve(**_: object) -> str:
         return "approved"
@@ -463,7 +463,7 @@ def _hosted(call: ToolCall) -> AnyTool:
 
 
 def _denied(call: ToolCall, reason: str) -> ToolDeniedError:
-    if call.hosted:  # it goes to the provider as the reason, and says nothing but that
+    if call.hosted:  # the provider gets this text as the reason
         return error_of(call, ToolDeniedError, reason, hint="")
     return error_of(call, ToolDeniedError, f"the call of {call.name!r} was denied: {reason.rstrip('.')}.")
 
@@ -480,14 +480,14 @@ def cancelled(call: ToolCall, why: str = "the run was cancelled") -> ToolCancell
     return error_of(call, ToolCancelledError, f"tool {call.name!r} was not finished: {why}.")
 
 
-# --- from what a function returned or raised to what the model reads --------------------------------------------------
+# --- from return values and exceptions to results ---------------------------------------------------------------------
 
 _PARTS = (Text, Json, Media)
 _MOST_PARTS = 1_000
 
 
 def json_ready(value: object) -> object:
-    """For values that msgspec cannot write by itself."""
+    """For values that msgspec cannot encode by itself."""
     dump = getattr(value, "model_dump", None)  # pydantic's models, without importing pydantic
     if callable(dump):
         return dump(mode="json")
@@ -501,12 +501,12 @@ _encoder = msgspec.json.Encoder(enc_hook=json_ready)
 
 
 def _readable(text: str) -> str:
-    """The text as UTF-8 can carry it: half a surrogate pair, as in odd file names, makes a conversation unwritable."""
+    """The text without lone surrogates (as in odd file names), which UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def content_of(value: object) -> tuple[ResultPart, ...]:
-    """What the model reads: text as it is, parts as they are, anything else as JSON."""
+    """The content of a result: text and parts as they are, anything else as JSON."""
     if isinstance(value, str):
         return (Text(_readable(value)),)
     if isinstance(value, _PARTS):
@@ -517,9 +517,9 @@ def content_of(value: object) -> tuple[ResultPart, ...]:
 
 
 def success(call: ToolCall, value: object, duration: float, retries: int = 0) -> ToolResult:
-    """The result of a call that returned. Raises ToolExecutionError if the value cannot be written as JSON."""
+    """The result of a call that returned. Raises ToolExecutionError if the value cannot be encoded as JSON."""
     try:
-        # A tool that returns a result wants the last word on it.
+        # A tool may return a complete result.
         given = value if isinstance(value, ToolResult) else ToolResult(call.id, call.name, content_of(value))
         result = read_result(given)
     except (ConfigurationError, TypeError, ValueError, RecursionError) as error:
@@ -532,7 +532,7 @@ def success(call: ToolCall, value: object, duration: float, retries: int = 0) ->
 
 
 def failure(call: ToolCall, error: ToolError, duration: float, retries: int = 0) -> ToolResult:
-    """The result of a call that failed; the model reads what happened and what to do next."""
+    """The result of a failed call: what happened and what to do next."""
     return ToolResult(
         call.id,
         call.name,
@@ -546,12 +546,12 @@ def failure(call: ToolCall, error: ToolError, duration: float, retries: int = 0)
 
 
 def _began(duration: float) -> datetime:
-    """When a call began that took so long and has ended just now."""
+    """The start time of a call that has just ended after this duration."""
     return datetime.now(UTC) - timedelta(seconds=duration)
 
 
 def cut_result(result: ToolResult, config: ToolConfig) -> ToolResult:
-    """The result as far as a model may read it. Where something is cut or left out, a note stands in its place."""
+    """The result within the size limits; what is cut is replaced by a note."""
     kept: list[ResultPart] = []
     room = config.max_result_size
     for part in result.content:
@@ -575,14 +575,14 @@ def cut_result(result: ToolResult, config: ToolConfig) -> ToolResult:
 
 
 def execution_error(call: ToolCall, error: BaseException) -> ToolError:
-    """What a tool raised, as an error that names the tool. A ToolError keeps its own text."""
+    """An exception of a tool as a ToolError that names the tool. A ToolError keeps its text."""
     if isinstance(error, ToolError):
         error.tool_name = error.tool_name or call.name
         error.call_id = error.call_id or call.id
         return error
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 -- an exception whose text raises is still only a failed tool
+    except Exception:  # noqa: BLE001 -- str() of the exception failed
         text = ""
     message = f"executing tool {call.name!r}: {type(error).__name__}{': ' if text else ''}{text}"
     wrapped = error_of(call, ToolExecutionError, message, details=error)

@@ -1,7 +1,7 @@
-"""A tool: a function, what the model is told about it, and how it may be used.
+"""A tool: a function, its definition for the model, and how it may be used.
 
-Owns: Tool, and the ways to make one: from a function (`tool`), from an object's methods (`tools_of`), from a JSON
-Schema (`Tool.from_schema`). A tool is compiled once, here: schema, argument decoder and description.
+A tool is made from a function (`tool`), from an object's methods (`tools_of`) or from a JSON Schema
+(`Tool.from_schema`), and compiled once.
 Must not know: registries and how tools are run.
 """
 
@@ -25,9 +25,9 @@ from typing import (
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman._checks import suggest
+from dragoman._checks import CheckedMeta, Count, NotNegative, suggest
 from dragoman.conversation import ToolCall, ToolExample, ToolSpec
-from dragoman.errors import ToolDefinitionError
+from dragoman.errors import ConfigurationError, ToolDefinitionError
 
 if TYPE_CHECKING:
     from .arguments.reader import Arguments
@@ -39,32 +39,24 @@ S = TypeVar("S")
 NeedsApproval: TypeAlias = bool | Callable[[ToolCall], bool]
 
 
-class ToolOptions(Struct, frozen=True, kw_only=True):
-    """How a tool may be used, beside what it does."""
+class ToolOptions(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
+    """How a tool may be used."""
 
-    timeout: float | None = None
+    timeout: NotNegative | None = None
     """Seconds for one try, `inf` for no limit; None leaves it to the run's configuration."""
-    retries: int | None = None
-    """How often a failed or timed-out call is tried again; None leaves it to the run's configuration."""
-    budget: int | None = None
+    retries: Count | None = None
+    """How often a failed or timed-out call is retried; None leaves it to the run's configuration."""
+    budget: Count | None = None
     """How often it may be called in one run; None leaves it to the run's configuration."""
     requires_approval: NeedsApproval = False
-    """Whether a person must approve each call, or a function that says so for a given call."""
+    """Whether a person must approve each call, or a function that decides this for a given call."""
     read_only: bool = False
     """It changes nothing."""
     idempotent: bool = False
     """Running it again with the same arguments does no harm, so it may be repeated after a crash."""
 
-    def __post_init__(self) -> None:
-        for name in ("timeout", "retries", "budget"):
-            value: object = getattr(self, name)
-            # `not >=` rather than `<`: NaN compares false with everything.
-            if value is not None and not (isinstance(value, int | float) and value >= 0):
-                message = f"{name}={value!r:.80} makes no sense for a tool."
-                raise ToolDefinitionError(message, hint=f"Give {name} a value of 0 or more.")
 
-
-_ANY_USE = ToolOptions()
+_DEFAULTS = ToolOptions()
 
 
 class ToolSettings(TypedDict, total=False):
@@ -94,9 +86,9 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
     is_async: bool = False
     takes_context: bool = False
     needs_self: bool = False
-    """A method that was taken from a class rather than from an object; it cannot run."""
+    """Whether it is a method of a class, not yet bound to an object; it cannot run."""
     agent: object = None
-    """The agent behind it, where the tool is one of `dragoman.chat.agents`."""
+    """The agent behind it, if the tool is one of `dragoman.chat.agents`."""
 
     @property
     def name(self) -> str:
@@ -105,7 +97,7 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
 
     @property
     def description(self) -> str:
-        """What the model is told about it."""
+        """The description that the model sees."""
         return self.spec.description
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -129,7 +121,7 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
 
     @staticmethod
     def from_function(function: Callable[P, R], /, **settings: Unpack[ToolSettings]) -> Tool[P, R]:
-        """A tool described by a function's name, docstring and type hints; `@tool` in the form of a call."""
+        """A tool described by a function's name, docstring and type hints; the same as `tool(function)`."""
         return cast("Tool[P, R]", _define(function, settings))
 
     @staticmethod
@@ -138,13 +130,13 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
     ) -> Tool[..., S]:
         """A tool whose parameters a JSON Schema describes; the function gets them as keyword arguments.
 
-        An argument that is left out is the schema's `default` where the function has none of its own.
+        If an argument is missing and the function has no default for it, the schema's `default` is used.
         """
         return _define(function, settings, {"type": "object", "properties": {}} if parameters is None else parameters)
 
 
 AnyTool: TypeAlias = Tool[..., Any]
-"""A tool, whatever its function takes and gives."""
+"""A tool, whatever its function takes and returns."""
 
 
 @overload
@@ -166,12 +158,9 @@ def tool(
     return define if function is None else define(function)
 
 
-def tools_of(instance: object, *names: str) -> list[AnyTool]:
-    """The tools of an object: its methods decorated with `@tool`, or the methods named here, decorated or not."""
-    if names:
-        methods: list[Any] = [getattr(instance, name) for name in names]
-        return [cast("Any", method) if isinstance(method, Tool) else _define(method, {}) for method in methods]
-    # From the base classes down: a tool that a subclass overrides keeps its place and takes the new meaning.
+def tools_of(instance: object) -> list[AnyTool]:
+    """The tools of an object: its methods decorated with `@tool`."""
+    # From the base classes down: a tool that a subclass overrides keeps its place in the order.
     found: dict[str, Any] = {
         attribute: getattr(instance, attribute)
         for cls in reversed(type(instance).__mro__)
@@ -179,17 +168,17 @@ def tools_of(instance: object, *names: str) -> list[AnyTool]:
         if isinstance(member, Tool)
     }
     bare = [attribute for attribute, member in found.items() if not isinstance(member, Tool)]
-    if bare:  # taken as it is it would lose what the decorator said, such as that a person must approve it
+    if bare:  # it would lose the decorator's settings, such as that a person must approve it
         message = f"{type(instance).__name__}.{bare[0]} overrides a tool and is not decorated itself."
         raise ToolDefinitionError(message, hint="Decorate it with @tool too.", tool_name=bare[0])
     if not found:
         message = f"{type(instance).__name__} has no method decorated with @tool."
-        raise ToolDefinitionError(message, hint="Decorate the methods, or name them: tools_of(obj, 'method', ...).")
+        raise ToolDefinitionError(message, hint="Decorate them, or pass obj.method instead.")
     return list(found.values())
 
 
 def _define(fn: Callable[..., Any], settings: ToolSettings, schema: Mapping[str, object] | None = None) -> AnyTool:
-    # A good deal of code, which programs that define no tools need not load.
+    # Programs that define no tools need not load it.
     from .arguments.functions import name_of, read_function, read_handler
 
     if not callable(fn) or isinstance(fn, type):
@@ -197,15 +186,18 @@ def _define(fn: Callable[..., Any], settings: ToolSettings, schema: Mapping[str,
         raise ToolDefinitionError(message, hint="Give a function, a method or a callable object.")
     name = settings.get("name") or name_of(fn)
     if name == "<lambda>":
-        raise ToolDefinitionError("A lambda has no name that a model could call.", hint="Say tool(fn, name=...).")
+        raise ToolDefinitionError("A lambda has no name that a model could call.", hint="Name it: tool(fn, name=...).")
     _check_name(name)
     try:
         _check_settings(settings)
         function = read_function(fn) if schema is None else read_handler(fn, schema)
+        of_options: dict[str, Any] = {k: v for k, v in settings.items() if k in ToolOptions.__struct_fields__}
+        options = ToolOptions(**of_options) if of_options else _DEFAULTS
+    except ConfigurationError as error:  # of ToolOptions
+        raise ToolDefinitionError(error.message, hint="Correct the setting.", tool_name=name) from None
     except ToolDefinitionError as error:
         error.tool_name = name
         raise
-    of_options: dict[str, Any] = {k: v for k, v in settings.items() if k in ToolOptions.__struct_fields__}
     spec = ToolSpec(
         name=name,
         description=settings.get("description", function.description),
@@ -219,7 +211,7 @@ def _define(fn: Callable[..., Any], settings: ToolSettings, schema: Mapping[str,
         spec=spec,
         function=fn,
         arguments=function.arguments,
-        options=ToolOptions(**of_options) if of_options else _ANY_USE,
+        options=options,
         is_async=function.is_async,
         takes_context=function.takes_context,
         needs_self=function.needs_self,
@@ -229,13 +221,13 @@ def _define(fn: Callable[..., Any], settings: ToolSettings, schema: Mapping[str,
 def _check_settings(settings: ToolSettings) -> None:
     if unknown := [key for key in settings if key not in ToolSettings.__annotations__]:
         hint = suggest(unknown[0], ToolSettings.__annotations__)
-        raise ToolDefinitionError(f"There is no setting {unknown[0]!r} of a tool.", hint=hint)
+        raise ToolDefinitionError(f"A tool has no setting {unknown[0]!r}.", hint=hint)
     if isinstance(tags := settings.get("tags"), str):
-        raise ToolDefinitionError(f"tags={tags!r} is one text and not several.", hint=f"Say tags=[{tags!r}].")
+        raise ToolDefinitionError(f"tags={tags!r} is a string, not a list.", hint=f"Write tags=[{tags!r}].")
 
 
 def _check_name(name: str) -> None:
-    # What each provider allows beyond this is in its profile; here only what nobody could call.
+    # Each provider's own rules are in its profile; these names could not be called anywhere.
     if not name or not name.isprintable() or name != name.strip():
         message = f"{name!r} cannot be the name of a tool."
         raise ToolDefinitionError(message, hint="Use letters, digits, '_' and '-'.", tool_name=name)

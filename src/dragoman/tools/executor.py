@@ -1,8 +1,7 @@
 """The executor: the one place where tools are run, timed, limited and logged.
 
-What callers see: one call or many, plain or async, as results or as events; and `execute_tool`, the shortest way to run
-one tool by its name. How a call is carried out stands in call.py, how many are in batch.py, where functions run in
-threads.py.
+It runs one call or many, sync or async, and returns results or events; `execute_tool` runs one tool by name. call.py
+executes one call, batch.py several, and threads.py decides where functions run.
 """
 
 from __future__ import annotations
@@ -28,29 +27,29 @@ from .run import PendingApproval, PermissionCheck, ToolConfig, ToolRun
 from .threads import AsyncRunner, LoopThread, Runner, WorkerThreads
 
 OnResult: TypeAlias = Callable[[ToolCall, ToolResult], None]
-"""Called once for every call, when its result is known: the place for metrics."""
+"""Called once for every call when its result is known, for example for metrics."""
 
 ToolInput: TypeAlias = str | bytes | Mapping[str, object]
 """A call's arguments: JSON text, or a mapping."""
 
-# Made once, here: Ctrl-C while `getLogger` is at work would leave the lock of the whole logging module held.
+# Created once: Ctrl-C inside `getLogger` would leave the lock of the logging module held.
 _LOGGER: Final = logging.getLogger("dragoman.tools")
 
 
 class Executed(Struct, frozen=True):
-    """What came of a batch of calls."""
+    """The results of a batch of calls."""
 
     results: tuple[ToolResult, ...]
-    """One result for every call, in call order, but for those in `pending`."""
+    """The results, in call order, without the calls in `pending`."""
     pending: tuple[PendingApproval, ...] = ()
-    """Calls that wait for a person; run them again with their approvals."""
+    """Calls that wait for approval; run them again with their approvals."""
 
 
 class ToolExecutor:
     """Runs tools. Safe to share between threads; close it (or use it in a `with` block) to end its threads.
 
-    Whatever a tool does, a call ends with exactly one result: not found, invalid, denied, out of budget, timed out,
-    cancelled and crashed are results too, and tell the model what happened.
+    Whatever a tool does, a call ends with exactly one result: unknown tool, invalid arguments, denied, out of budget,
+    timed out, cancelled and crashed are results too, which tell the model what happened.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class ToolExecutor:
     # --- one call ---
 
     def execute(self, call: ToolCall, run: ToolRun | None = None) -> ToolResult:
-        """Carry out one call. A call that needs approval and has none is not run, and its result says so."""
+        """Run one call. A call that needs approval and has none is not run, and its result says so."""
         return self.outcome(call, run).result
 
     async def aexecute(self, call: ToolCall, run: ToolRun | None = None) -> ToolResult:
@@ -100,7 +99,7 @@ class ToolExecutor:
     # --- many calls ---
 
     def execute_all(self, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Executed:
-        """Carry out the calls of one message, in parallel up to the cap. Raises only under the policy `abort`."""
+        """Run the calls of one message, in parallel up to the cap. Raises only under the policy `abort`."""
         batch = self.batch(calls, run)
         step(exhaust(self.stepped_events(batch)))
         return _executed(batch)
@@ -111,33 +110,33 @@ class ToolExecutor:
         await exhaust(self.aevents(batch))
         return _executed(batch)
 
-    # --- many calls, step by step ---
+    # --- many calls, as events ---
 
     def batch(self, calls: Iterable[ToolCall], run: ToolRun | None = None, tools: ToolSet | None = None) -> Batch:
-        """Prepare calls for `events` or `aevents`. The batch's results are complete even if these are cut short.
+        """Prepare calls for `events` or `aevents`. The batch has a result for every call even if these end early.
 
-        `tools` are those of the moment, where a function gives them.
+        `tools` are the tools of this step, if a function supplies them.
         """
         run, tools = run or ToolRun(), self.tools if tools is None else tools
         if tools.function is not None:
-            message = "Which tools there are is said by a function, in a run; without one there are none."
-            raise ConfigurationError(message, hint="Run them in a loop, or give the tools themselves.")
+            message = "The tools are supplied by a function, which is only called in a run of the loop."
+            raise ConfigurationError(message, hint="Run them in a loop, or pass the tools themselves.")
         if self.config.run_timeout is not None:
             run.deadline = shorter(run.deadline, run.began + self.config.run_timeout)
         return Batch(self.searched(tools), tuple(calls), run, self._settings, self._record)
 
     def searched(self, tools: ToolSet) -> ToolSet:
-        """These tools, with the one that finds others beside them if the config says so."""
+        """These tools, with the search tool added if the config asks for it."""
         if self.config.search is None:
             return tools
         return dragoman.tools.many_tools(tools, self.config) or tools  # loaded only now
 
     def events(self, batch: Batch) -> Generator[ToolEvent, None, None]:
-        """Carry a batch out and tell what happens. Closing the generator cancels what is still under way."""
+        """Run a batch and yield its events. Closing the generator cancels the calls still running."""
         return step_through(self.stepped_events(batch))
 
     def stepped_events(self, batch: Batch) -> AsyncGenerator[ToolEvent, None]:
-        """`events` for a core that a plain program steps."""
+        """`events` as an async generator that never suspends."""
         return batch.events(Runner(self._workers, self._loop, inline=self.config.max_parallel_tools == 1))
 
     def aevents(self, batch: Batch) -> AsyncGenerator[ToolEvent, None]:
@@ -148,11 +147,11 @@ class ToolExecutor:
 
     @property
     def abandoned(self) -> int:
-        """How many timed-out or cancelled functions still run in a thread that nobody waits for."""
+        """How many timed-out or cancelled functions still run in a thread."""
         return self._workers.abandoned
 
     def close(self) -> None:
-        """End the threads. Abandoned functions end by themselves; nobody waits for them."""
+        """End the threads. Abandoned functions are not waited for."""
         self._loop.close()
         self._workers.close()
 
@@ -171,11 +170,11 @@ class ToolExecutor:
     # --- inside ---
 
     def _record(self, call: ToolCall, result: ToolResult) -> None:
-        """The one place every call passes at its end: the metrics hook and the log line.
+        """Called at the end of every call: the `on_result` hook and the log line.
 
-        The line has key=value pairs; the same fields are on the record as `tool_call`, for structured handlers. Of
-        arguments and results, which are the user's data, only the size is written. Where the program has set up no
-        logging at all nothing is written, not even Python's last resort on stderr.
+        The line has key=value pairs; structured handlers find the same fields on the record as `tool_call`. Arguments
+        and results are the user's data, so only their size is logged. If the program has not set up logging, nothing
+        is written, not even by Python's last-resort handler.
         """
         if self._on_result is not None:
             try:
@@ -199,7 +198,7 @@ class ToolExecutor:
 
 
 def _word(text: str) -> str:
-    """A name as the model wrote it, unless it could be taken for more than one word or line."""
+    """A name as the model wrote it; quoted if it contains blanks or unprintable characters."""
     return text if text.isprintable() and " " not in text else repr(text)
 
 
@@ -235,7 +234,7 @@ async def aexecute_tool(tools: AnyTools, name: str, arguments: ToolInput = "") -
 
 
 def tool_result_or_error(tools: AnyTools, name: str, arguments: ToolInput = "") -> str:
-    """Run a tool and return what the model should read: the result, or the text of the error."""
+    """Run a tool and return what the model would read: the result, or the text of the error."""
     try:
         return execute_tool(tools, name, arguments)
     except ToolError as error:

@@ -1,14 +1,14 @@
-"""Sets of tools: the registry, and views on it; and tools of the moment, which a function gives.
+"""Sets of tools: the registry and the views on it, and tools of the moment, which a function returns.
 
-A registry keeps its tools in a dict that is never changed, only replaced: readers take no lock and see either the set
-before a change or the set after it. Views compute theirs from the one below and follow its changes.
+A registry keeps its tools in a dict that is never changed, only replaced: readers take no lock and see the set either
+before or after a change. Views follow the changes of the set below.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Literal, Never, TypeAlias, cast
+from typing import Any, Final, Never, TypeAlias, cast
 
 from dragoman._checks import check_takes_run, refuse_unknown
 from dragoman.conversation import ToolSpec
@@ -16,21 +16,19 @@ from dragoman.errors import ConfigurationError, ToolConflictError, ToolDefinitio
 
 from .definition import AnyTool, Tool
 
-OnConflict: TypeAlias = Literal["error", "keep", "replace"]
-
 FIND_TOOLS: Final = "find_tools"
-"""The tool that finds others, where there are many: see search.py."""
+"""The tool that finds other tools: see search.py."""
 
 
 class ToolSet:
-    """Tools by name, to read from. The order is that of registration and never changes by itself."""
+    """Tools by name, read-only, in the order of registration."""
 
     by_name: Mapping[str, AnyTool]
-    """All tools as they are now: never changed, but replaced as a whole when something changes."""
+    """The tools as they are now. The mapping is never changed, but replaced when something changes."""
     function: ToolsFunction | None = None
-    """What gives the tools of each moment of a run; without a run there are none then."""
+    """Returns the tools of each moment of a run; outside a run the set is empty."""
     own: frozenset[str] = frozenset()
-    """Names of tools that the library put there itself; they may be called whatever else is allowed."""
+    """Names of tools that the library added; they may be called whatever `allowed_tools` says."""
 
     def find(self, name: str) -> AnyTool | None:
         """The tool of that name, or None."""
@@ -49,7 +47,7 @@ class ToolSet:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What a model is told about each tool, in order."""
+        """The definitions that a model sees, in order."""
         return tuple([t.spec for t in self.by_name.values()])
 
     def __iter__(self) -> Iterator[AnyTool]:
@@ -67,7 +65,7 @@ class ToolSet:
     def filtered(self, keep: Callable[[AnyTool], bool] | Iterable[str]) -> ToolView:
         """A view of the tools that pass the test, or that have one of the names."""
         if isinstance(keep, str):
-            raise ConfigurationError(f"{keep!r} is one name and not several.", hint=f"Say filtered([{keep!r}]).")
+            raise ConfigurationError(f"{keep!r} is a string, not a list of names.", hint=f"Write filtered([{keep!r}]).")
         if not callable(keep):
             names = frozenset(keep)
             return ToolView(self, lambda t: t if t.name in names else None)
@@ -83,23 +81,16 @@ class ToolSet:
         return ToolView(self, lambda t: t.renamed(changed[t.name]) if t.name in changed else t)
 
     def clone(self) -> ToolRegistry:
-        """A registry of its own with the same tools."""
+        """A new registry with the same tools."""
         return ToolRegistry(self)
 
-    def merge(self, *others: ToolSet, on_conflict: OnConflict = "error") -> ToolRegistry:
-        """A new registry with the tools of all; two different tools of one name are an error unless said otherwise."""
-        merged = dict(self.by_name)
-        for other in others:
-            for name, candidate in other.by_name.items():
-                if merged.get(name, candidate) is candidate or on_conflict == "replace":
-                    merged[name] = candidate
-                elif on_conflict == "error":
-                    raise _conflict(name)
-        return ToolRegistry(merged.values())
+    def merge(self, *others: ToolSet) -> ToolRegistry:
+        """A new registry with the tools of all; two different tools of one name are an error."""
+        return ToolRegistry([each for tools in (self, *others) for each in tools])
 
 
 class ToolRegistry(ToolSet):
-    """Tools by name, safe to change and to read from many threads at once."""
+    """Tools by name, safe to change and read from many threads at once."""
 
     def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = (), **unknown: Never) -> None:
         refuse_unknown(unknown, ToolRegistry.__init__, "ToolRegistry")
@@ -109,7 +100,7 @@ class ToolRegistry(ToolSet):
             self.register(each)
 
     def register(self, item: AnyTool | Callable[..., Any], *, replace: bool = False) -> AnyTool:
-        """Add a tool, or a function that becomes one. Another tool of the same name is an error unless replaced."""
+        """Add a tool, or a function as a tool. Another tool of the same name is an error unless replaced."""
         added = cast("AnyTool", item if isinstance(item, Tool) else Tool.from_function(item))
         if added.needs_self:
             message = f"{added.name!r} is a method of a class, not of an object."
@@ -122,7 +113,7 @@ class ToolRegistry(ToolSet):
         return added
 
     def unregister(self, name: str) -> AnyTool:
-        """Take a tool out, and return it."""
+        """Remove a tool and return it."""
         with self._lock:
             if name not in self.by_name:
                 raise not_found(name, self.by_name)
@@ -132,12 +123,12 @@ class ToolRegistry(ToolSet):
 
 
 class ToolView(ToolSet):
-    """A set of tools as seen through a filter or under other names; it follows the changes of the set below."""
+    """A set of tools through a filter or under other names; it follows the changes of the set below."""
 
     def __init__(self, below: ToolSet, see: Callable[[AnyTool], AnyTool | None]) -> None:
         self._below: ToolSet = below
         self._see: Callable[[AnyTool], AnyTool | None] = see
-        # One pair, replaced as a whole: a reader never combines an old source with a new view.
+        # One pair, replaced as a whole, so that a reader never combines an old source with a new view.
         self._cached: tuple[Mapping[str, AnyTool], Mapping[str, AnyTool]] | None = None
 
     @property
@@ -162,53 +153,47 @@ _ToolLike: TypeAlias = AnyTool | Callable[..., Any]
 SomeTools: TypeAlias = ToolSet | Mapping[str, _ToolLike] | Iterable[_ToolLike]
 """A registry or view, or tools and functions, by name or not."""
 ToolsFunction: TypeAlias = Callable[[Any], SomeTools | Awaitable[SomeTools]]
-"""Gives the tools of the moment; it is asked with the RunContext before each call of the model."""
+"""Returns the tools of the moment; it is called with the RunContext before each model call."""
 AnyTools: TypeAlias = SomeTools | ToolsFunction
-"""Whatever a caller may give where tools are wanted: tools, or a function of the moment that gives them."""
+"""What a caller may pass as tools: tools, or a function that returns the tools of the moment."""
 
-_MOST_SETS: Final = 64
-_ONE_TOOL: Final = "For a single tool say tools=[…]; a function of the moment takes the RunContext, and gives tools."
+_ONE_TOOL: Final = "For a single tool write tools=[…]; a function of the moment takes the RunContext and returns tools."
 
 
 class MomentTools(ToolSet):
-    """Tools that a function gives for each moment of a run."""
+    """Tools that a function returns for each moment of a run."""
 
     by_name: Mapping[str, AnyTool] = {}
 
     def __init__(self, function: ToolsFunction) -> None:
         self.function = function
-        # As long as the function gives the same ones they are the same set, with all that was worked out for it.
-        self._made: dict[tuple[object, ...], tuple[SomeTools, ToolSet]] = {}
+        # As long as the function returns the same tools they are the same set, with everything cached for it.
+        self._latest: tuple[SomeTools, ToolSet] = ((), ToolRegistry())
 
     def take(self, given: object) -> ToolSet:
-        """What the function gave, as a set."""
+        """The function's return value as a set."""
         if isinstance(given, ToolSet):
             return given
         if isinstance(given, str) or not isinstance(given, Iterable):
-            message = f"A function that gives the tools of the moment gave back a {type(given).__name__}."
+            message = f"A function that returns the tools of the moment returned a {type(given).__name__}."
             raise ConfigurationError(message, hint=_ONE_TOOL)
-        if isinstance(given, Mapping):
-            tools = dict(cast("Mapping[str, _ToolLike]", given))
-            key = (*tools, *map(id, tools.values()))
-        else:
-            tools = list(cast("Iterable[_ToolLike]", given))
-            key = tuple(map(id, tools))
-        known = self._made.get(key)
-        if known is None:
-            if len(self._made) >= _MOST_SETS:
-                self._made.clear()
-            known = self._made[key] = (tools, as_tool_set(tools))  # with them, so that nothing else gets their ids
-        return known[1]
+        is_mapping = isinstance(given, Mapping)
+        tools = dict(cast("Mapping[str, _ToolLike]", given)) if is_mapping else list(cast("Iterable[_ToolLike]", given))
+        before, known = self._latest
+        if tools != before:
+            known = as_tool_set(tools)
+            self._latest = (tools, known)
+        return known
 
 
 def as_tool_set(tools: AnyTools) -> ToolSet:
-    """The tools as a set; a set is taken as it is, anything else becomes one."""
+    """The tools as a set; a set is returned as it is."""
     if isinstance(tools, ToolSet):
         return tools
     if isinstance(tools, Mapping):
         return ToolRegistry([_named(each, name) for name, each in cast("Mapping[str, _ToolLike]", tools).items()])
     if isinstance(tools, Tool):
-        raise ConfigurationError("A tool was given where several are wanted.", hint=_ONE_TOOL)
+        raise ConfigurationError("A single tool was passed as tools.", hint=_ONE_TOOL)
     if callable(tools):
         check_takes_run(tools, "tools", _ONE_TOOL)
         return MomentTools(tools)
@@ -221,8 +206,8 @@ def _named(item: _ToolLike, name: str) -> AnyTool:
 
 
 def not_found(name: str, offered: Iterable[str]) -> ToolNotFoundError:
-    """The error for a name that is not there, with the nearest ones that are."""
-    from difflib import get_close_matches  # needed only where something is wrong
+    """The error for an unknown name, with the nearest known ones."""
+    from difflib import get_close_matches  # slow to load, and needed for errors only
 
     names = list(offered)
     nearest = get_close_matches(name, names, n=3, cutoff=0.65) or names[:10]

@@ -1,8 +1,7 @@
-"""One run of tools: how they are used in it (ToolConfig), whether a call may run (Decision, Approval), what its calls
-share (ToolRun), what a tool may know of its call (ToolContext).
+"""The values of a run of tools: ToolConfig, decisions and approvals, ToolRun (shared by its calls), ToolContext.
 
-Rules are the toolkit's business, and who is asked is the program's. What is code rather than data (permissions,
-middleware, hooks) goes to the executor's constructor.
+Permission rules belong to the toolkit. Code (permission checks, middleware, hooks) is passed to the executor; what is
+here is data.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ Deps = TypeVar("Deps")
 
 _NO_CONVERSATION = Conversation()
 
-# --- how tools are used, as plain data that a configuration file can hold ---------------------------------------------
+# --- configuration: plain data that a configuration file can hold ----------------------------------------------------
 
 
 class ToolErrorHandling(Enum):
     """What a run does when a tool fails."""
 
     CONTINUE = "continue"
-    """The model reads the error and goes on. A tool is retried only if its definition says so."""
+    """The model reads the error and continues. A tool is retried only if its definition says so."""
     ABORT = "abort"
     """The run stops; calls that have not finished are cancelled."""
     RETRY = "retry"
@@ -71,36 +70,36 @@ class ToolConfig(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbi
     tool_choice: ToolChoice = "auto"
     max_iterations: Count = 20
     execution_timeout: NotNegative | None = None
-    """Seconds for one try of one call, where the tool does not say otherwise (`inf`: no limit). None: no limit."""
+    """Seconds for one attempt of one call, unless the tool has its own (`inf`: no limit). None: no limit."""
     run_timeout: NotNegative | None = None
     """Seconds for all tool calls of a run, counted from its start. None: no limit."""
     max_parallel_tools: Positive = 5
-    """How many calls run at once. With 1, plain functions without a time limit run in the thread of a plain program
-    itself: for those that are bound to it. Nobody can give up on them then."""
+    """How many calls run at once. With 1, sync functions without a time limit run in the caller's thread, for functions
+    that need that; they cannot be abandoned when the run is cancelled."""
     allowed_tools: frozenset[str] | None = None
     """The tools that may be called; None means all."""
     search: Count | None = None
-    """With more tools than this the model is told of a few, and finds the others; None: it is told of all."""
+    """With more tools than this the model gets a few and searches for the others. None: it gets all."""
     always_offered: frozenset[str] = frozenset()
-    """Where tools are searched, those of which the model is told from the beginning."""
+    """With `search`, the tools that the model gets from the start."""
     budgets: dict[str, Count] = {}
-    """How often each tool may be called in a run, where the tool does not say otherwise."""
+    """How often each tool may be called in a run, unless the tool has its own budget."""
     tool_error_handling: ToolErrorHandling = ToolErrorHandling.CONTINUE
     retry: RetryConfig = RetryConfig()
     max_result_size: Count = 1_000_000
-    """How many characters of text and JSON the model reads of one result; the rest is cut, and a note says so."""
+    """How many characters of text and JSON of one result the model gets; the rest is replaced by a note."""
     max_media_size: Count = 32_000_000
-    """How many bytes an image, document, recording or film in a result may have; a note stands for a larger one."""
+    """How many bytes of media a result may have; a larger file is replaced by a note."""
 
 
-# --- may a call run: the answers, and approvals bound to the exact call -----------------------------------------------
+# --- decisions, and approvals bound to the exact call -----------------------------------------------------------------
 
 
 class Allow(Struct, frozen=True):
     """The call may run."""
 
     approved: bool = False
-    """A person has just approved this very call, so a tool that `requires_approval` need not ask again."""
+    """Whether a person has just approved this call, so that a tool with `requires_approval` need not ask again."""
 
 
 class Deny(Struct, frozen=True):
@@ -110,7 +109,7 @@ class Deny(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True):
-    """A person must approve this very call first."""
+    """A person must approve this call first."""
 
     reason: str = ""
 
@@ -121,11 +120,11 @@ Decision: TypeAlias = Allow | Deny | Ask
 PermissionCheck: TypeAlias = (
     "Callable[[ToolCall, Tool[..., object], ToolContext[object]], Decision | Awaitable[Decision]]"
 )
-"""Decides about one call before it runs; plain or async."""
+"""Decides about one call before it runs; sync or async."""
 
 
 class Approval(Struct, frozen=True, kw_only=True):
-    """A person's answer about one call. It holds for exactly the arguments that were shown, and for no other call."""
+    """A person's answer to one call. It applies to exactly the arguments that were shown, and to no other call."""
 
     call_id: str
     fingerprint: str
@@ -133,40 +132,40 @@ class Approval(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
     def answers(self, call: ToolCall) -> bool:
-        """Whether this is the answer about that call, unchanged."""
+        """Whether this is the answer to exactly this call."""
         return self.fingerprint == fingerprint(call)
 
 
 class PendingApproval(Struct, frozen=True, kw_only=True):
-    """A call that waits for a person."""
+    """A call that waits for approval."""
 
     call: ToolCall
     reason: str = ""
     within: ToolCall | None = None
-    """The call of the conversation itself for which this one is made, by an agent say. `call.id` begins with its id."""
+    """The call in the conversation that contains this one, for example an agent's; `call.id` starts with its id."""
     waits_for: tuple[PendingApproval, ...] = ()
-    """Of a call that its tool has paused: those inside it, which are to be answered in its place."""
+    """If its tool has paused the call: the calls inside it, which are answered instead."""
 
     @property
     def held(self) -> ToolCall:
-        """The call of the conversation itself that has no result meanwhile."""
+        """The call in the conversation that has no result meanwhile."""
         return self.within or self.call
 
     def tool_among(self, tools: ToolSet) -> AnyTool | None:
-        """The tool that is called. Those of agents and providers are not here, even if one of the same name is."""
+        """The called tool; None for one of an agent or provider, even if `tools` has one of the same name."""
         return None if self.within is not None or self.call.hosted else tools.find(self.call.name)
 
     def inside(self, outer: ToolCall) -> PendingApproval:
-        """The same as the caller of that call sees it."""
+        """This approval as the caller of `outer` sees it."""
         call = structs.replace(self.call, id=f"{outer.id}>{self.call.id}")
         return PendingApproval(call=call, reason=self.reason, within=outer)
 
 
 class Paused(Exception):  # noqa: N818 - nothing went wrong
-    """Raised by a tool whose call waits for a person: these calls, made on its behalf, are to be answered first.
+    """Raised by a tool to pause its call until a person has answered calls that it wants to make.
 
-    They come up in `pending` of whoever made the call, with ids that begin with its own. Once one of them is answered
-    the tool is called again, and `context.answer_about(call)` says what the person said.
+    They appear in `pending` of the run, with ids that start with the id of the tool's own call. Once one of them is
+    answered the tool is called again, and `context.answer_about(call)` returns the answer.
     """
 
     def __init__(self, pending: Iterable[PendingApproval]) -> None:
@@ -175,13 +174,13 @@ class Paused(Exception):  # noqa: N818 - nothing went wrong
 
 
 def fingerprint(call: ToolCall) -> str:
-    """A hash of the call's id, tool and exact arguments; a tool of the provider's is another one."""
-    from hashlib import sha256  # slow to load, and needed only where people are asked
+    """A hash of the call's id, tool and exact arguments; a tool hosted by the provider counts as another tool."""
+    from hashlib import sha256  # slow to import, and only needed for approvals
 
     digest = sha256()
     for part in (call.id, call.name, call.arguments, *(["hosted"] if call.hosted else [])):
         raw = part.encode("utf-8", "surrogatepass")
-        # With its length in front no two different calls can give the same bytes.
+        # Length-prefixed, so that different calls never give the same bytes.
         digest.update(len(raw).to_bytes(8, "big") + raw)
     return digest.hexdigest()
 
@@ -196,7 +195,7 @@ def deny(call: ToolCall, *, reason: str = "") -> Approval:
     return Approval(call_id=call.id, fingerprint=fingerprint(call), approved=False, reason=reason)
 
 
-# --- what the calls of a run share -----------------------------------------------------------------------------------
+# --- state shared by the calls of a run -------------------------------------------------------------------------------
 
 
 class ToolRun:
@@ -217,48 +216,48 @@ class ToolRun:
         self.conversation: Conversation = conversation
         self.deps: object = deps
         self.stop: Stop = stop or Stop()
-        """Tells the run to stop."""
+        """Cancels the run."""
         self.began: float = time.monotonic()
         self.deadline: float | None = shorter(deadline, self.stop.deadline)
-        """When all calls must be done, on the clock of `time.monotonic`; an executor with a `run_timeout` sets it."""
+        """When all calls must be done (`time.monotonic`); set by an executor with a `run_timeout`."""
         self.counts: dict[str, int] = {}
         """How often each tool has been called."""
         self.watched: bool = watched
-        """Whether somebody reads what tools report."""
+        """Whether progress reports of tools are read."""
         self.pauses: bool = pauses
-        """Whether somebody can go on with a call that its tool has paused."""
+        """Whether a call may be paused for approvals inside it."""
         self.caller: object = caller
-        """The run of the loop that the calls belong to, if there is one; for tools that are runs themselves."""
+        """The loop run that made the calls, if any; for tools that are agents."""
         self.used: list[Usage] = []
-        """What models behind the tools have used so far, those of agents say, for each call of one."""
+        """The usage of each model call inside the tools, for example by agents."""
         self.calls_inside: int = 0
-        """How many calls of tools were made behind the tools."""
+        """The number of tool calls inside the tools."""
         self._approvals: dict[str, Approval] = {approval.fingerprint: approval for approval in approvals}
         self._lock: threading.Lock = threading.Lock()
 
     def answer(self, approval: Approval) -> None:
-        """Take in a person's answer about a pending call."""
+        """Add a person's answer to a pending call."""
         self._approvals[approval.fingerprint] = approval
 
     def take_approval(self, call: ToolCall) -> Approval | None:
-        """The answer about exactly this call. It is used up: the very same call, made again, must be approved again."""
+        """The answer to exactly this call, which is then used up: the same call made again needs another approval."""
         return self._approvals.pop(fingerprint(call), None) if self._approvals else None
 
     def take_answers_inside(self, call: ToolCall) -> tuple[Approval, ...]:
-        """The answers about calls that are made on behalf of this one. They are used up, too."""
+        """The answers to calls inside this one, which are then used up."""
         if not self._approvals:
             return ()
         inside = [each for each in self._approvals.values() if each.call_id.startswith(f"{call.id}>")]
         return tuple([self._approvals.pop(each.fingerprint) for each in inside])
 
     def count(self, usage: Usage | None, tool_calls: int) -> None:
-        """Count what was done behind a tool: a call of a model, or calls of tools."""
+        """Count a model call, or tool calls, made inside a tool."""
         with self._lock:
             self.used += [] if usage is None else [usage]
             self.calls_inside += tool_calls
 
     def spend(self, name: str, budget: int | None) -> bool:
-        """Count one more call of the tool; False, and nothing counted, if it has been called that often already."""
+        """Count one more call of the tool; returns False, without counting, if its budget is used up."""
         with self._lock:
             called = self.counts.get(name, 0)
             if budget is not None and called >= budget:
@@ -267,52 +266,52 @@ class ToolRun:
             return True
 
     def cancel(self) -> None:
-        """Stop waiting for tools and start no more. Every call still gets its result: `cancelled`."""
+        """Abandon running tools and start no more. Each of these calls gets a `cancelled` result."""
         self.stop.cancel()
 
 
-# --- what a tool may know of its call --------------------------------------------------------------------------------
+# --- the context of a call --------------------------------------------------------------------------------------------
 
 
 class ToolContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
-    """The call a tool runs for. A tool that declares it as its first parameter gets it; the model never sees it."""
+    """Passed to a tool that declares it as its first parameter; the model does not see that parameter."""
 
     call_id: str
     tool_name: str
     deps: Deps
-    """Whatever the program gave to the run for its tools."""
+    """Whatever the program passed to the run as `deps`."""
     conversation: Conversation
-    """The conversation as it was when the model made the call."""
+    """The conversation up to and including the call."""
     stop: Stop
-    """Tells this try of the call to stop. While the function runs it is also what `current_stop()` gives."""
+    """Cancels this attempt; the same as `current_stop()` while the function runs."""
     attempt: int = 1
-    """1 for the first try, then 2 for the first retry, and so on."""
+    """1 for the first attempt, 2 for the first retry, and so on."""
     parent_logger: logging.Logger
     run: ToolRun | None = None
-    """What the calls of the run share; None where the context was made by hand."""
+    """State shared by the calls of the run; None if the context was created by hand."""
     answers: tuple[Approval, ...] = ()
-    """What people have said about calls inside this one, which it has paused for; see `answer_about`."""
+    """Answers to calls inside this one that it was paused for; see `answer_about`."""
     desk: CallExecution | None = None
-    """The call under way, which takes what the tool reports, and what it has used."""
+    """The execution of this call, which receives progress reports and usage."""
 
     def report(self, what: str | Event) -> None:
-        """Say how it goes, from any thread. In a streamed run it becomes a ToolProgress, elsewhere nothing at all.
+        """Report progress, from any thread. A streamed run yields it as a ToolProgress event, others ignore it.
 
-        Nobody waits for a slow reader: behind 10,000 unread reports further ones are left out, and the next that gets
-        through says how many.
+        Reporting never blocks: after 10,000 unread reports further ones are dropped, and the next one that is delivered
+        says how many.
         """
         if self.watched and self.desk is not None:
             self.desk.report(self.stop, what)
 
     @property
     def watched(self) -> bool:
-        """Whether somebody reads what is reported."""
+        """Whether progress reports are read."""
         return self.run is not None and self.run.watched
 
     def used(self, usage: Usage | None = None, *, tool_calls: int = 0) -> None:
-        """Count a call of a model behind this tool, or calls of tools: for the limits of the run, and in the result.
+        """Count a model call, or tool calls, made inside this tool: for the limits of the run and its result.
 
-        `usage.charged` is what it cost, in US dollars; None says that nobody knows.
+        `usage.charged` is the cost in US dollars; None means unknown.
         """
         if self.run is not None:
             self.run.count(usage, tool_calls)
@@ -320,21 +319,21 @@ class ToolContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
             self.desk.take_usage(usage)
 
     def answer_about(self, call: ToolCall) -> Approval | None:
-        """What a person has said about a call that this one was paused for; for exactly these arguments."""
+        """The answer to a call that this one was paused for, with exactly these arguments."""
         mark = fingerprint(structs.replace(call, id=f"{self.call_id}>{call.id}"))
-        said = next((each for each in self.answers if each.fingerprint == mark), None)
-        if said is None:
+        answer = next((each for each in self.answers if each.fingerprint == mark), None)
+        if answer is None:
             return None
-        return structs.replace(said, call_id=call.id, fingerprint=fingerprint(call))
+        return structs.replace(answer, call_id=call.id, fingerprint=fingerprint(call))
 
     @property
     def logger(self) -> logging.Logger:
-        """A logger of the tool's own, below that of the executor."""
+        """The tool's logger, a child of the executor's."""
         return self.parent_logger.getChild(self.tool_name)
 
     @property
     def deadline(self) -> float | None:
-        """When the call must be done, on the clock of `time.monotonic`; None means no limit."""
+        """When the call must be done (`time.monotonic`); None: no limit."""
         return self.stop.deadline
 
     @property

@@ -1,10 +1,8 @@
-"""Many tools: the model is told of a few, and finds the others with `find_tools`.
+"""Many tools: the model sees a few of them, and finds the others with `find_tools`.
 
-Owns: the index over names, descriptions and parameters; `find_tools`; which tools a model is told of.
+The only state is the conversation: the results of `find_tools` in it determine which tools are offered, so a run that
+continues elsewhere offers the same ones. New ones come after those offered before, in the order found.
 Must not know: runs, providers.
-
-Nothing is kept of a search but its result: which tools are offered is read from the conversation, so that a run that
-goes on elsewhere offers the same. What was found is put behind what was offered before, in the order found.
 """
 
 from __future__ import annotations
@@ -39,9 +37,9 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SATURATION: Final = 1.2
 _BY_LENGTH: Final = 0.75
-"""The two constants of BM25, as they usually are."""
+"""The constants k1 and b of BM25."""
 _NAME_COUNTS: Final = 3
-"""A word in a name is worth so many in a description."""
+"""The weight of a word in a name; in a description it is 1."""
 _LEAST_PART: Final = 3
 
 
@@ -53,7 +51,7 @@ _parameters: Final = msgspec.json.Decoder(_Parameters)
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text or a name, without their endings: `createIssues` has `creat` and `issu`."""
+    """The stems of the words in a text or a name: `createIssues` has `creat` and `issu`."""
     words: list[str] = []
     for word in _WORD.findall(_HUMP.sub(" ", text)):
         folded = word.casefold()
@@ -78,22 +76,22 @@ class ToolIndex:
         counted = {spec.name: _count_words(spec) for spec in specs}
         self._names: list[str] = list(counted)
         self._places: dict[str, int] = {name: place for place, name in enumerate(counted)}
-        self._found_by: dict[str, list[tuple[int, float]]] = {}
-        """For each word the tools that it speaks for, and how much."""
+        self._postings: dict[str, list[tuple[int, float]]] = {}
+        """For each word its tools, and its weight in each."""
         average = sum([words.total() for words in counted.values()]) / max(len(counted), 1)
         for place, words in enumerate(counted.values()):
             length = 1 - _BY_LENGTH + _BY_LENGTH * words.total() / (average or 1)
             for word, times in words.items():
                 weight = times * (_SATURATION + 1) / (times + _SATURATION * length)
-                self._found_by.setdefault(word, []).append((place, weight))
+                self._postings.setdefault(word, []).append((place, weight))
 
     def search(self, query: str) -> list[str]:
-        """The names of the tools that a query speaks of, best first: one that is named, then those by their words."""
+        """The names of matching tools, best first; tools that the query names come before all others."""
         scores: dict[int, float] = {}
         for word in dict.fromkeys(_words(query)):
-            found = self._found_by.get(word, ())
-            rarity = log(1 + (len(self._names) - len(found) + 0.5) / (len(found) + 0.5))
-            for place, weight in found:
+            postings = self._postings.get(word, ())
+            rarity = log(1 + (len(self._names) - len(postings) + 0.5) / (len(postings) + 0.5))
+            for place, weight in postings:
                 scores[place] = scores.get(place, 0.0) + rarity * weight
         if not scores:  # a part of a name is better than nothing
             parts = [part for part in query.casefold().split() if len(part) >= _LEAST_PART]
@@ -105,7 +103,7 @@ class ToolIndex:
 def _count_words(spec: ToolSpec) -> Counter[str]:
     try:
         parameters = _parameters.decode(spec.parameters).properties
-    except msgspec.MsgspecError:  # a schema of a stranger
+    except msgspec.MsgspecError:  # an odd schema
         parameters = {}
     counted = Counter(_words(f"{spec.description} {' '.join(spec.tags)} {' '.join(parameters)}"))
     for word in _words(spec.name):
@@ -113,11 +111,11 @@ def _count_words(spec: ToolSpec) -> Counter[str]:
     return counted
 
 
-# --- what is found ----------------------------------------------------------------------------------------------------
+# --- the results of searches ------------------------------------------------------------------------------------------
 
 
 class _Found(Struct):
-    """What a result of `find_tools` has found, as data beside its text."""
+    """The data of a `find_tools` result, beside its text."""
 
     found: tuple[str, ...] = ()
 
@@ -126,7 +124,7 @@ _found: Final = msgspec.json.Decoder(_Found)
 
 
 def found_tools(conversation: Conversation) -> tuple[str, ...]:
-    """The tools that were found in this conversation, in the order in which they were."""
+    """The tools found in this conversation, in the order found."""
     names: dict[str, None] = {}
     for message in conversation.messages:
         if message.role == "tool":
@@ -134,7 +132,7 @@ def found_tools(conversation: Conversation) -> tuple[str, ...]:
                 if result.name == FIND_TOOLS and result.structured is not None:
                     try:
                         names |= dict.fromkeys(_found.decode(result.structured.raw).found)
-                    except msgspec.MsgspecError:  # a tool of that name whose results are others
+                    except msgspec.MsgspecError:  # a user's tool of that name
                         continue
     return tuple(names)
 
@@ -143,8 +141,8 @@ def found_tools(conversation: Conversation) -> tuple[str, ...]:
 
 _MOST_OFFERS: Final = 64
 _DESCRIPTION: Final = (
-    "Find further tools. You are told of a few of your tools only; there are {}. "
-    "What is found can be called from your next step on. Look before you say that something cannot be done."
+    "Find further tools. You see only a few of your tools; there are {}. "
+    "You can call the tools found from your next step on. Search before you say that something cannot be done."
 )
 
 
@@ -155,7 +153,7 @@ class SearchableTools(ToolSet):
 
     def __init__(self, source: Mapping[str, AnyTool], config: ToolConfig) -> None:
         if FIND_TOOLS in source:
-            message = f"A tool of yours is named {FIND_TOOLS!r}, as the one that finds tools is."
+            message = f"A tool of yours has the name {FIND_TOOLS!r}, which tool search needs."
             raise ToolConflictError(message, tool_name=FIND_TOOLS, hint="Rename it, or leave ToolConfig(search=…) out.")
         self.source: Mapping[str, AnyTool] = source
         self.config: ToolConfig = config
@@ -179,9 +177,10 @@ class SearchableTools(ToolSet):
         return {name: msgspec.structs.replace(spec, deferred=True) for name, spec in self._specs.items()}
 
     def offer(self, conversation: Conversation, choice: ToolChoice, searched: int) -> tuple[ToolSpec, ...]:
-        """What the model is told of: the tools that always are, the one that it must call, and those that were found.
+        """The tools that the model sees: those always offered, the one that it must call, and those found.
 
-        For a provider that searches so many itself the others come behind them, `deferred`; else there is `find_tools`.
+        `searched` is how many tools the provider can search itself. If it is enough, the others follow as `deferred`;
+        otherwise `find_tools` is offered.
         """
         found, deferred = found_tools(conversation), len(self._specs) <= searched
         needed = choice.name if isinstance(choice, OneTool) else ""
@@ -191,14 +190,14 @@ class SearchableTools(ToolSet):
             always = self.config.always_offered
             first = [name for name in self._specs if name in always or name == needed]
             later = dict.fromkeys([name for name in found if name in self._specs and name not in first])
-            told = [self._specs[name] for name in first]
-            told += [] if deferred else [self._finder.spec]
-            told += [self._specs[name] for name in later]
+            specs = [self._specs[name] for name in first]
+            specs += [] if deferred else [self._finder.spec]
+            specs += [self._specs[name] for name in later]
             if deferred:
-                told += [spec for name, spec in self._deferred.items() if name not in first and name not in later]
+                specs += [spec for name, spec in self._deferred.items() if name not in first and name not in later]
             if len(self._offers) >= _MOST_OFFERS:
                 self._offers.clear()
-            offered = self._offers[key] = tuple(told)  # the same one for the same, as all caches like it
+            offered = self._offers[key] = tuple(specs)  # the same object each time, for other caches
         return offered
 
     @tool(read_only=True, idempotent=True)
@@ -209,34 +208,24 @@ class SearchableTools(ToolSet):
 
         Args:
             query: What you want to do, in a few words, or the name of a tool.
-            limit: How many tools to find at the most.
+            limit: The maximum number of tools to find.
         """
         known = {*self.config.always_offered, *found_tools(context.conversation)}
         hits = self._index.search(query)
         new = [name for name in hits if name not in known][:limit]
-        told = [f"- {name}: {_first_line(self._specs[name].description)}" for name in new]
+        lines = [f"- {name}: {_first_line(self._specs[name].description)}" for name in new]
         if new:
-            told.insert(0, "You can call these tools from now on:")
+            lines.insert(0, "You can call these tools from now on:")
         if had := [name for name in hits[:limit] if name in known]:
-            told.append(f"You have these already: {', '.join(had)}.")
+            lines.append(f"You have these already: {', '.join(had)}.")
         if not hits:
-            told.append(self._explain(query, known))
+            lines.append(f"No tool matches {query.strip()!r:.80}. There are {self._kinds}. Try other words.")
         found = Json(Raw(msgspec.json.encode(_Found(tuple(new)))))
-        return ToolResult(context.call_id, FIND_TOOLS, (Text("\n".join(told)),), structured=found)
-
-    def _explain(self, query: str, known: Collection[str]) -> str:
-        """What is said where nothing was found."""
-        from difflib import get_close_matches  # needed only where something is wrong
-
-        asked, names = query.strip(), [name for name in self._specs if name not in known]
-        near = get_close_matches(asked, names, n=_LIMIT, cutoff=0.4)
-        said = f"No tool was found by {asked!r:.80}." if asked else "Say what you look for."
-        said += f" The nearest names are {', '.join(near)}." if near else ""
-        return f"{said} There are {self._kinds}. Try other words: what it is about, or what is to be done."
+        return ToolResult(context.call_id, FIND_TOOLS, (Text("\n".join(lines)),), structured=found)
 
 
 def _list_kinds(specs: Collection[ToolSpec]) -> str:
-    """How many tools there are, and of which kinds: by their tags, or by the first word of their names."""
+    """The number of tools, and their kinds: by tags, or by the first word of their names."""
     kinds = Counter[str]()
     for spec in specs:
         first, *more = re.split(r"[_.:/-]+", spec.name, maxsplit=1)
@@ -255,7 +244,7 @@ _MADE: Final[WeakKeyDictionary[ToolSet, SearchableTools]] = WeakKeyDictionary()
 
 
 def many_tools(tools: ToolSet, config: ToolConfig) -> SearchableTools | None:
-    """The tools with `find_tools` beside them; None if the config lets the model be told of so many at once."""
+    """The tools with `find_tools` beside them; None if the config lets the model see all of them."""
     if isinstance(tools, SearchableTools):
         return tools
     allowed = config.allowed_tools

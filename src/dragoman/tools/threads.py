@@ -1,10 +1,10 @@
-"""Where the functions of tools run, and how they are waited for: the I/O of tool execution, in both colours.
+"""Where the functions of tools run and how their end is awaited, sync and async.
 
-Owns: the threads (plain workers that can be given up, one with an event loop), and the Runner that each batch has.
+Owns: the threads (workers that can be abandoned, and one with an event loop), and the Runner of each batch.
 Must not know: tools.
 
-The standard thread pool joins its threads when the interpreter exits, so that one hanging tool would hang the whole
-program. These workers are daemons: a function that takes too long is not waited for.
+The standard thread pool joins its threads at exit, so one hanging tool would hang the whole program. These workers are
+daemon threads: a function that takes too long is abandoned.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ _IDLE_SECONDS = 10.0
 _JOIN_SECONDS = 5.0
 _EXIT_SECONDS = 2.0
 _GRACE_SECONDS = 0.2
-"""How long cancelled tasks may take for their clean-up before nobody waits for them any more."""
+"""How long cancelled tasks may take to clean up."""
 
 T = TypeVar("T")
 _Work: TypeAlias = tuple[contextvars.Context, Callable[[], object], Callable[[], object]]
 
 
 def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
-    """Start a daemon thread. Ctrl-C meanwhile is a KeyboardInterrupt, like anywhere else.
+    """Start a daemon thread; Ctrl-C meanwhile raises KeyboardInterrupt.
 
-    Python waits for the beginning of a thread with a Condition, which lets go of its lock twice when it is interrupted
-    in the wrong moment: a RuntimeError then takes the place of the KeyboardInterrupt.
+    Python waits for the thread to start with a Condition, which releases its lock twice when interrupted at the wrong
+    moment and then raises RuntimeError instead of KeyboardInterrupt.
     """
     thread = threading.Thread(target=target, name=name, daemon=True)
     try:
         thread.start()
-    except RuntimeError as error:  # also where the system has no more threads
+    except RuntimeError as error:  # also if the system has no more threads
         if isinstance(error.__context__, KeyboardInterrupt):
             raise error.__context__ from None
         raise
     return thread
 
 
-# --- a function under way --------------------------------------------------------------------------------------------
+# --- a running function -----------------------------------------------------------------------------------------------
 
 
 class Ended(NamedTuple):
-    """What became of a function: its value or its error, and when."""
+    """How a function ended: its value or its error, and when."""
 
     value: Any
     error: BaseException | None
@@ -64,25 +64,25 @@ class Ended(NamedTuple):
 
 
 class Job:
-    """A function under way."""
+    """A running function."""
 
     def __init__(self) -> None:
         self.ended: Ended | None = None
-        """What became of it, as soon as whoever waits may know."""
+        """How it ended, once the waiting side may know."""
         self.cancel: Callable[[], object] | None = None
-        """Cancels it; None for a function in a thread, which cannot be stopped from outside."""
+        """Cancels it; None for a function in a thread, which cannot be cancelled."""
         self._result: Ended | None = None
         self._is_given_up: bool = False
 
     def run(self, function: Callable[[], Any]) -> None:
-        """Call the function; `end` then tells of it. What it raises belongs to its call, but for the user's Ctrl-C."""
+        """Call the function; `end` publishes the result. Any exception is a result, except the user's Ctrl-C."""
         try:
             self._result = Ended(function(), None, time.monotonic())
         except BaseException as error:  # noqa: BLE001
             self._result = _failed(error)
 
     async def arun(self, function: Callable[[], Any], then: Callable[[], object]) -> None:
-        """Call an async function, tell of its end, and call `then`. To be cancelled is an end like any other."""
+        """Await an async function, publish the result, and call `then`. Cancellation is a result too."""
         try:
             self._result = Ended(await function(), None, time.monotonic())
         except BaseException as error:  # noqa: BLE001
@@ -91,9 +91,9 @@ class Job:
         then()
 
     def end_unbegun(self, then: Callable[[], object], _task: object) -> None:
-        """The task of `arun` is over; if nothing became of it, it was cancelled before it could begin."""
+        """Done callback of the task of `arun`: without a result, it was cancelled before it started."""
         if self.ended is None:
-            from concurrent.futures import CancelledError  # which is loaded by now: the task was one's
+            from concurrent.futures import CancelledError  # already loaded: the task was a future
 
             self._result = Ended(None, CancelledError(), time.monotonic())
             self.end()
@@ -105,7 +105,7 @@ class Job:
             self.give_up()
 
     def give_up(self) -> None:
-        """Nobody waits for it any more: cancel it if that is possible, and take no value from it."""
+        """Abandon it: cancel it if possible, and drop its value."""
         self._is_given_up = True
         if self.cancel is not None:
             self.cancel()
@@ -121,7 +121,7 @@ def _failed(error: BaseException) -> Ended:
 
 
 def discard(awaitable: object) -> None:
-    """Close something to be awaited that was never begun, so that Python does not complain that nobody awaited it."""
+    """Close an awaitable that was never started, so that Python does not warn about it."""
     if isinstance(awaitable, CoroutineType):
         from inspect import CORO_CREATED, getcoroutinestate  # hardly ever needed
 
@@ -136,7 +136,7 @@ def discard(awaitable: object) -> None:
 
 
 class WorkerThreads:
-    """Runs functions in daemon threads, as many at once as are asked for; idle threads are reused, then end."""
+    """Runs functions in daemon threads, without a limit of its own; idle threads are reused, then end."""
 
     def __init__(self) -> None:
         self._lock: threading.Lock = threading.Lock()
@@ -155,14 +155,14 @@ class WorkerThreads:
         def work() -> None:
             try:
                 future.set_result(function())
-            except BaseException as error:  # noqa: BLE001 -- it belongs to whoever waits
+            except BaseException as error:  # noqa: BLE001 -- raised by the future
                 future.set_exception(error)
 
         self.start(work, lambda: None)
         return future
 
     def start(self, work: Callable[[], object], then: Callable[[], object]) -> None:
-        """Call `work` in a worker, in a copy of the caller's context variables, and `then` when the worker is free.
+        """Call `work` in a worker, in a copy of the caller's context, and `then` once the worker is idle again.
 
         Neither may raise.
         """
@@ -170,16 +170,16 @@ class WorkerThreads:
         with self._lock:
             inbox = self._idle[-1] if self._idle else None
             if inbox is not None:
-                del self._idle[-1]  # and not with a call: Ctrl-C may come after one, and nobody would know the thread
+                del self._idle[-1]  # not pop(): Ctrl-C after a call would lose the thread
                 inbox.put(job)
         if inbox is None:
             inbox = queue.SimpleQueue[_Work | None]()
-            inbox.put(job)  # before the start, which Ctrl-C may interrupt: no thread waits for a job that never comes
+            inbox.put(job)  # before the start, which Ctrl-C may interrupt: else a thread would wait for ever
             start_thread(partial(self._work, inbox), "dragoman-tool")
 
     @property
     def abandoned(self) -> int:
-        """How many functions still run that nobody waits for any more."""
+        """How many abandoned functions still run."""
         with self._lock:
             return len([job for job in self._abandoned if job.ended is None])
 
@@ -201,10 +201,10 @@ class WorkerThreads:
             context.run(work)
             with self._lock:
                 reusable = not self._closed
-                if reusable:  # before the caller hears of the end, so that its next call finds this thread
+                if reusable:  # before the caller is notified, so that its next call finds this thread
                     self._idle.append(inbox)
             then()
-            del job, context, work, then  # an idle thread keeps nothing alive
+            del job, context, work, then  # an idle thread must keep nothing alive
             if not reusable:
                 return
 
@@ -217,13 +217,13 @@ class WorkerThreads:
             if inbox in self._idle:
                 self._idle.remove(inbox)
                 return None
-        return inbox.get()  # somebody took this thread in the last moment: the job is there
+        return inbox.get()  # this thread was taken at the last moment: the job is there
 
 
 class LoopThread:
-    """One event loop in a daemon thread, started on first need, for coroutines of a program that has no loop.
+    """One event loop in a daemon thread, started on first use, for async tools in a sync program.
 
-    A thread of its own works also where the caller's thread already runs a loop, as in a notebook.
+    It also works if the caller's thread already runs a loop, as in a notebook.
     """
 
     def __init__(self) -> None:
@@ -238,16 +238,16 @@ class LoopThread:
         return self._loop is not None
 
     def submit(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Future[Any]:
-        """Run the coroutine on the loop, with the caller's context variables (asyncio copies them).
+        """Run the coroutine on the loop, in a copy of the caller's context.
 
-        Not from the loop's own thread: whoever then waits for the result keeps the loop from ever making it.
+        Not from the loop's own thread: waiting for the result there would block the loop for ever.
         """
         import asyncio
 
-        # All under the lock: a loop that `close` stops in between would never come to this coroutine.
+        # All under the lock: a loop that `close` stops in between would never run this coroutine.
         with self._lock:
             if self._thread is threading.current_thread():
-                message = "an async tool cannot wait here for another one: its own event loop would stand still"
+                message = "an async tool cannot wait for another one here: it would block their event loop"
                 raise RuntimeError(message)
             loop = self._loop or self._start()
             future, unfinished = asyncio.run_coroutine_threadsafe(make(), loop), self._unfinished
@@ -285,30 +285,30 @@ class LoopThread:
         import asyncio
 
         try:
-            loop = asyncio.new_event_loop()  # here, where no Ctrl-C arrives that would leave half a loop
-        except Exception as error:  # noqa: BLE001 -- too many open files, say; told to whoever needs the loop
+            loop = asyncio.new_event_loop()  # here, where Ctrl-C does not arrive
+        except Exception as error:  # noqa: BLE001 -- too many open files, for example; raised by `_start`
             ready.put(error)
             return
         ready.put(loop)
-        with self._lock:  # whoever starts this thread holds it until the loop is known, or the start was interrupted
+        with self._lock:  # held by `_start` until the loop is registered, or the start was interrupted
             pass
         if not known:
             loop.close()
             return
         asyncio.set_event_loop(loop)
-        with suppress(SystemExit, KeyboardInterrupt):  # some tool's callback; this thread is not the program
+        with suppress(SystemExit, KeyboardInterrupt):  # raised by a tool's callback; must not end the program
             loop.run_forever()
         with self._lock:
-            if self._loop is loop:  # nobody closed it, so the next coroutine needs another one
+            if self._loop is loop:  # not closed by us, so the next coroutine needs a new one
                 self._loop = self._thread = None
         tasks = asyncio.all_tasks(loop)
         for task in tasks:
             task.cancel()
-        if tasks:  # bounded: a task that refuses to be cancelled is left behind with its loop
+        if tasks:  # bounded: a task that ignores cancellation is left behind with its loop
             loop.run_until_complete(asyncio.wait(tasks, timeout=_JOIN_SECONDS / 2))
         loop.run_until_complete(loop.shutdown_asyncgens())
         for future in list(unfinished):
-            future.cancel()  # its task will not end any more, but somebody may wait for it
+            future.cancel()  # its task will not end, but a thread may wait for it
         loop.close()
 
 
@@ -316,13 +316,13 @@ _OWNERS: weakref.WeakSet[WorkerThreads | LoopThread] = weakref.WeakSet()
 
 
 def _start_anew() -> None:
-    """Threads do not survive a fork: in the child, work that is given to them would never be done."""
+    """After a fork: threads do not survive it, so work given to them would never be done."""
     for owner in list(_OWNERS):
         owner.__init__()
 
 
 def _await_abandoned() -> None:
-    """When the program ends: functions that nobody waits for may notice it and clean up, such as end a command."""
+    """At exit: give abandoned functions a moment to clean up, for example to kill a child process."""
     deadline = time.monotonic() + _EXIT_SECONDS
     workers = [owner for owner in list(_OWNERS) if isinstance(owner, WorkerThreads)]
     while any(each.abandoned for each in workers) and time.monotonic() < deadline:
@@ -334,21 +334,21 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_anew)
 
 
-# --- how whoever waits for functions runs them, in both colours -------------------------------------------------------
+# --- runners: start functions and wait for them -----------------------------------------------------------------------
 
 
 class Runner:
-    """Runs functions for a plain program. `inline`: plain ones without a time limit run in the caller's thread."""
+    """Runs functions for a sync program. `inline`: sync functions without a time limit run in the caller's thread."""
 
     def __init__(self, workers: WorkerThreads, loop: LoopThread | None = None, *, inline: bool = False) -> None:
         self._workers: WorkerThreads = workers
         self._loop: LoopThread | None = loop
         self._inline: bool = inline
-        # A bell of this kind, since a `put` may interrupt a `get` of its own thread: a signal handler may stop the run.
+        # A SimpleQueue is reentrant: a signal handler that cancels the run may `put` while this thread is in `get`.
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def start(self, function: Callable[[], Any], *, is_async: bool, is_limited: bool) -> Job:
-        """Begin a function. One that is limited in time never runs in the caller's thread."""
+        """Start a function. One with a time limit never runs in the caller's thread."""
         job = Job()
         if is_async:
             self._start_async(job, function)
@@ -366,12 +366,12 @@ class Runner:
         future.add_done_callback(partial(job.end_unbegun, self.wake))
 
     def _end(self, job: Job) -> None:
-        """Tell of the end of a plain function, in the thread that it ran in."""
+        """Publish the end of a sync function, from its thread."""
         job.end()
         self.wake()
 
     async def wait(self, until: float | None) -> None:
-        """Wait until a function is done, or `wake` was called, or it is that late. It may also be nothing at all."""
+        """Wait until a function has ended, `wake` was called, or the given time. May return early."""
         if until is None:
             self._bell.get()
             return
@@ -383,16 +383,16 @@ class Runner:
         self._bell.put(None)
 
     def give_up(self, job: Job) -> None:
-        """Nobody waits for this function any more; what cannot be cancelled is counted as abandoned."""
+        """Abandon this function; it is counted as abandoned if it cannot be cancelled."""
         job.give_up()
         self._workers.abandon(job)
 
     async def close(self) -> None:
-        """Let cancelled functions clean up, within reason."""
+        """Give cancelled functions a moment to clean up."""
 
 
 class AsyncRunner(Runner):
-    """Runs functions for a program with an event loop: async ones as tasks of the running loop."""
+    """Runs functions for an async program: async ones as tasks of the running loop."""
 
     def __init__(self, workers: WorkerThreads) -> None:
         import asyncio  # which plain programs do not load
@@ -403,17 +403,17 @@ class AsyncRunner(Runner):
         self._tasks: list[asyncio.Task[None]] = []
 
     def _start_async(self, job: Job, function: Callable[[], Any]) -> None:
-        # A task's end rings here, on its loop: a wake from another thread costs two rounds of the loop more.
+        # Sets the event directly: a wake-up from another thread takes two more iterations of the loop.
         task = self._running.create_task(job.arun(function, self._event.set))
         self._tasks.append(task)
         job.cancel = task.cancel
         task.add_done_callback(partial(job.end_unbegun, self._event.set))
 
     def _end(self, job: Job) -> None:
-        # On the loop: what the function has given it to do before comes first.
+        # On the loop, after callbacks that the function has scheduled there.
         try:
             self._running.call_soon_threadsafe(self._end_on_loop, job)
-        except RuntimeError:  # it was closed in the meantime, and nobody waits
+        except RuntimeError:  # the loop was closed meanwhile
             job.end()
 
     def _end_on_loop(self, job: Job) -> None:
@@ -430,7 +430,7 @@ class AsyncRunner(Runner):
         self._event.clear()
 
     def wake(self) -> None:
-        with suppress(RuntimeError):  # the loop may have been closed in the meantime, and nobody waits
+        with suppress(RuntimeError):  # the loop may have been closed meanwhile
             self._running.call_soon_threadsafe(self._event.set)
 
     async def close(self) -> None:

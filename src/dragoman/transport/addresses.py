@@ -1,8 +1,8 @@
-"""Addresses: their parts that may be shown or decided on, and which ones a provider may have.
+"""URLs: host, port and origin, and the rules for base URLs.
 
-No text here ever repeats the URL: people paste keys into the wrong field. Where readers of URLs disagree (backslashes,
-percent signs and foreign letters in a host), a base URL is refused, so that the host that was checked is the host that
-is asked.
+No message contains the URL: people paste keys into the wrong field. Where URL parsers disagree (backslashes, percent
+signs and non-ASCII letters in a host), a base URL is rejected, so that the host that was checked is the one that is
+called.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dragoman.errors import ConfigurationError, InvalidBaseURLError
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv6Address
 
-# A backslash ends the authority too: browsers and the HTTP libraries read it as a slash.
+# A backslash ends the authority too: browsers and HTTP libraries treat it as a slash.
 _AUTHORITY: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\\]*)").match
 _HOST: Final = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::([0-9]*))?").fullmatch
 
 
 def _parts(url: str) -> tuple[str, str]:
-    """The host and the port, as written; empty where there is none. User names and passwords are left out."""
+    """The host and port as written, without user name and password; empty if missing."""
     found = _AUTHORITY(url)
     if found is None:
         return "", ""
@@ -36,7 +36,7 @@ def host_of(url: str) -> str:
 
 
 def port_of(url: str) -> int | None:
-    """The port: the one given, or the usual one of the scheme."""
+    """The port, or the default port of the scheme."""
     port = _parts(url)[1]
     if port:
         return int(port)
@@ -44,7 +44,7 @@ def port_of(url: str) -> int | None:
 
 
 def origin_of(url: str) -> str:
-    """Scheme and authority as they are written, for use as a key only: it may hold a password."""
+    """Scheme and authority as written. Not for display: it may contain a password."""
     found = _AUTHORITY(url)
     return url if found is None else found[0]
 
@@ -52,7 +52,7 @@ def origin_of(url: str) -> str:
 def is_loopback(host: str) -> bool:
     """Whether the host is this machine: `localhost`, 127.0.0.0/8 or ::1.
 
-    Other names below `.localhost` are not: not every resolver keeps them on this machine.
+    Names below `.localhost` do not count: not every resolver maps them to this machine.
     """
     name = host.strip("[]").lower().removesuffix(".")
     if name == "localhost":
@@ -64,7 +64,7 @@ def is_loopback(host: str) -> bool:
 def _address_of(host: str) -> IPv4Address | IPv6Address | None:
     if ":" not in host and not host[-1:].isdigit():  # a name, as nearly all are
         return None
-    from ipaddress import ip_address  # slow to load
+    from ipaddress import ip_address  # slow to import
 
     try:
         return ip_address(host)
@@ -79,11 +79,11 @@ MAX_BASE_URL_BYTES: Final = 2048
 Reason: TypeAlias = Literal[
     "too_long", "control_character", "unparsable", "userinfo", "scheme", "no_host", "placeholder"
 ]
-"""Why a base URL was refused, in one word; the rules are checked in this order."""
+"""Why a base URL was rejected; the rules are checked in this order."""
 
 _PLACEHOLDERS: Final = ("example.com", "example.net", "example.org", "localhost.localdomain")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
-# Visible characters of ASCII and no backslash; scheme, user, host and port are the groups.
+# Visible ASCII without backslashes; the groups are scheme, user, host and port.
 _BASE_URL: Final = (
     r"(?:([A-Za-z][A-Za-z0-9+.-]*):|(?![A-Za-z][A-Za-z0-9+.-]*:))"
     r"(?:(?!//)|//(?:([!-.0->@-\[\]-~]*)@)?(\[[0-9A-Fa-f:.]+\]|(?!\.|[^/?#]*\.\.)[A-Za-z0-9_.-]*)(?::([0-9]{0,5}))?(?=[/?#]|$))"
@@ -98,19 +98,19 @@ _TEXTS: Final[dict[Reason, tuple[str, str | None]]] = {
         "The base URL contains a control character, such as a line break.",
         "Copy it again; one that was read from a file needs .strip().",
     ),
-    "unparsable": ("The base URL cannot be read as a URL.", None),
+    "unparsable": ("The base URL is not a valid URL.", None),
     "userinfo": (
         "The base URL contains a user name or password.",
-        "Take out the part before the @; keys are given separately.",
+        "Remove the part before the @; keys are passed separately.",
     ),
     "scheme": (
         "The base URL must start with https://; http:// is only for this machine (localhost, 127.0.0.1, [::1]).",
-        "Write https:// before the host name; code that knows better may pass allow_insecure_base_url=True.",
+        "Write https:// before the host name; code may pass allow_insecure_base_url=True.",
     ),
     "no_host": ("The base URL has no host name.", None),
     "placeholder": (
         "The base URL is a placeholder from a documentation page.",
-        "Put the real host name of your provider in its place.",
+        "Replace it with the real host name of your provider.",
     ),
 }
 
@@ -121,10 +121,10 @@ def _refused(reason: Reason) -> InvalidBaseURLError:
 
 
 def validate_base_url(url: str, *, allow_insecure: bool = False) -> None:
-    """Raise InvalidBaseURLError unless the URL may be used as the address of a provider.
+    """Raise InvalidBaseURLError unless the URL may be used as the base URL of a provider.
 
-    The empty text passes: it means the provider's own address. `allow_insecure` permits http to any host; it is for
-    code only and must not come from a configuration file.
+    An empty text is valid: it means the provider's default. `allow_insecure` allows http to any host; it must come from
+    code, not from a configuration file.
     """
     if not url:
         return
@@ -150,9 +150,9 @@ def validate_base_url(url: str, *, allow_insecure: bool = False) -> None:
 
 @lru_cache(maxsize=512)
 def join(base: str, path: str) -> str:
-    """The address of a path behind a base URL. A query of the base goes behind the query of the path."""
+    """Append a path to a base URL. The query of the base URL follows the query of the path."""
     if not _PATH(path) or "#" in path or "\\" in path or re.search(_DOTS, path.partition("?")[0]):
-        message = "The path of a request has a character or a part that would change where it goes."
+        message = "The path of a request contains characters that would change its destination."
         raise ConfigurationError(message, hint="Check the name of the model: it is part of the path.")
     base, _, _ = base.partition("#")
     base, _, base_query = base.partition("?")

@@ -1,7 +1,4 @@
-"""The transport for event loops, on asyncio.
-
-A cancelled task cuts its connection at once, whether the reply had begun or not.
-"""
+"""The async transport, on asyncio. A cancelled task closes its connection at once."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ from .pool import Outgoing, Pool, PooledTransport
 from .socket_transport import STAGGER, Address, by_turns, look_up, numeric, open_socket, watch
 
 _MANY: Final = 256 * 1024
-"""When so many bytes wait to be taken, the server has to wait."""
+"""With this many unread bytes, reading is paused."""
 
 
 class AsyncioWire(asyncio.Protocol):
-    """A connection on an event loop. What has come is kept as it is until somebody takes it."""
+    """A connection on an event loop. Received bytes are kept until they are read."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.idle_since: float = 0.0
@@ -42,13 +39,13 @@ class AsyncioWire(asyncio.Protocol):
         self._read: float | None = None
         self._deadline: float = math.inf
         self._until: float = math.inf
-        """When waiting ends without success, by the clock of the loop."""
+        """When the current wait times out, by the loop's clock."""
         self._timer: asyncio.TimerHandle | None = None
         self._disturbed: Callable[[], Sequence[object]] | None = None
         self._gone: asyncio.Future[None] = loop.create_future()
         self._thread: int = threading.get_ident()
 
-    # --- what the event loop says ------------------------------------------------------------------------------------
+    # --- called by the event loop ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = self._connection = cast("asyncio.Transport", transport)
@@ -67,9 +64,9 @@ class AsyncioWire(asyncio.Protocol):
         self._ended = True
         tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         if tls is not None:
-            try:  # once more: TLS gives nothing if the server has said that this is the end
+            try:  # returns b"" after a close_notify
                 tls.read(1)
-            except ssl.SSLError:  # else it may have been cut by anybody
+            except ssl.SSLError:  # without one, the end may be an attacker's
                 self._error = self._error or ssl.SSLEOFError()
         self._wake()
 
@@ -87,7 +84,7 @@ class AsyncioWire(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # --- what a pool asks --------------------------------------------------------------------------------------------
+    # --- called by the pool ------------------------------------------------------------------------------------------
 
     def limit(self, read: float | None, deadline: float | None) -> None:
         self._read = read
@@ -122,7 +119,7 @@ class AsyncioWire(asyncio.Protocol):
         return waiter
 
     def _set_timer(self) -> None:
-        """Have `_tick` called in time. A timer that rings too early is set again then, which is rarer than waiting."""
+        """Schedule `_tick`. A timer that fires early is set again: that is rarer than setting one for each wait."""
         until, timer = self._until, self._timer
         if until < math.inf and (timer is None or timer.when() > until):
             if timer is not None:
@@ -147,7 +144,7 @@ class AsyncioWire(asyncio.Protocol):
                 self._transport = await self._loop.start_tls(transport, self, tls, server_hostname=host)
         except BaseException:
             transport.abort()
-            self._gone.set_result(None)  # the loop does not say so of a connection on which TLS was not agreed on
+            self._gone.set_result(None)  # connection_lost is not called if the TLS handshake failed
             raise
 
     @property
@@ -157,7 +154,7 @@ class AsyncioWire(asyncio.Protocol):
 
     @property
     def quiet(self) -> bool:
-        # The last one asks the system, since the loop may be busy elsewhere and not have told us yet.
+        # The last check asks the system: the loop may not have noticed the end yet.
         transport = self._transport
         if transport is None or self._ended or transport.is_closing() or not self.settled:
             return False
@@ -167,14 +164,14 @@ class AsyncioWire(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._gone.done():
             return
-        with suppress(RuntimeError):  # the loop that it belonged to is closed
+        with suppress(RuntimeError):  # its loop is closed
             if self._loop.is_closed():
-                # What the loop would call, and never will: the socket would be open until it is collected.
+                # What the loop would have called: else the socket stays open until it is collected.
                 forget: Callable[[object], object] = getattr(self._connection, "_call_connection_lost", id)
                 forget(None)
             elif self._thread == threading.get_ident():
                 transport.abort()
-            else:  # somebody else has freed it
+            else:  # freed in another thread
                 self._loop.call_soon_threadsafe(transport.abort)
 
     wake = close
@@ -185,7 +182,7 @@ class AsyncioWire(asyncio.Protocol):
 
 
 class _LoopGate:
-    """A gate for a task."""
+    """A gate for tasks."""
 
     def __init__(self) -> None:
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -199,10 +196,10 @@ class _LoopGate:
 
 
 class AsyncioTransport(PooledTransport):
-    """The transport for event loops.
+    """The async transport.
 
-    HTTP/1.1, compressed with gzip where the server does that; proxies with an http:// address.
-    Connections belong to an event loop: used on another one, the transport begins anew.
+    HTTP/1.1 with gzip; proxies with an http:// address. Connections belong to an event loop: on another loop the
+    transport starts with an empty pool.
     """
 
     blocking: bool | None = False
@@ -233,7 +230,7 @@ class AsyncioTransport(PooledTransport):
 
 
 async def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[Address]:
-    """The addresses of a name. Not with the loop's own threads, for which it waits when it is closed."""
+    """The addresses of a name. Not in the loop's executor, which the loop joins when it closes."""
     answer: asyncio.Future[list[Address] | Exception] = loop.create_future()
 
     def deliver(found: list[Address] | Exception) -> None:
@@ -248,9 +245,9 @@ async def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> lis
 
 
 async def _connect(loop: asyncio.AbstractEventLoop, addresses: list[Address]) -> socket:
-    """A connection to the first address that answers. They are tried one after the other, STAGGER apart.
+    """Connect to the first address that answers; they are tried in parallel, STAGGER seconds apart.
 
-    The loop can do so itself, but forgets a connection that is made in the moment in which the task is cancelled.
+    asyncio can do this too, but leaks a connection that is established just as the task is cancelled.
     """
     waiting = by_turns(addresses)
     begun: dict[asyncio.Task[None], socket] = {}

@@ -1,7 +1,7 @@
-"""What can go wrong between here and a server, as typed errors.
+"""Network failures as typed errors.
 
-A text names the host and nothing else of the address. Details are words of our own, never a library's text, which may
-repeat the whole URL.
+A message contains only the host of the URL. Details are our own words, never a library's text, which may contain the
+whole URL.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class MalformedReplyError(Exception):
-    """Bytes that are not a reply. The text says what is wrong, and holds nothing of them."""
+    """The bytes are not a valid response. The message does not quote them."""
 
 
 _TEXTS: Final[dict[type[DragomanError], dict[str, tuple[str, str]]]] = {
@@ -108,14 +108,14 @@ _TEXTS: Final[dict[type[DragomanError], dict[str, tuple[str, str]]]] = {
         ),
     },
 }
-"""What happened and what to do next, for each kind of error and its `code`."""
+"""What happened and what to do next, by error class and `code`."""
 CODES: Final = {code: kind for kind, texts in _TEXTS.items() for code in texts}
 _MAYBE_PLAIN: Final[frozenset[str]] = frozenset({"closed_early", "connect_timeout", "reset", "tls"})
-"""What comes of speaking TLS to a server that does not."""
+"""Symptoms of TLS with a server that speaks plain HTTP."""
 
 
 def error_for(code: str, request: HttpRequest, *, detail: str = "") -> DragomanError:
-    """The error for what went wrong with this request, ready to raise."""
+    """The error with this code for this request."""
     kind = CODES[code]
     happened, next_step = _TEXTS[kind][code]
     host = request.host or "the server"
@@ -146,7 +146,7 @@ def _limits(timeout: Timeouts) -> str:
     return ", ".join(f"{name} {seconds:g} s" for name, seconds in named if seconds is not None) or "no limit was set"
 
 
-# --- what exceptions mean --------------------------------------------------------------------------------------------
+# --- from exceptions to codes -----------------------------------------------------------------------------------------
 
 _NUMBERS: Final[dict[int, str]] = {
     errno.ECONNREFUSED: "refused",
@@ -158,8 +158,8 @@ _NUMBERS: Final[dict[int, str]] = {
     errno.ETIMEDOUT: "connect_timeout",
 }
 
-# By the name of a class or of one of its bases, from the most particular to the least, since httpx2 is not always here.
-# The first code is for a connection that is being made, the second for one that was made.
+# By class name, since httpx2 may not be installed; looked up along the MRO, most specific first.
+# The first code applies while connecting, the second afterwards.
 _KINDS: Final[dict[str, tuple[str, str]]] = {
     "MalformedReplyError": ("malformed", "malformed"),
     "SSLCertVerificationError": ("certificate", "certificate"),
@@ -180,7 +180,7 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     "StreamError": ("client_closed", "client_closed"),
 }
 
-# Where httpx2 has one class for several failures, its text tells them apart.
+# httpx2 has one class for several failures; its text distinguishes them.
 _WORDS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "ProxyError": (("407", "proxy_auth"),),
     "RemoteProtocolError": (
@@ -194,23 +194,23 @@ _WORDS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 _CERTIFICATE_WORDS: Final = {
     "expired": "it has expired, or the clock of this machine is wrong",
     "not yet valid": "it is not valid yet, or the clock of this machine is wrong",
-    "mismatch": "it is made out for another host name",
-    "issuer": "nobody that this machine trusts has signed it",
-    "self": "nobody that this machine trusts has signed it",
+    "mismatch": "it is for another host name",
+    "issuer": "it is not signed by an authority that this machine trusts",
+    "self": "it is not signed by an authority that this machine trusts",
 }
 
 _AT_THE_PROXY: Final[frozenset[str]] = frozenset(
     {"connect_timeout", "connection", "refused", "reset", "unknown_host", "unreachable"}
 )
-"""What is the proxy's failure if it happens on the way to one."""
+"""Failures that are the proxy's if they happen while connecting to one."""
 
 
 def translate(error: Exception, request: HttpRequest, *, connecting: bool, proxied: bool = False) -> DragomanError:
-    """Our error for what a socket, TLS, the parser or httpx2 raised, ready to raise."""
+    """Our error for an exception of a socket, TLS, the parser or httpx2."""
     cause: BaseException | None = error
     code: str | None = None
     detail = ""
-    while cause is not None and code is None:  # httpx2 keeps what the system said as the cause of its own errors
+    while cause is not None and code is None:  # httpx2 chains the system's error as the cause of its own
         code, detail = _classify(cause, connecting=connecting), _detail(cause)
         cause = cause.__cause__ or cause.__context__
     if code is None:
@@ -237,5 +237,5 @@ def _classify(error: BaseException, *, connecting: bool) -> str | None:
 def _detail(error: BaseException) -> str:
     if isinstance(error, MalformedReplyError):
         return str(error)
-    said = str(getattr(error, "verify_message", "")).lower()
-    return next((words for sign, words in _CERTIFICATE_WORDS.items() if sign in said), "")
+    reason = str(getattr(error, "verify_message", "")).lower()
+    return next((words for sign, words in _CERTIFICATE_WORDS.items() if sign in reason), "")

@@ -1,8 +1,7 @@
-"""HTTP/1.1 without sockets: bytes out for a request, a reply from bytes in any pieces, and unpacking its body.
+"""HTTP/1.1 without sockets: write requests, parse responses from bytes in any pieces, decompress bodies.
 
-Replies are parsed by llhttp (httptools), with its strict defaults. Here is added what a parser cannot know: limits, the
-method of the request, transfer codings that nobody asked for, ends that come too early, and whether the connection may
-be used again.
+Responses are parsed by llhttp (httptools) with its strict defaults. This module adds size limits, the effect of the
+request method, unexpected transfer codings, early ends, and whether the connection can be reused.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from .errors import MalformedReplyError
 from .protocol import HttpRequest
 
 _MAX_SILENT: Final = 512 * 1024
-"""How many bytes may come without any of the body: as a head, or between chunks."""
+"""How many bytes may arrive without any of the body: as a head, or between chunks."""
 _FRAMING: Final = frozenset({"connection", "content-length", "transfer-encoding"})
 _USUALLY_EMPTY: Final = frozenset({"DELETE", "GET", "HEAD"})
 ACCEPTED_ENCODINGS: Final = "gzip"
@@ -24,16 +23,16 @@ ACCEPTED_ENCODINGS: Final = "gzip"
 
 
 def request_head(request: HttpRequest, *, target: str, usual: dict[str, str]) -> bytes:
-    """The head of a request. The `usual` headers give way to the caller's."""
+    """The head of a request. The caller's headers override the `usual` ones."""
     return start_of_head(request, target=target, usual=usual) + end_of_head(request)
 
 
 def start_of_head(request: HttpRequest, *, target: str, usual: dict[str, str]) -> bytes:
-    """What all requests to one address with the same headers begin with."""
+    """The part that all requests to one URL with the same headers share."""
     headers = usual.copy()
     for name, value in request.headers.items():
         key = name.lower()
-        # Framing is not the caller's business: two opinions about a length are how requests are smuggled.
+        # Callers must not set framing headers: two different lengths allow request smuggling.
         if key not in _FRAMING:
             headers[key] = value
     lines = "\r\n".join([f"{name}: {value}" for name, value in headers.items()])
@@ -41,16 +40,16 @@ def start_of_head(request: HttpRequest, *, target: str, usual: dict[str, str]) -
 
 
 def end_of_head(request: HttpRequest) -> bytes:
-    """What is particular to one request: the length of its body."""
+    """The part that differs: the length of the body."""
     if request.body or request.method not in _USUALLY_EMPTY:
         return b"content-length: %d\r\n\r\n" % len(request.body)
     return b"\r\n"
 
 
 class ReplyReader:
-    """Reads one reply. Feed it until `head_complete`, then take what `feed` gives as pieces of the body.
+    """Parses one response. Feed it until `head_complete`; from then on `feed` returns pieces of the body.
 
-    Empty lines behind the end are passed over, as the parser does: they cannot be taken for anybody's reply.
+    Empty lines after the end are ignored, as the parser does: they cannot become part of another response.
     """
 
     def __init__(self, method: str) -> None:
@@ -58,9 +57,9 @@ class ReplyReader:
         self.status: int = 0
         self.headers: dict[str, str] = {}
         self.complete: bool = False
-        """Whether the body has come to its end."""
+        """Whether the body has ended."""
         self.reusable: bool = True
-        """Whether the connection may serve another request, as far as head and framing say."""
+        """Whether head and framing allow the connection to be reused."""
         self._without_body: bool = method == "HEAD"
         self._pieces: list[bytes] = []
         self._problem: str = ""
@@ -75,16 +74,16 @@ class ReplyReader:
         """The part of the body in these bytes; empty while the head is not complete."""
         parser = self._parser
         if parser is None:
-            self.reusable = self.reusable and not data  # bytes after the end belong to nothing that we asked for
+            self.reusable = self.reusable and not data  # bytes after the end were not requested
             return b""
         try:
             parser.feed_data(data)
-        except HttpParserCallbackError as error:  # Ctrl-C while one of the methods below ran
+        except HttpParserCallbackError as error:  # Ctrl-C inside a callback
             raise (error.__context__ or error) from None
         except HttpParserError as error:
             self._problem = self._problem or str(error)
         if self.complete:
-            self._parser = None  # which refers back to this object: without it, both are freed at once
+            self._parser = None  # breaks a reference cycle
             self.reusable = self.reusable and not self._problem
         elif self._problem:
             raise MalformedReplyError(self._problem)
@@ -95,7 +94,7 @@ class ReplyReader:
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self._silent += len(data)
         if self._silent > _MAX_SILENT:
-            message = "its head, or what stands between chunks, is too large"
+            message = "its head, or the data between chunks, is too large"
             raise MalformedReplyError(message)
         return b""
 
@@ -103,41 +102,41 @@ class ReplyReader:
         """The connection has ended. EOFError if the reply is not complete."""
         self.reusable = False
         if not self.complete:
-            # A reply with neither a length nor chunks ends with its connection.
+            # A response with neither a length nor chunks ends with its connection.
             framed = "content-length" in self.headers or "transfer-encoding" in self.headers
             if not self.head_complete or framed:
                 raise EOFError
             self.complete = True
             self._parser = None
 
-    # --- what the parser calls ----------------------------------------------------------------------------------------
+    # --- callbacks of the parser --------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """Another reply begins: surplus, if ours is complete."""
+        """A response starts: a surplus one if ours is complete."""
         if self.complete:
             self.reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or something behind the last chunk, which nobody needs."""
+        """A header; trailers are ignored."""
         if not self.head_complete:
             headers, key, text = self.headers, name.decode("latin-1").lower(), value.strip(b" \t").decode("latin-1")
             headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
-        """The head is there: of the reply, or only of its announcement (100, 102, 103)."""
+        """The head of the response, or of an informational one (100, 102, 103), is complete."""
         parser = self._parser
         if parser is None or self.complete:
             return
         status = parser.get_status_code()
         if status < 200:
             self.headers = {}
-            if status == 101:  # nobody asked to speak something else
-                self._problem = "it wants to change the protocol"
+            if status == 101:  # not requested
+                self._problem = "it switches the protocol"
             return
         if not parser.get_http_version().startswith("1."):
-            self._problem = "its version of HTTP is not known"
+            self._problem = "its HTTP version is unknown"
         elif self.headers.get("transfer-encoding", "chunked").lower() != "chunked":
-            self._problem = "its transfer coding is not known"
+            self._problem = "its transfer coding is unknown"
         self.status = status
         self.reusable = parser.should_keep_alive()
         self.head_complete = True
@@ -150,12 +149,12 @@ class ReplyReader:
             self._pieces.append(body)
 
     def on_message_complete(self) -> None:
-        """The end, unless it is that of an announcement."""
+        """The end of the response, or of an informational one."""
         self.complete = self.head_complete
 
 
 class Unpacker:
-    """Unpacks one body in gzip (also several members one after the other) or deflate, and notices an early end."""
+    """Decompresses a body in gzip (also several members) or deflate, and detects an early end."""
 
     def __init__(self) -> None:
         self._unpacking = zlib.decompressobj(32 + zlib.MAX_WBITS)
@@ -164,10 +163,10 @@ class Unpacker:
         self._fed: bool = False
 
     def feed(self, data: bytes, most: int = 0) -> bytes:
-        """What these bytes unpack to, as far as they go. ValueError if they are damaged.
+        """Decompress these bytes. ValueError if they are corrupt.
 
-        A few bytes may unpack to gigabytes: with `most`, no more than that comes at once, and the rest when it is fed
-        with nothing.
+        A few bytes may expand to gigabytes: with `most`, at most that much is returned at once, and the rest by feeding
+        empty bytes.
         """
         self._packed += data
         self._fed = self._fed or bool(data)
@@ -185,14 +184,11 @@ class Unpacker:
         return unpacked
 
     def finish(self) -> None:
-        """The bytes have ended. EOFError if something is missing."""
+        """Signal the end. EOFError if something is missing."""
         if self._fed and not self._unpacking.eof:
             raise EOFError
 
 
 def unpacker(encoding: str) -> Unpacker | None:
-    """What unpacks a body whose header `content-encoding` says this; None if there is nothing to unpack.
-
-    An encoding that nobody asked for and nobody knows is left as it is: whoever reads the bytes will notice.
-    """
+    """The decompressor for a `content-encoding`; None for an unknown one, which leaves the body as it is."""
     return Unpacker() if encoding.strip(" \t").lower() in ("gzip", "x-gzip", "deflate") else None

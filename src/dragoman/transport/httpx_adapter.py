@@ -1,7 +1,7 @@
-"""A transport on httpx2, for what our own cannot do: HTTP/2, SOCKS proxies, proxies behind TLS.
+"""A transport on httpx2, for HTTP/2, SOCKS proxies and proxies behind TLS.
 
-httpx2 has no limit for a whole request, and a plain client cannot be told to end a wait. So there a connection is cut
-when its time is up or the work is stopped. While it is being made, and over HTTP/2, the wait ends with its own limit.
+httpx2 has no total timeout, and a sync wait cannot be cancelled. So the connection is shut down at the deadline or when
+the work is stopped. While connecting, and over HTTP/2, only the client's own timeouts end a wait.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ _ERRORS: Final = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, Value
 
 
 class HttpxTransport(Transport):
-    """A transport on a client of httpx2 that you made: `HttpxTransport(httpx2.AsyncClient(http2=True))`.
+    """A transport on your httpx2 client: `HttpxTransport(httpx2.AsyncClient(http2=True))`.
 
-    A Client makes one for plain programs, an AsyncClient one for event loops. Proxies, certificate authorities and the
-    number of connections are those of the client. With `httpx2.Limits(max_keepalive_connections=0)` no connection
-    serves a second request: what a server sends behind a reply stays in httpx2's parser, where nobody can see it, and
-    would be taken for the next reply.
+    A Client makes it sync, an AsyncClient async. Proxies, certificate authorities and pool limits are the client's.
+    With `httpx2.Limits(max_keepalive_connections=0)` no connection is reused: otherwise bytes that a hostile server
+    sends after a response stay in httpx2's parser and become part of the next response.
     """
 
     def __init__(self, client: httpx2.Client | httpx2.AsyncClient) -> None:
@@ -65,7 +64,7 @@ class HttpxTransport(Transport):
             else:
                 reply = await _before(deadline, client.send(built, stream=True, follow_redirects=False))
         except _ERRORS as error:
-            late = isinstance(error, TimeoutError)  # ours; httpx2 has its own
+            late = isinstance(error, TimeoutError)  # ours, not httpx2's
             failure = error_for("read_timeout", request) if late else translate(error, request, connecting=True)
         else:
             response = _Response(request, reply, wait, blocking=isinstance(client, httpx2.Client))
@@ -139,7 +138,7 @@ def _timeout(times: Timeouts, deadline: float | None) -> httpx2.Timeout:
 
 
 async def _before(deadline: float | None, action: Awaitable[_T]) -> _T:
-    """The outcome of the action. TimeoutError if the deadline comes first."""
+    """Await the action. TimeoutError at the deadline."""
     if deadline is None:
         return await action
     async with asyncio.timeout(deadline - time.monotonic()):
@@ -147,7 +146,7 @@ async def _before(deadline: float | None, action: Awaitable[_T]) -> _T:
 
 
 class _PlainWait:
-    """The waits of a plain request. Its connection is cut when its time is up, or the work is stopped."""
+    """The waits of a sync request. Shuts down its connection at the deadline, or when the work is stopped."""
 
     def __init__(self, deadline: float | None, stop: Stop | None) -> None:
         self.deadline: float | None = deadline
@@ -156,7 +155,7 @@ class _PlainWait:
         self._cut: bool = False
 
     def until(self, work: Callable[[], _T]) -> _T:
-        """The outcome of work that blocks. TimeoutError or StoppedError if its time is up, or it was cut."""
+        """Run blocking work. TimeoutError at the deadline, StoppedError if stopped."""
         self._check()
         if self.deadline is None and self._stop is None:
             return work()
@@ -173,7 +172,7 @@ class _PlainWait:
         finally:
             if timer is not None:
                 timer.cancel()
-        if outcome is None and self._cut:  # what looks like the end of the reply
+        if outcome is None and self._cut:  # looks like the end of the response
             self._check()
         return outcome
 
@@ -184,12 +183,12 @@ class _PlainWait:
             raise TimeoutError
 
     def trace(self, _name: str, info: dict[str, Any]) -> None:
-        """httpx2 has done something; where it has made a connection, or encrypted one, that is the one to cut."""
+        """Trace hook of httpx2: remembers the connection to shut down."""
         look: Any = getattr(info.get("return_value"), "get_extra_info", None)
         if look is None:
             return
         tls = look("ssl_object")
-        shared = tls is not None and tls.selected_alpn_protocol() == "h2"  # which has others' replies on it
+        shared = tls is not None and tls.selected_alpn_protocol() == "h2"  # which other requests share
         self._socket = None if shared else look("socket")
         if self._cut:
             self.cut()

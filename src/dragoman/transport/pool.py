@@ -1,7 +1,6 @@
-"""Connections that are used again, and the requests on them, written once for both colours.
+"""The connection pool and requests on its connections, for the sync and the async transport.
 
-How bytes are sent, received and waited for is a Wire and a Gate, which block or await: see `socket_transport` and
-`asyncio_transport`.
+A Wire sends and receives bytes and a Gate waits; they block (`socket_transport`) or await (`asyncio_transport`).
 """
 
 from __future__ import annotations
@@ -28,76 +27,76 @@ from .protocol import DEFAULT_LIMITS, MAX_BODY_BYTES, HttpRequest, PoolLimits, R
 from .routes import Beginning, Route, Routes, check_head
 
 _LOOK: Final = 0.5
-"""Seconds after which whoever waits for a turn looks whether one was dropped."""
+"""Seconds after which a waiting request checks for responses that were dropped without being closed."""
 _GRACE: Final = 0.2
-"""Seconds in which a body whose content is complete may end, before its connection is cut."""
+"""Seconds that `finish` waits for the formal end of a body before it closes the connection."""
 _MAX_KNOWN: Final = 256
 MAX_PIECE: Final = 256 * 1024
-"""The most that is unpacked at once."""
+"""How much is decompressed at once."""
 _ERRORS: Final = (OSError, EOFError, ValueError, MalformedReplyError)
 
 
-# --- what the colours bring ------------------------------------------------------------------------------------------
+# --- what differs between sync and async ------------------------------------------------------------------------------
 
 
 class Wire(Protocol):
-    """An open connection. What it raises is an OSError."""
+    """An open connection. It raises OSError."""
 
     idle_since: float
 
     def limit(self, read: float | None, deadline: float | None) -> None:
-        """From now on each operation takes at most `read` seconds and ends before the deadline, or TimeoutError."""
+        """Set the timeout of each operation and the deadline of all; exceeding one raises TimeoutError."""
         ...
 
     async def send(self, request: Outgoing) -> None:
-        """Send, or begin to. If the other side has stopped reading, that is not an error: it may have answered."""
+        """Send, or start sending. It is not an error if the server stops reading: it may have answered early."""
         ...
 
     async def receive(self) -> bytes:
-        """What has come, as soon as something has; empty at the end."""
+        """The next bytes, as soon as any arrive; empty at the end."""
         ...
 
     async def encrypt(self, tls: ssl.SSLContext, host: str) -> None:
-        """Begin TLS."""
+        """Start TLS."""
         ...
 
     @property
     def settled(self) -> bool:
-        """Whether everything was sent and all that has come was taken."""
+        """Whether all was sent and everything received was read."""
         ...
 
     @property
     def quiet(self) -> bool:
-        """Whether it is settled and open still, as far as the system knows: asked before it is used again."""
+        """Whether it can be reused: settled, and still open as far as the system knows."""
         ...
 
     def wake(self) -> None:
-        """End the operation that is under way, from any thread or a signal handler. Only where operations block."""
+        """End the current operation, from any thread or signal handler. For blocking wires only."""
         ...
 
     def close(self) -> None:
-        """Cut the connection."""
+        """Close the connection at once."""
         ...
 
     async def closed(self) -> None:
-        """Wait until a connection that was cut is really gone."""
+        """Wait until a closed connection is gone."""
         ...
 
 
 class Gate(Protocol):
-    """What somebody waits at until it is opened."""
+    """Lets one request wait until another one opens it."""
 
     async def wait(self, seconds: float) -> None:
-        """Wait until it is open, but no longer than this."""
+        """Wait until it is open, at most this long."""
         ...
 
     def open(self) -> None:
-        """Let the one that waits go on."""
+        """End the wait."""
         ...
 
 
 class Outgoing:
-    """What is to be sent. Not bytes: a traceback that shows local variables would show the key in them."""
+    """The bytes to send, wrapped so that a traceback with local variables does not show the key."""
 
     __slots__ = ("data",)
 
@@ -105,11 +104,11 @@ class Outgoing:
         self.data: bytes = data
 
 
-# --- whose turn it is ------------------------------------------------------------------------------------------------
+# --- the pool ---------------------------------------------------------------------------------------------------------
 
 
 class Pool:
-    """The connections of a transport. Takes its lock with `with` only: Ctrl-C must not leave it locked."""
+    """The connections of a transport. Its lock is only used in `with` blocks: Ctrl-C must not leave it held."""
 
     def __init__(self, limits: PoolLimits, gate: Callable[[], Gate]) -> None:
         self._limits: PoolLimits = limits
@@ -119,15 +118,15 @@ class Pool:
         _pools.add(self)
 
     def begin(self) -> None:
-        """Begin anew, also in the child of a fork: what is open belongs to the parent."""
+        """Start empty; also in the child of a fork, since open connections belong to the parent."""
         self._lock: threading.Lock = threading.Lock()
         self._busy: set[int] = set()
-        """The responses that have begun, by identity."""
+        """The ids of the active responses."""
         self._waiting: deque[ref[PooledResponse]] = deque()
         self._idle: dict[Route, list[Wire]] = {}
 
     async def take(self, response: PooledResponse) -> None:
-        """Wait until the response may begin; it gets an idle connection if there is one."""
+        """Wait until the response may start; it gets an idle connection if there is one."""
         with self._lock:
             if not self._waiting and len(self._busy) < self._limits.connections:
                 self._busy.add(id(response))
@@ -141,8 +140,8 @@ class Pool:
         oldest = time.monotonic() - self._limits.idle_seconds
         while wires := self._idle.get(response.route):
             try:
-                wire = wires.pop()  # without the lock: nobody else gets the same one
-            except IndexError:  # somebody else was quicker
+                wire = wires.pop()  # atomic, so without the lock
+            except IndexError:  # another request took it
                 return
             if wire.idle_since >= oldest and wire.quiet:
                 response.attach(wire)
@@ -161,7 +160,7 @@ class Pool:
                     raise error_for("pool_timeout", response.request)
                 await gate.wait(left)
                 with self._lock:
-                    self._admit()  # a response that was dropped has told nobody
+                    self._admit()  # a dropped response notifies nobody
 
     def _admit(self) -> None:
         while self._waiting and len(self._busy) < self._limits.connections:
@@ -172,9 +171,9 @@ class Pool:
             self._waiting.popleft()
 
     def end(self, response: PooledResponse, *, reusable: bool = False) -> bool:
-        """End a response's turn. Returns whether its connection was kept; one that is not reusable is cut."""
+        """End a response. Returns whether its connection was kept; one that is not reusable is closed."""
         wire = response.detach()
-        # Whoever cancels may be about to wake the connection: it must not wake somebody else's request.
+        # A cancelling thread may be about to wake the connection; that must not hit another request.
         reusable = reusable and (response.stop is None or not response.stop.cancelled)
         kept = False
         with self._lock:
@@ -195,13 +194,13 @@ class Pool:
         return kept
 
     def forget(self, response: PooledResponse) -> None:
-        """End a turn that nobody has ended. Takes no lock: whoever frees an object may hold it."""
+        """End a response that was dropped. Takes no lock: the thread that frees the object may hold it."""
         self._busy.discard(id(response))
         if (wire := response.detach()) is not None:
             wire.close()
 
     def close(self) -> list[Wire]:
-        """Cut what is idle. Returns it, to be waited for."""
+        """Close the idle connections and return them, to be waited for."""
         with self._lock:
             self.closed = True
             idle, self._idle = self._idle, {}
@@ -227,10 +226,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class PooledResponse(Response):
-    """One request on a connection of a pool: its turn, and its reply.
+    """One request on a pooled connection, and its response.
 
-    Made before anything is taken, and ended by whoever made it. One that was dropped on the way (Ctrl-C, a response
-    that nobody closed) ends itself when it is freed, so that no interrupt can use up the pool.
+    It is created before it takes a connection. One that is dropped without being closed (after Ctrl-C, for example)
+    ends itself when it is freed, so that interrupts cannot use up the pool.
     """
 
     def __init__(self, request: HttpRequest, pool: Pool, route: Route, stop: Stop | None) -> None:
@@ -239,19 +238,19 @@ class PooledResponse(Response):
         self.headers: Mapping[str, str] = {}
         self.route: Route = route
         self.stop: Stop | None = stop
-        """What may end it from outside; on an event loop, tasks are cancelled instead."""
+        """The current Stop of a sync program; async tasks are cancelled instead."""
         self.gate: Gate | None = None
-        """Where it waits, or has waited, for its turn."""
+        """Where it waits for a connection, if it has to."""
         self.wire: Wire | None = None
-        """None before it has a connection, and as soon as that is not its own any more."""
+        """Its connection; None before and after."""
         self.ended: bool = False
         self._pool: Pool = pool
         self._reader: ReplyReader = ReplyReader(request.method)
         self._deadline: float | None = None
         self._hurried: bool = False
-        """Whether the connection was told a limit for the rest of a piece only."""
+        """Whether the timeout was shortened for the rest of one piece."""
         self._first: bytes = b""
-        """What came along with the head."""
+        """The part of the body that arrived with the head."""
         self._unpacker: Unpacker | None = None
 
     def __del__(self) -> None:
@@ -259,10 +258,10 @@ class PooledResponse(Response):
             self._pool.forget(self)
 
     def attach(self, wire: Wire) -> None:
-        """Use this connection. Whoever stops the work ends what is waited for on it, once for all pieces."""
+        """Use this connection, and let the Stop wake it."""
         self.wire = wire
         if self.stop is not None:
-            self.stop.wakers[id(self)] = wire.wake  # by its identity: a response that is dropped must be freed
+            self.stop.wakers[id(self)] = wire.wake  # by id: a dropped response must be freed
             if self.stop.cancelled:
                 wire.wake()
 
@@ -273,7 +272,7 @@ class PooledResponse(Response):
         return wire
 
     async def begin(self, wire: Wire, request: Outgoing, deadline: float | None) -> None:
-        """Send the request and wait for the head of the reply."""
+        """Send the request and wait for the response head."""
         reader, self._deadline = self._reader, deadline
         try:
             wire.limit(self.request.timeout.read, deadline)
@@ -298,13 +297,13 @@ class PooledResponse(Response):
         raise failure
 
     def _hurry(self, wire: Wire, began: float) -> None:
-        """Nothing of the body has come yet: the read limit goes on, and does not begin again with every byte."""
+        """Keep the read timeout running: it does not restart with bytes that contain nothing of the body."""
         read = self.request.timeout.read
         wire.limit(None, self._deadline if read is None else shorter(self._deadline, began + read))
         self._hurried = True
 
     def _take_in(self, data: bytes) -> bytes:
-        """The part of the body in what was received; nothing was, at the end."""
+        """The part of the body in the received bytes, which are empty at the end."""
         if data:
             return self._reader.feed(data)
         self._reader.end()
@@ -334,12 +333,12 @@ class PooledResponse(Response):
                 if unpacking is not None:
                     piece = unpacking.feed(piece, MAX_PIECE)
                 elif reader.complete:
-                    await self.aclose()  # at once: nothing can be wrong with what is here, and others may wait
+                    await self.aclose()  # at once: others may wait for the connection
                 if piece:
                     return piece
         except _ERRORS as error:
             failure = translate(error, self.request, connecting=False)
-        except BaseException:  # Ctrl-C, or a cancelled task: what was just received may be lost
+        except BaseException:  # Ctrl-C or a cancelled task: received bytes may be lost
             self._pool.end(self)
             raise
         else:
@@ -350,7 +349,7 @@ class PooledResponse(Response):
         raise failure
 
     async def finish(self) -> None:
-        """Wait a moment for the formal end of the body, behind which the connection can be used again."""
+        """Wait briefly for the formal end of the body, so that the connection can be reused."""
         wire, end = self.wire, time.monotonic() + _GRACE
         if wire is not None and not self._reader.complete:
             self.request = replace(self.request, timeout=replace(self.request.timeout, read=_GRACE))
@@ -365,15 +364,15 @@ class PooledResponse(Response):
         if len(first) > limit:
             await self.aclose()
             raise error_for("too_large", self.request)
-        # Most replies that are not streamed come in one piece.
+        # Most responses arrive in one piece.
         return first if self.wire is None else await self.read_rest([first], limit)
 
     async def aclose(self) -> None:
-        """Give up the rest of the body and free the connection.
+        """Discard the rest of the body and release the connection.
 
-        The one rule: a connection serves another request only when whoever used it has consumed the reply to its end
-        and nothing is left: no bytes of the request that are still to be sent, none of the body that nobody took, none
-        behind it. In every other case it is cut, or what is left would be taken for somebody else's reply.
+        The one rule: a connection is reused only if its response was read to the end and nothing is left: no unsent
+        bytes of the request, no unread bytes of the body, none after it. Otherwise it is closed, since what is left
+        would become part of another caller's response.
         """
         wire, reader = self.wire, self._reader
         if wire is not None:
@@ -383,10 +382,10 @@ class PooledResponse(Response):
 
 
 class PooledTransport(Transport):
-    """A transport that speaks HTTP/1.1 over connections of its own."""
+    """A transport that speaks HTTP/1.1 over a connection pool."""
 
     _gate: Callable[[], Gate]
-    """Makes a gate that is closed."""
+    """Creates a closed gate."""
 
     def __init__(
         self,
@@ -401,16 +400,16 @@ class PooledTransport(Transport):
         try:
             self._routes: Routes = Routes(proxy=proxy, ca_file=ca_file, environ=environ)
         finally:
-            del proxy, environ  # which a traceback might show
+            del proxy, environ  # a traceback might show them
         self._known: dict[str, Beginning] = {}
-        """How the last request to an address began. Most have the same headers: a third of the work is then done."""
+        """The encoded head of the last request to each URL; most requests have the same headers."""
 
     def _pool(self) -> Pool:
         return self._current
 
     @abstractmethod
     async def _dial(self, address: tuple[str, int], deadline: float | None) -> Wire:
-        """A connection to the first address of this host that answers."""
+        """Connect to the first address of this host that answers."""
 
     async def open(self, request: HttpRequest) -> PooledResponse:
         known = self._known.get(request.url)
@@ -431,23 +430,23 @@ class PooledTransport(Transport):
             await response.begin(wire, Outgoing(known.head + end_of_head(request) + request.body), deadline)
             if response.status >= 300:
                 self._check_head(response)
-        except BaseException as error:  # Ctrl-C and a cancelled task too
+        except BaseException as error:  # also Ctrl-C and a cancelled task
             wire = response.wire
             pool.end(response)
-            if wire is not None and not isinstance(error, GeneratorExit):  # where nothing can be awaited any more
+            if wire is not None and not isinstance(error, GeneratorExit):  # which allows no further await
                 await wire.closed()
             raise
         return response
 
     def _check_head(self, response: Response) -> None:
-        """Refuse a reply that must not be read, such as a redirect."""
+        """Raise for a response that must not be read, such as a redirect."""
         check_head(response.request, response.status, response.headers)
 
     async def _connect(self, response: PooledResponse, deadline: float | None) -> Wire:
         request, route = response.request, response.route
         limit = request.timeout.connect
         end = shorter(None if limit is None else time.monotonic() + limit, deadline)
-        tls = self._routes.tls if route.encrypted else None  # first, since it may complain about a file
+        tls = self._routes.tls if route.encrypted else None  # first, since it may raise for a bad file
         try:
             wire = await self._dial(route.address, end)
             response.attach(wire)
@@ -470,9 +469,9 @@ class PooledTransport(Transport):
 
 
 async def _ask_for_tunnel(wire: Wire, ask: Outgoing) -> int:
-    """Ask the proxy for a way through. Returns the status of its answer."""
+    """Send CONNECT to the proxy. Returns the status of its response."""
     await wire.send(ask)
-    reader = ReplyReader("HEAD")  # like one to HEAD, the answer has no body
+    reader = ReplyReader("HEAD")  # as with HEAD, the response has no body
     while not reader.head_complete:
         data = await wire.receive()
         if not data:

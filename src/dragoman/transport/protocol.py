@@ -1,19 +1,18 @@
-"""What a transport is: one request out, one reply back in pieces.
+"""The transport interface: send a request, receive the response in pieces.
 
-Both colours have the same methods. Those of a transport for event loops await; those of a transport for plain programs
-are `async def` too, but block and return without suspending (see `dragoman._stepping`).
+Sync and async transports have the same methods. Async ones await; sync ones are `async def` too, but block and return
+without suspending (see `dragoman._stepping`).
 
-The rules that every transport keeps:
+The rules for every transport:
 
-- `open` returns when the head of the reply is there. A redirect is an error: a key must not travel to another host.
-- `next` gives decoded bytes, each piece as soon as it arrives; empty bytes mean the end.
-- A body that ends before it is complete raises. Silence is never success.
-- Whatever goes wrong is a ConnectionFailedError, RequestTimeoutError, ProtocolError or ConfigurationError. Its text
-  names the host and nothing else of the address, and never a header: both may hold a key. Its `code` is one of
-  `errors.CODES`, or `redirect`.
-- After the end, an error, an interrupted read, or `aclose()`, the connection is free again or gone. Closing twice does
-  no harm.
-- A transport may be used by many threads (or tasks) at once; one response belongs to one of them.
+- `open` returns when the response head has arrived. A redirect is an error: a key must not be sent to another host.
+- `next` returns decoded bytes, each piece as soon as it arrives; empty bytes mean the end.
+- A body that ends before it is complete raises.
+- Failures are ConnectionFailedError, RequestTimeoutError, ProtocolError or ConfigurationError. Their text contains only
+  the host of the URL, and no header: both may contain a key. Their `code` is one of `errors.CODES`, or `redirect`.
+- After the end, an error, an interrupted read or `aclose()`, the connection is released or closed. Closing twice is
+  allowed.
+- Many threads (or tasks) may share a transport; a response belongs to one of them.
 """
 
 from __future__ import annotations
@@ -37,43 +36,43 @@ from .errors import error_for
 USER_AGENT: Final = f"dragoman/{__version__}"
 
 MAX_BODY_BYTES: Final = 256 * 1024 * 1024
-"""How much `read` takes in by default: a reply that never ends must not fill the memory."""
+"""The default limit of `read`: an endless response must not fill the memory."""
 
 
 class Timeouts(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long to wait, in seconds; None means without end."""
+    """Timeouts in seconds; None: no limit."""
 
     connect: NotNegative | None = 10.0
-    """For a connection: name lookup, TCP and TLS together."""
+    """To connect: name lookup, TCP and TLS together."""
     read: NotNegative | None = 180.0
-    """For the head of the reply, and again between any two pieces of the body. A model that thinks sends nothing."""
+    """For the response head, and between two pieces of the body. A thinking model sends nothing for a while."""
     total: NotNegative | None = None
     """From the start of the request to the end of the body."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            if getattr(self, name) == math.inf:  # which no socket takes for a limit
+            if getattr(self, name) == math.inf:  # sockets do not accept it
                 force_setattr(self, name, None)
 
 
 class PoolLimits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
-    """How many connections a transport keeps."""
+    """The limits of a connection pool."""
 
     connections: Positive = 1000
-    """Requests under way at once; further ones wait."""
+    """Concurrent requests; further ones wait."""
     wait: NotNegative | None = 60.0
-    """Seconds that a request waits for its turn."""
+    """How many seconds a request waits for a connection."""
     idle: Count = 100
-    """Connections kept open for reuse, for each host."""
+    """Idle connections kept per host."""
     idle_seconds: NotNegative = 55.0
-    """How long an idle connection is kept; common load balancers close theirs after 60 seconds."""
+    """How long an idle connection is kept; many load balancers close theirs after 60 seconds."""
 
 
 DEFAULT_LIMITS: Final = PoolLimits()
 
 
 class HttpRequest(Struct, frozen=True, kw_only=True):
-    """One request. Its text form shows the host and sizes only: the rest may hold a key."""
+    """One request. Its repr shows only the host and sizes: the rest may contain a key."""
 
     url: str
     method: str = "POST"
@@ -83,44 +82,44 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def host(self) -> str:
-        """The host name of the address, for logs and errors."""
+        """The host name of the URL, for logs and errors."""
         return host_of(self.url)
 
     def __repr__(self) -> str:
         return f"HttpRequest({self.method} {self.host}, {len(self.headers)} headers, {len(self.body)} bytes)"
 
-    def __rich_repr__(self) -> list[tuple[str, Any]]:  # or rich would show every field, the key among them
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # else rich would show every field, including the key
         return [("method", self.method), ("host", self.host)]
 
 
 class Response(ABC):
-    """A reply whose head has arrived. Whoever writes one brings `next` and `aclose`."""
+    """A response whose head has arrived. Subclasses implement `next` and `aclose`."""
 
     def __init__(self, request: HttpRequest, status: int, headers: Mapping[str, str]) -> None:
         self.request: HttpRequest = request
         self.status: int = status
         """Never a redirect."""
         self.headers: Mapping[str, str] = headers
-        """Names in lower case; several of one name are joined with a comma."""
+        """Names in lower case; repeated headers are joined with a comma."""
 
     @abstractmethod
     async def next(self) -> bytes:
-        """The next piece of the body, as soon as it is there; empty at the end."""
+        """The next piece of the body, as soon as it arrives; empty at the end."""
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Give up the rest of the body and free the connection."""
+        """Discard the rest of the body and release the connection."""
 
     async def finish(self) -> None:
-        """What was read says that this is all: close, and where that is soon possible keep the connection."""
+        """Close after the caller has all it needs; keeps the connection if the body ends at once."""
         await self.aclose()
 
     async def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
-        """The rest of the body, after which the response is closed. ProtocolError if it is longer than the limit."""
+        """The rest of the body; then the response is closed. ProtocolError if it is longer than the limit."""
         return await self.read_rest([], limit)
 
     async def read_rest(self, pieces: list[bytes], limit: int) -> bytes:
-        """`read`, for whoever has taken some pieces already: all of it is put together once."""
+        """`read` after some pieces were read already: returns all of them joined."""
         size = sum(map(len, pieces))
         try:
             while piece := await self.next():
@@ -134,14 +133,14 @@ class Response(ABC):
 
 
 class Transport(ABC):
-    """Sends requests and keeps the connections. Whoever writes one brings `open` and `aclose`."""
+    """Sends requests and keeps connections. Subclasses implement `open` and `aclose`."""
 
     blocking: bool | None = None
-    """True: the methods block, for plain programs. False: they await, for event loops. None: they do neither."""
+    """True: the methods block (sync). False: they await (async). None: they do neither."""
 
     @abstractmethod
     async def open(self, request: HttpRequest) -> Response:
-        """Send the request and wait for the head of the reply."""
+        """Send the request and wait for the response head."""
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -154,7 +153,7 @@ class Transport(ABC):
         await self.aclose()
 
     def close(self) -> None:
-        """`aclose` for a plain program, as is `with` for `async with`; not for a transport that awaits."""
+        """`aclose` for sync transports."""
         step(self.aclose())
 
     def __enter__(self) -> Self:
@@ -171,7 +170,7 @@ _SCHEMES: Final = ("basic", "bearer")
 
 
 def keys_in(headers: Mapping[str, str]) -> Iterator[str]:
-    """The values of all headers that may carry a key, without the word before it (`Bearer`)."""
+    """The values of all headers that may contain a key, without a scheme such as `Bearer`."""
     for name, value in headers.items():
         if any(word in name.lower() for word in _KEY_HEADERS):
             scheme, blank, rest = value.partition(" ")
@@ -182,10 +181,11 @@ def keys_in(headers: Mapping[str, str]) -> Iterator[str]:
 
 
 def form_with_file(fields: Mapping[str, str], name: str, mime_type: str, data: bytes) -> tuple[str, bytes]:
-    """The content type and the body of a form of these fields, and of one file in the field `file`."""
-    mark = f"dragoman-{os.urandom(16).hex()}"
-    said = "content-disposition: form-data; name="
-    parts = [f'--{mark}\r\n{said}"{key}"\r\n\r\n{value}\r\n' for key, value in fields.items()]
+    """The content type and body of a multipart form with these fields and one file in the field `file`."""
+    boundary = f"dragoman-{os.urandom(16).hex()}"
+    head = f"--{boundary}\r\ncontent-disposition: form-data; name="
+    parts = [f'{head}"{key}"\r\n\r\n{value}\r\n' for key, value in fields.items()]
     safe = "".join(each if each.isprintable() and each not in '"\\' else "_" for each in name) or "file"
-    parts += [f'--{mark}\r\n{said}"file"; filename="{safe}"\r\n', f"content-type: {mime_type}\r\n\r\n"]
-    return f"multipart/form-data; boundary={mark}", "".join(parts).encode() + data + f"\r\n--{mark}--\r\n".encode()
+    parts.append(f'{head}"file"; filename="{safe}"\r\ncontent-type: {mime_type}\r\n\r\n')
+    body = "".join(parts).encode() + data + f"\r\n--{boundary}--\r\n".encode()
+    return f"multipart/form-data; boundary={boundary}", body

@@ -1,13 +1,13 @@
-"""A fixture for users' tests: `dragoman_tape`, a tape of its own for each test.
+"""The pytest fixture `dragoman_tape`: a tape for each test.
 
-pytest finds this module by itself once dragoman is installed. It is loaded in every run of pytest, so it imports next
-to nothing until the fixture is used.
+pytest loads this plugin in every run once dragoman is installed, so it imports almost nothing before the fixture is
+used.
 
     def test_weather(dragoman_tape):
         transport = dragoman_tape.transport(SocketTransport)
 
-The first run records, later runs replay. `pytest --dragoman-tape=record` records anew, `--dragoman-tape=replay` never
-asks a server, which is also what happens where the variable CI is set.
+The first run records, later runs replay. `--dragoman-tape=record` records again; `--dragoman-tape=replay` never calls a
+server and is the default if the variable CI is set.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--dragoman-tape",
         choices=("record", "replay", "auto"),
         default=os.environ.get("DRAGOMAN_TAPE", "replay" if os.environ.get("CI") else "auto"),
-        help="what the fixture dragoman_tape does: record anew, replay only, or (auto) record what has no tape yet",
+        help="what the fixture dragoman_tape does: record again, replay only, or (auto) record tests without a tape",
     )
 
 
 @pytest.fixture
 def dragoman_tape(request: pytest.FixtureRequest) -> Tape:
-    """The tape of this test: `tapes/<module>/<test>.jsonl` beside the file of the test.
+    """The tape of this test: `tapes/<module>/<test>.jsonl` next to the test file.
 
-    No value of an environment variable whose name promises a secret can get onto it.
+    Values of environment variables with names such as API_KEY are refused.
     """
     from .tape import Tape
 

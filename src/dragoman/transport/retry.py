@@ -1,8 +1,7 @@
-"""Whether to try again and when: a pure function of what happened and of what the server says about its limits.
+"""Whether and when to retry, as a pure function of the error, the response headers and the retry policy.
 
-The caller brings the time and a random number, and waits. One budget covers everything that tries again: the attempts
-and the seconds of a call. After the first event has reached the caller nothing is tried again: half an answer followed
-by another one is worse than an error.
+The caller supplies the time and a random number, and does the waiting. Nothing is retried once an event has reached the
+caller: half an answer followed by another one is worse than an error.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from dragoman.errors import (
 
 _STATUSES: Final = frozenset({408, 409, 429, *range(500, 600)})
 
-# What another attempt will not cure: failures on the way, a limiter's own word, and those of an account.
+# Codes that a retry cannot fix: network setup, our own limiter, and the account.
 _HOPELESS: Final = frozenset({"certificate", "proxy_auth", "pool_timeout", "limiter"}) | frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
 )
@@ -35,32 +34,32 @@ _KINDS: Final = (ConnectionFailedError, RequestTimeoutError, RateLimitError, Ove
 
 
 class RetryPolicy(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How hard to try."""
+    """How often and how long to retry."""
 
     max_attempts: Positive = 3
-    """Attempts in all, the first one included; 1 means never again."""
+    """Attempts in total, including the first; 1 means no retry."""
     total_seconds: NotNegative | None = None
     """No attempt starts later than this after the first."""
     first_wait: NotNegative = 0.5
-    """Seconds before the second attempt, where the server does not say; each further wait is twice as long."""
+    """Seconds before the first retry, unless the server says; each further wait is twice as long."""
     longest_wait: NotNegative = 8.0
-    """The most that such waits grow to."""
+    """The maximum of these waits."""
     longest_advice: NotNegative = 60.0
-    """If the server asks for more than this, give up at once: the caller knows better what to do with so much time."""
+    """If the server asks for a longer wait than this, give up at once."""
     jitter: NotNegative = 0.25
-    """How much a wait is shortened by chance, as a share, so that many clients do not come back all at once."""
+    """The share by which a wait is randomly shortened, so that many clients do not retry at the same moment."""
 
 
 class Retry(Struct, frozen=True):
-    """Try again."""
+    """Retry."""
 
     after: float
-    """… when so many seconds have passed."""
+    """Seconds to wait before."""
     why: str
 
 
 class GiveUp(Struct, frozen=True):
-    """Do not."""
+    """Do not retry."""
 
     why: str
 
@@ -69,21 +68,21 @@ Decision: TypeAlias = Retry | GiveUp
 
 
 class AttemptRecord(Struct, frozen=True, kw_only=True):
-    """One attempt, for the ledger of a result or an error."""
+    """One attempt, as listed in a reply or an error."""
 
     number: int
-    """From 1; 0 for a model of a chain that was passed over without an attempt."""
+    """From 1; 0 for a model of a fallback chain that was skipped."""
     outcome: str
     """`ok`, or why it failed, in a few words."""
     model: str = ""
-    """As in `provider:model`: in a chain, an attempt can be another model's."""
+    """As in `provider:model`; differs within a fallback chain."""
     waited: float = 0.0
     """Seconds waited before it."""
     queued: float = 0.0
-    """Seconds in the line of the limiter before it."""
+    """Seconds in the limiter's queue before it."""
     duration: float = 0.0
     first_token: float | None = None
-    """Seconds until something of the answer came; of a streamed reply only."""
+    """Seconds until the first content; for streamed replies only."""
     status: int | None = None
     request_id: str | None = None
 
@@ -99,11 +98,11 @@ def decide(
     random: float,
     now: float,
 ) -> Decision:
-    """Whether and when to try again after `attempts` attempts, the last of which failed like this.
+    """Whether and when to retry after `attempts` attempts, the last of which failed with this error.
 
-    `headers` are those of the reply, names in lower case; `elapsed` counts from the first attempt; `delivered` says
-    whether an event of the reply has reached the caller; `random` is a number from 0 up to 1; `now` is the Unix time,
-    needed for advice that names a moment.
+    `headers` are those of the response, names in lower case; `elapsed` is the time since the first attempt;
+    `delivered`: whether an event of the reply has reached the caller; `random` is in [0, 1); `now` is the Unix time,
+    for advice that is a date.
     """
     why, worthwhile = _judge(error, headers)
     if delivered:
@@ -111,27 +110,27 @@ def decide(
     if not worthwhile:
         return GiveUp(f"{why}; another attempt would not help")
     if attempts > 1 and isinstance(error, RequestTimeoutError) and error.code == "read_timeout":
-        return GiveUp(f"{why}; a call that nobody answers in time is tried again only once")
+        return GiveUp(f"{why}; a call that times out is retried only once")
     if attempts >= policy.max_attempts:
         return GiveUp(f"{why}; {attempts} of {policy.max_attempts} attempts made")
     advice = _advice(error, headers, now)
     if advice is not None and advice > policy.longest_advice:
         return GiveUp(f"{why}; the server asks to wait {advice:g} s, more than {policy.longest_advice:g} s")
-    # The exponent is capped: nobody waits for 2 ** 10000 to be computed.
+    # The exponent is capped: 2.0 ** 10000 overflows.
     backoff = min(policy.longest_wait, policy.first_wait * 2.0 ** min(attempts - 1, 64))
     after = max(0.0, backoff * (1.0 - policy.jitter * random)) if advice is None else advice
     if policy.total_seconds is not None and elapsed + after > policy.total_seconds:
-        return GiveUp(f"{why}; the next attempt would begin after {policy.total_seconds:g} s")
+        return GiveUp(f"{why}; the next attempt would start after {policy.total_seconds:g} s")
     return Retry(after, why)
 
 
 def _judge(error: ProviderError, headers: Mapping[str, str]) -> tuple[str, bool]:
-    """What happened, in a few words, and whether another attempt makes sense."""
+    """What happened, in a few words, and whether a retry makes sense."""
     status, code = error.status, error.code
     why = f"status {status}" if status is not None else code or type(error).__name__
-    said = headers.get("x-should-retry")
-    if said in ("true", "false"):
-        return why, said == "true"
+    advice = headers.get("x-should-retry")
+    if advice in ("true", "false"):
+        return why, advice == "true"
     if code in _HOPELESS or isinstance(error, ContextTooLongError):  # whatever its status
         return f"{why} ({code})" if status is not None else why, False
     if status is not None and status >= 300:
@@ -144,7 +143,7 @@ def _advice(error: ProviderError, headers: Mapping[str, str], now: float) -> flo
         return max(0.0, error.retry_after)
     advice = retry_after_of(headers, now)
     if advice is None and error.status == 429:
-        # OpenAI and its likes do not always send Retry-After, but say when the limit that was hit is free again.
+        # OpenAI and compatible servers do not always send Retry-After, but say when the limit resets.
         limits = rate_limits_of(headers, now)
         advice = limits.wait if limits else None
     return advice
@@ -158,21 +157,21 @@ def retry_after_of(headers: Mapping[str, str], now: float) -> float | None:
     return seconds_of(headers.get("retry-after", ""), now)
 
 
-# --- what a server says about its limits -----------------------------------------------------------------------------
+# --- rate limits ------------------------------------------------------------------------------------------------------
 
 
 class RateLimit(Struct, frozen=True, kw_only=True):
-    """One limit. None means that the provider did not say."""
+    """One limit; None: not reported."""
 
     limit: int | None = None
-    """How much is allowed in the provider's period."""
+    """How much the provider allows per period."""
     remaining: int | None = None
     reset: float | None = None
-    """Seconds from now until the limit is whole again."""
+    """Seconds until the limit is fully restored."""
 
 
 class RateLimits(Struct, frozen=True, kw_only=True):
-    """The limits that a reply reported. None means that the provider has no such limit, or did not say."""
+    """The limits that a response reported; None: not reported."""
 
     requests: RateLimit | None = None
     tokens: RateLimit | None = None
@@ -181,7 +180,7 @@ class RateLimits(Struct, frozen=True, kw_only=True):
 
     @property
     def wait(self) -> float | None:
-        """Seconds until everything that is used up is available again; None if nothing is, or nobody said when."""
+        """Seconds until every exhausted limit is restored; None if none is, or if unknown."""
         limits = (self.requests, self.tokens, self.input_tokens, self.output_tokens)
         waits = [each.reset for each in limits if each and each.remaining == 0 and each.reset is not None]
         return max(waits, default=None)
@@ -193,13 +192,13 @@ _DURATION: Final = (
 _NUMBER: Final = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
 _UNITS: Final = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
 _EPOCH: Final = 1_000_000_000
-"""A plain number above this is a moment (in seconds, or milliseconds if it is yet larger), below it a duration."""
+"""A number above this is a Unix time (in seconds, or milliseconds if much larger), below it a duration."""
 
 
 def seconds_of(text: str, now: float) -> float | None:
-    """Seconds from now, from any form that servers use; None for anything else.
+    """Seconds from now, from any format that servers use; None for anything else.
 
-    These are `6m0s`, `20ms`, `1.5`, a Unix time in seconds or milliseconds, an ISO 8601 moment and a date of HTTP.
+    These are `6m0s`, `20ms`, `1.5`, a Unix time in seconds or milliseconds, an ISO 8601 time and an HTTP date.
     """
     text = text.strip()
     if not text:
@@ -219,17 +218,17 @@ def _until(text: str, now: float) -> float | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        from email.utils import parsedate_to_datetime  # takes long to load, and is hardly ever needed
+        from email.utils import parsedate_to_datetime  # slow to import, and rarely needed
 
         try:
             moment = parsedate_to_datetime(text)
-        except (ValueError, TypeError, IndexError, OverflowError):  # what a stranger wrote may be anything
+        except (ValueError, TypeError, IndexError, OverflowError):  # the header may contain anything
             return None
-        moment = moment.replace(tzinfo=moment.tzinfo or UTC)  # dates of HTTP are in GMT, also where they do not say so
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC)  # HTTP dates are in GMT even without saying so
     return None if moment.tzinfo is None else max(0.0, moment.timestamp() - now)
 
 
-# Which of our limits a form of names is for. {} stands for "limit", "remaining" or "reset".
+# Header names by limit; {} is "limit", "remaining" or "reset".
 _NAMES: Final[tuple[tuple[str, str], ...]] = (
     ("requests", "anthropic-ratelimit-requests-{}"),
     ("tokens", "anthropic-ratelimit-tokens-{}"),
@@ -253,7 +252,7 @@ def _number(text: str) -> int | None:
 
 
 def rate_limits_of(headers: Mapping[str, str], now: float) -> RateLimits | None:
-    """The limits in the headers of a reply (names in lower case); None if there are none. `now` is the Unix time."""
+    """The limits in response headers (names in lower case); None if there are none. `now` is the Unix time."""
     if "ratelimit" not in "\n".join(headers):
         return None
     found: dict[str, RateLimit] = {}

@@ -1,8 +1,7 @@
-"""Where a request goes: proxies, certificate authorities, and what is said on the way.
+"""Routing: proxies, certificate authorities, and the checks of requests and response heads.
 
-Here is decided which argument or environment variable means what, and what is checked before a request is sent and
-after a head has arrived. No function that raises has a key, a password or the environment among its variables: some
-tracebacks show these.
+Owns: the meaning of the arguments and environment variables for proxies and certificates. Functions that raise have no
+key, password or environment among their local variables, since some tracebacks show these.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ _CA_HINT: Final = f"Check the ca_file argument and the variables {', '.join(_CA_
 
 
 def _variable(env: Mapping[str, str], name: str) -> str:
-    # The lower-case form first, as curl does. HTTP_PROXY in upper case is what a web server makes of a request's header
-    # "Proxy:" for the CGI programs it starts, so there it is not to be trusted.
+    # Lower case first, as curl does. In a CGI program HTTP_PROXY comes from the request header "Proxy:", so it is not
+    # trusted there.
     upper = "" if name == "http_proxy" and "REQUEST_METHOD" in env else env.get(name.upper(), "")
     return env.get(name, "") or upper
 
@@ -38,18 +37,18 @@ def _variable(env: Mapping[str, str], name: str) -> str:
 def _proxies(env: Mapping[str, str]) -> dict[str, str]:
     everything = _variable(env, "all_proxy")
     found = {scheme: _variable(env, f"{scheme}_proxy") or everything for scheme in ("http", "https")}
-    # Variables often hold just "host:port".
+    # Variables often contain only "host:port".
     return {scheme: value if "://" in value else f"http://{value}" for scheme, value in found.items() if value}
 
 
 def _matches(rule: str, host: str, port: int | None) -> bool:
-    """Whether a part of NO_PROXY is for this host.
+    """Whether an entry of NO_PROXY matches this host.
 
-    It is `*`, a network, or a domain (with or without a dot before it) or an address, with an optional port.
+    It is `*`, a network, a domain (with or without a leading dot) or an address, with an optional port.
     """
     if rule == "*":
         return True
-    from ipaddress import ip_address, ip_network  # slow to load, and few programs have such rules
+    from ipaddress import ip_address, ip_network  # slow to import, and rarely needed
 
     try:
         address = ip_address(host)
@@ -71,31 +70,33 @@ def _matches(rule: str, host: str, port: int | None) -> bool:
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 
-# The strictest reading of an address, so that all libraries find the same host in it. No user name, no backslash.
+# Strict, so that all parsers find the same host in it. No user name, no backslash.
 _URL: Final = re.compile(
     r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9._-]*)(?::[0-9]{1,5})?(?:[/?][!-\[\]-~]*)?"
 ).fullmatch
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
-# Visible characters of ASCII, with blanks and tabs between them but not around them.
+# Visible ASCII, with blanks and tabs between characters but not around them.
 _VALUE: Final = re.compile(r"(?:[!-~](?:[ \t]*[!-~])*)?").fullmatch
 
 
 def check_request(request: HttpRequest) -> None:
-    """Refuse addresses and headers that cannot be sent. Neither is shown: they may hold a key."""
+    """Raise for a URL or header that cannot be sent. Neither is shown: they may contain a key."""
     if _URL(request.url) is None:
         raise error_for("bad_url", request)
     for name in request.headers:
         if _NAME(name) is None:
-            message = f"A header cannot have the name {name!r}."
+            message = f"{name!r} is not a valid header name."
             raise ConfigurationError(message, hint="Use letters, digits and hyphens only.")
         if _VALUE(request.headers[name]) is None:
-            message = f"The value of the header {name!r} has a line break, an outer blank or a character beyond ASCII."
-            hint = "If it holds an API key, copy the key again; one that was read from a file needs .strip()."
+            message = (
+                f"The header {name!r} contains a line break, a leading or trailing blank, or a non-ASCII character."
+            )
+            hint = "If it is an API key, copy the key again; one that was read from a file needs .strip()."
             raise ConfigurationError(message, hint=hint)
 
 
 def check_head(request: HttpRequest, status: int, headers: Mapping[str, str]) -> None:
-    """Refuse a redirect, and a proxy that wants a password."""
+    """Raise for a redirect, and for a proxy that asks for a password."""
     if status == 407:
         raise error_for("proxy_auth", request)
     if 300 <= status < 400:
@@ -106,7 +107,7 @@ def check_head(request: HttpRequest, status: int, headers: Mapping[str, str]) ->
 
 
 class Route(Struct, frozen=True, kw_only=True, cache_hash=True):
-    """The way to an origin. Connections of one route are interchangeable."""
+    """The route to an origin. Connections of one route are interchangeable."""
 
     scheme: str
     host: str
@@ -130,7 +131,7 @@ class Route(Struct, frozen=True, kw_only=True, cache_hash=True):
 
     @property
     def tunnel(self) -> bytes:
-        """What asks the proxy for a way through; empty where no tunnel is needed."""
+        """The CONNECT request for the proxy; empty if no tunnel is needed."""
         if self.proxy is None or not self.encrypted:
             return b""
         target = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -139,7 +140,7 @@ class Route(Struct, frozen=True, kw_only=True, cache_hash=True):
 
 
 class Beginning:
-    """How a request to an address begins. Not a tuple or the like, which would show the key wherever it is printed."""
+    """The route and encoded head of requests to a URL. Not a tuple: its repr would show the key."""
 
     __slots__ = ("head", "headers", "method", "route")
 
@@ -147,15 +148,15 @@ class Beginning:
         self.route: Route = route
         self.method: str = request.method
         self.headers: Mapping[str, str] = dict(request.headers)
-        """A copy: what a caller does to its own mapping must not change what is compared."""
+        """A copy, since the caller may change its mapping."""
         self.head: bytes = head
 
 
 class Routes:
     """Finds the route for a request.
 
-    A `proxy` is used for every host, the empty text means none at all, and None asks the environment. Authorities of
-    `ca_file` and of the environment are trusted besides those of the system. `environ={}` asks no environment.
+    `proxy` is used for every host; an empty text means no proxy, None the environment's. Authorities in `ca_file` and
+    in the environment are trusted in addition to the system's. `environ={}` ignores the environment.
     """
 
     def __init__(
@@ -179,7 +180,7 @@ class Routes:
             raise ConfigurationError(message, hint=hint)
 
     def proxy_for(self, url: str) -> str | None:
-        """The address of the proxy for this URL, or None. The environment has none for this machine itself."""
+        """The proxy for this URL, or None. The environment's proxy is not used for this machine itself."""
         proxy, host = self._proxies.get(url.partition(":")[0].lower()), host_of(url)
         if not proxy or not self._asks_env:
             return proxy or None
@@ -188,7 +189,7 @@ class Routes:
         return proxy
 
     def find(self, request: HttpRequest) -> Beginning:
-        """The route of the request, and how it begins. Raises if the request cannot be sent."""
+        """The route of the request and its encoded head. Raises if the request cannot be sent."""
         check_request(request)
         origin = origin_of(request.url)
         route, prefix, usual = self._route(origin)
@@ -196,7 +197,7 @@ class Routes:
         return Beginning(route, request, start_of_head(request, target=prefix + target, usual=usual))
 
     def _route(self, origin: str) -> tuple[Route, str, dict[str, str]]:
-        """The route to an origin, what stands before the path in a request, and the headers that all requests have."""
+        """The route to an origin, the prefix of the request target, and the default headers."""
         scheme, _, authority = origin.partition("://")
         proxy, authorization = self._proxy(self.proxy_for(origin))
         route = Route(
@@ -220,10 +221,12 @@ class Routes:
         scheme = address.partition("://")[0].lower()
         if scheme != "http":
             del address
-            message = f"This transport cannot speak to a proxy over {scheme}."
-            hint = "Use a proxy with an http:// address, or HttpxTransport (the extra httpx2), which knows the others."
+            message = f"This transport does not support {scheme} proxies."
+            hint = (
+                "Use a proxy with an http:// address, or HttpxTransport (the extra httpx2), which supports the others."
+            )
             raise ConfigurationError(message, hint=hint)
-        from urllib.parse import unquote, urlsplit  # most programs have no proxy
+        from urllib.parse import unquote, urlsplit  # rarely needed
 
         parts, authorization = urlsplit(address), None
         if parts.username is not None:
@@ -233,7 +236,7 @@ class Routes:
 
     @property
     def tls(self) -> ssl.SSLContext:
-        """The context for encrypted connections: the authorities of the system and those that were named."""
+        """The TLS context, with the authorities of the system and the given ones."""
         if self._context is None:
             context = ssl.create_default_context()
             context.set_alpn_protocols(["http/1.1"])

@@ -1,6 +1,6 @@
-"""The transport for plain programs, on sockets of the standard library.
+"""The sync transport, on sockets of the standard library.
 
-Blocking calls end when Ctrl-C is pressed or the current Stop says so, and what has arrived is handed out at once.
+Ctrl-C and the current Stop end a blocking call, and bytes are returned as soon as they arrive.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .pool import Outgoing, PooledTransport
 
 _READ: Final = 64 * 1024
 STAGGER: Final = 0.25
-"""Seconds until the next address of a host is tried besides the ones before (RFC 8305)."""
+"""Seconds until the next address of a host is tried in parallel (RFC 8305)."""
 _BEGUN: Final = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
 Address: TypeAlias = tuple[Any, Any, int, str, Any]
-"""As getaddrinfo gives it."""
+"""A result of getaddrinfo."""
 
 
 class SocketWire:
@@ -44,7 +44,7 @@ class SocketWire:
         self._read: float | None = None
         self._deadline: float | None = None
         self._limit: float | None = sock.gettimeout()
-        """What the socket was told last."""
+        """The timeout that was last set on the socket."""
         self._unsent: bool = False
         self._closed: bool = False
         self._disturbed: Callable[[], Sequence[object]] = watch(sock.fileno())
@@ -68,7 +68,7 @@ class SocketWire:
         try:
             self._sock.sendall(request.data)
         except (BrokenPipeError, ConnectionResetError):
-            return  # a server that refuses a request early (one that is too large, say) may have answered
+            return  # a server that rejects a request early (as too large, for example) may have answered
         self._unsent = False
 
     async def receive(self) -> bytes:
@@ -79,13 +79,13 @@ class SocketWire:
     async def encrypt(self, tls: ssl.SSLContext, host: str) -> None:
         if self._deadline is not None:
             self._hurry(self._deadline)
-        # Without ragged ends: a connection that ends without saying so in TLS may have been cut by anybody.
+        # suppress_ragged_eofs=False: an end without TLS close_notify may be an attacker's.
         sock = self._sock = tls.wrap_socket(
             self._sock, server_hostname=host, suppress_ragged_eofs=False, do_handshake_on_connect=False
         )
         self._disturbed = watch(sock.fileno())
         if (stop := current_stop()) is not None:
-            stop.check()  # the socket was another one when it may have been woken
+            stop.check()  # the old socket may have been woken meanwhile
         sock.do_handshake()
 
     @property
@@ -97,10 +97,10 @@ class SocketWire:
         return not self._closed and not self._disturbed()
 
     def wake(self) -> None:
-        with suppress(OSError):  # closed meanwhile
-            # What is on its way is for nobody: closed without this, a server that goes on sending hangs for a minute.
+        with suppress(OSError):  # already closed
+            # Discard what is in flight: otherwise a server that keeps sending can block the close for a minute.
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)  # that of TLS would take it out of TLS first
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)  # an SSLSocket's shutdown would unwrap TLS first
 
     def close(self) -> None:
         self._closed = True
@@ -111,8 +111,8 @@ class SocketWire:
 
 
 def watch(number: int) -> Callable[[], Sequence[object]]:
-    """A way to ask whether something has come for an open file: for an idle connection, that its end is near."""
-    if not hasattr(select, "poll"):  # on Windows; and only there does `select` take any number
+    """A function that tells whether a file descriptor is readable: an idle connection then is closing."""
+    if not hasattr(select, "poll"):  # Windows, where `select` accepts any descriptor
         return lambda: select.select([number], [], [], 0)[0]
     poll = select.poll()
     poll.register(number, select.POLLIN)
@@ -120,7 +120,7 @@ def watch(number: int) -> Callable[[], Sequence[object]]:
 
 
 def time_left(deadline: float) -> float:
-    """Seconds until the deadline. TimeoutError if it is over."""
+    """Seconds until the deadline. TimeoutError if it has passed."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -128,7 +128,7 @@ def time_left(deadline: float) -> float:
 
 
 class _ThreadGate:
-    """A gate for a thread. Not an Event, whose lock may complain instead of a Ctrl-C."""
+    """A gate for threads. Not an Event: interrupted by Ctrl-C, its lock may raise RuntimeError."""
 
     def __init__(self) -> None:
         self._opened: SimpleQueue[None] = SimpleQueue()
@@ -142,9 +142,9 @@ class _ThreadGate:
 
 
 class SocketTransport(PooledTransport):
-    """The transport for plain programs: works in many threads, after a fork, and with Ctrl-C.
+    """The sync transport. Works with many threads, after a fork, and with Ctrl-C.
 
-    HTTP/1.1, compressed with gzip where the server does that; proxies with an http:// address.
+    HTTP/1.1 with gzip; proxies with an http:// address.
     """
 
     blocking: bool | None = True
@@ -160,33 +160,33 @@ class SocketTransport(PooledTransport):
 
 
 def numeric(host: str, port: int) -> list[Address]:
-    """The host if it is an address; none if it is a name."""
+    """The address, if the host is an IP address; empty for a name."""
     with suppress(socket.gaierror):
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     return []
 
 
 def look_up(host: str, port: int, deliver: Callable[[list[Address] | Exception], object]) -> None:
-    """Have the addresses of a name delivered, or why there are none, from a thread: a lookup cannot be ended."""
+    """Look up a name in a thread, since a lookup cannot be cancelled; `deliver` gets the addresses or the error."""
 
     def run() -> None:
         try:
             deliver(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it is for the one who waits
+        except Exception as error:  # noqa: BLE001 -- raised by the waiting thread
             deliver(error)
 
     start_new_thread(run, ())
 
 
 def by_turns(addresses: list[Address]) -> list[Address]:
-    """The addresses in the order in which to try them: families take turns, the preferred one first."""
+    """The addresses in the order to try: families alternate, the preferred one first."""
     family = addresses[0][0]
     preferred, others = ([each for each in addresses if (each[0] == family) is same] for same in (True, False))
     return [each for each in chain(*zip_longest(preferred, others)) if each is not None]
 
 
 def open_socket(address: Address) -> socket.socket:
-    """A socket for this address that does not block."""
+    """A non-blocking socket for this address."""
     sock = socket.socket(*address[:3])
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -194,7 +194,7 @@ def open_socket(address: Address) -> socket.socket:
 
 
 def find_addresses(host: str, port: int, deadline: float | None, stop: Stop | None) -> list[Address]:
-    """The addresses of a host. TimeoutError at the deadline, and where `stop` says so."""
+    """The addresses of a host. TimeoutError at the deadline, or if stopped."""
     if found := numeric(host, port):
         return found
     answers: SimpleQueue[list[Address] | Exception] = SimpleQueue()
@@ -208,7 +208,7 @@ def find_addresses(host: str, port: int, deadline: float | None, stop: Stop | No
 
 
 def connect(addresses: list[Address], deadline: float | None, stop: Stop | None) -> socket.socket:
-    """A connection to the first address that answers. They are tried one after the other, STAGGER apart."""
+    """Connect to the first address that answers; they are tried in parallel, STAGGER seconds apart."""
     waiting = by_turns(addresses)
     problem: OSError = OSError("no address")
     begun: set[socket.socket] = set()

@@ -1,7 +1,7 @@
-"""Record, replay and redact: exchanges with a server on a tape, around any transport in either colour.
+"""Record exchanges with a server on a tape and replay them, with any transport, sync or async.
 
-A tape is made to be committed and shared, so the scan for keys is suspicious: it would rather refuse a harmless text
-than let a key through. Nothing is replaced behind the user's back; what is refused has to be taken out on purpose.
+Tapes are meant to be committed, so the scan for keys is strict: it would rather refuse a harmless text than let a key
+through. Nothing is replaced silently; what is refused has to be removed on purpose.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from .errors import error_for
 from .protocol import HttpRequest, Response, Transport, keys_in
 
 Mode: TypeAlias = Literal["record", "replay", "auto"]
-"""What to do: ask the server and write its answers; answer from the file alone; or record if there is no file yet."""
+"""`record` responses of the server, `replay` from the file only, or `auto`: record if there is no file yet."""
 
 _FIRST_LINE: Final = b'{"dragoman_tape":1}\n'
 _KEY_LENGTH: Final = 12
-"""A shorter value of a header is a stand-in of some test (`any`, `test-key`), which a text may well contain."""
+"""Shorter header values are placeholders in tests (`any`, `test-key`), which a text may contain."""
 
 
 class NotOnTapeError(ConfigurationError):
-    """A request was made that is not on the tape, or more often than it was recorded."""
+    """A request is not on the tape, or was made more often than recorded."""
 
-    next_step = "If the request is meant to be like this, record the tape again: mode='record'."
+    next_step = "If the request is right, record the tape again: mode='record'."
 
 
 class SecretFoundError(ConfigurationError):
     """Something that looks like a key was about to be written to a tape. Nothing was written."""
 
-    next_step = "Take it out of the request, or give it a harmless stand-in with Tape(replace={…})."
+    next_step = "Remove it from the request, or replace it by a placeholder: Tape(replace={…})."
 
 
 class Tape:
     """A file of recorded exchanges.
 
-    `secrets` are values that must not be on the tape in any form; `replace` maps texts to harmless stand-ins, in what
-    is recorded and in what is compared; `ignore` names members of JSON bodies that do not matter in a comparison.
+    `secrets` are values that must not be on the tape in any form; `replace` maps texts to placeholders, when recording
+    and when comparing; `ignore` names members of JSON bodies that are not compared.
 
-    Recording starts the file anew. Each recorded exchange answers one request, those of equal requests in their order.
+    Recording overwrites the file. Each recorded exchange answers one request; equal requests are answered in order.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Tape:
         if mode not in get_args(Mode):
             raise ConfigurationError(f"mode={mode!r} is not one of {', '.join(get_args(Mode))}.")
         if isinstance(secrets, str) or isinstance(ignore, str):
-            raise ConfigurationError("secrets and ignore are several texts, not one.", hint="Put it into a list.")
+            raise ConfigurationError("secrets and ignore must be lists of texts.", hint="Put the text into a list.")
         self.path: Path = Path(path)
         self.recording: bool = mode == "record" or (mode == "auto" and not self.path.exists())
         self._replace: Mapping[str, str] = replace or {}
@@ -80,37 +80,37 @@ class Tape:
         self._unplayed: list[tuple[_Key, Exchange]] = [(_key_of(each, self._ignore), each) for each in self._exchanges]
 
     def transport(self, make: Callable[[], Transport]) -> Transport:
-        """A transport that records what the made one does, or replays; `make` is called only to record."""
+        """A transport that records or replays; `make` creates the transport to record with."""
         return _TapeTransport(self, make() if self.recording else None)
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
-        """What is on the tape."""
+        """The exchanges on the tape."""
         return tuple(self._exchanges)
 
     @property
     def unplayed(self) -> tuple[Exchange, ...]:
-        """What is on the tape and was not asked for."""
+        """The exchanges that were not replayed."""
         return tuple(exchange for _, exchange in self._unplayed)
 
     def replaced(self, data: bytes) -> bytes:
-        """The data with stand-ins in it."""
+        """The data after `replace`."""
         for old, new in self._replace.items():
             data = data.replace(old.encode(), new.encode())
         return data
 
     def note(self, request: HttpRequest) -> Exchange:
-        """The request as it goes onto the tape. SecretFoundError if it must not."""
+        """The request as it is recorded. SecretFoundError if it contains a key."""
         noted = Exchange.of(request, self.replaced)
         if self.recording:
-            # The keys of the request itself are secrets too: a server may repeat them in what it answers.
+            # The keys of the request are secrets too: the server may echo them.
             with self._lock:
                 self._forms |= _secret_forms(key for key in keys_in(request.headers) if len(key) >= _KEY_LENGTH)
             self._refuse_secrets(noted)
         return noted
 
     def write(self, exchange: Exchange) -> None:
-        """Put an exchange on the tape, as far as the reply came. SecretFoundError if it must not."""
+        """Record an exchange with as much of the response as arrived. SecretFoundError if it contains a key."""
         self._refuse_secrets(exchange)
         with self._lock:
             self._exchanges.append(exchange)
@@ -122,7 +122,7 @@ class Tape:
                 file.write(msgspec.json.encode(exchange) + b"\n")
 
     def _refuse_secrets(self, exchange: Exchange) -> None:
-        """Raise SecretFoundError if something in the exchange holds a key, without repeating it."""
+        """Raise SecretFoundError, without the key in its text, if the exchange contains one."""
         if found := exchange.secret(self._forms):
             raise SecretFoundError(f"The tape refuses to record {found}.")
 
@@ -136,7 +136,7 @@ class Tape:
                     del self._unplayed[place]
                     return exchange
         times = sum(_key_of(each, self._ignore) == key for each in self._exchanges)
-        again = f"It is there {times} times, and was asked for once more."
+        again = f"It was recorded {times} times and requested once more."
         detail = again if times else _explain_miss(noted, self._exchanges)
         raise NotOnTapeError(f"{noted.method} {noted.path} is not on the tape {self.path.name}. {detail}\n")
 
@@ -159,7 +159,7 @@ def _load(path: Path) -> list[Exchange]:
 
 
 class _TapeTransport(Transport):
-    """Sends requests through another transport and records what comes back; without one, answers from the tape."""
+    """Records the exchanges of another transport; without one, replays the tape."""
 
     def __init__(self, tape: Tape, transport: Transport | None) -> None:
         self._tape: Tape = tape
@@ -178,7 +178,7 @@ class _TapeTransport(Transport):
 
 
 class _RecordedResponse(Response):
-    """Hands out the pieces of another response, and puts the exchange on the tape once it is over."""
+    """Passes on another response, and records the exchange when it ends."""
 
     def __init__(self, response: Response, request: HttpRequest, tape: Tape, noted: Exchange) -> None:
         super().__init__(request, response.status, response.headers)
@@ -225,7 +225,7 @@ class _ReplayedResponse(Response):
     async def next(self) -> bytes:
         if self._pieces:
             return _to_bytes(self._pieces.popleft())
-        if not self._complete:  # nobody knows how it went on
+        if not self._complete:  # the rest is unknown
             raise error_for("cut_off", self.request, detail="the recording was stopped here")
         return b""
 
@@ -234,7 +234,7 @@ class _ReplayedResponse(Response):
         self._complete = True
 
 
-# --- what is on a tape -----------------------------------------------------------------------------------------------
+# --- exchanges --------------------------------------------------------------------------------------------------------
 
 
 class _Base64(Struct, frozen=True):
@@ -247,7 +247,7 @@ _Data: TypeAlias = str | _Base64
 
 
 def _to_data(data: bytes) -> _Data:
-    """Text where it is text, so that people can read a tape."""
+    """As text if possible, so that people can read a tape."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -262,28 +262,28 @@ _KEPT_OF_REQUEST: Final = frozenset({"accept", "anthropic-beta", "anthropic-vers
 _KEPT_OF_REPLY: Final = re.compile(
     r"content-type|(x-)?request-id|retry-after(-ms)?|x-should-retry|(anthropic-|x-)?ratelimit-.*"
 ).fullmatch
-# Names of parameters that carry keys.
+# Parts of the names of query parameters that contain keys.
 _SECRET_PARAMETERS: Final = ("key", "token", "secret", "password", "auth", "signature", "credential")
 
 
 class Exchange(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A request and, once it has come, the reply: the pieces of its body as they came, unpacked."""
+    """A request and its response, with the decompressed pieces of its body."""
 
     method: str
     host: str
     path: str
-    """With the query, but without parameters whose names promise a key."""
+    """With the query, but without parameters that may contain a key."""
     headers: Mapping[str, str] = {}
     body: _Data = ""
     status: int = 0
     reply_headers: Mapping[str, str] = {}
     pieces: tuple[_Data, ...] = ()
     complete: bool = True
-    """False where the caller closed the reply, or the connection broke, before its end."""
+    """False if the caller closed the response, or the connection broke, before its end."""
 
     @classmethod
     def of(cls, request: HttpRequest, replaced: Callable[[bytes], bytes]) -> Exchange:
-        """The request as it goes onto a tape: few headers, no keys in the address, texts replaced."""
+        """The request as it is recorded: few headers, no keys in the URL, texts replaced."""
         parts = urlsplit(request.url)
         query = [
             (name, value)
@@ -313,20 +313,20 @@ class Exchange(Struct, frozen=True, kw_only=True, omit_defaults=True):
             complete=complete,
         )
 
-    def __repr__(self) -> str:  # before it is on a tape, it may hold a key
+    def __repr__(self) -> str:  # it may still contain a key
         return f"Exchange({self.method} {self.host}, {self.status})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("method", self.method), ("host", self.host), ("status", self.status)]
 
     def secret(self, forms: Collection[str]) -> str:
-        """What holds a key, in words. Does not raise: a traceback that shows local variables would show the key."""
+        """Describes where a key was found. Does not raise: a traceback with local variables would show the key."""
         places = {
             "the address of a request": self.path.encode(),
             "the headers of a request": msgspec.json.encode(self.headers),
             "the body of a request": _to_bytes(self.body),
             "the headers of a reply": msgspec.json.encode(self.reply_headers),
-            "the body of a reply": b"".join(map(_to_bytes, self.pieces)),  # in one piece: a key may span two
+            "the body of a reply": b"".join(map(_to_bytes, self.pieces)),  # joined: a key may span two pieces
         }
         for place, data in places.items():
             text = data.decode("utf-8", "replace")
@@ -337,15 +337,15 @@ class Exchange(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return ""
 
 
-# --- sameness --------------------------------------------------------------------------------------------------------
+# --- comparison -------------------------------------------------------------------------------------------------------
 
 _Key: TypeAlias = tuple[str, str, bytes]
 
 
 def _key_of(request: Exchange, ignore: Collection[str]) -> _Key:
-    """What must be equal for a recorded reply to answer a request: method, path, and body as far as it means something.
+    """What must be equal for a recorded response to answer a request: method, path and body.
 
-    JSON is compared by value: order and blanks do not matter, nor do the members to be ignored.
+    JSON is compared by value: order, whitespace and ignored members do not matter.
     """
     body = _to_bytes(request.body)
     with suppress(msgspec.DecodeError):
@@ -364,14 +364,14 @@ def _without(value: object, ignore: Collection[str]) -> object:
 
 
 def _explain_miss(wanted: Exchange, recorded: Collection[Exchange]) -> str:
-    """How the nearest recorded request differs from the one that was made."""
+    """How the most similar recorded request differs from this one."""
     alike = [each for each in recorded if (each.method, each.path) == (wanted.method, wanted.path)]
     if not alike:
-        return f"On it are: {', '.join(dict.fromkeys(f'{each.method} {each.path}' for each in recorded)) or 'none'}."
+        return f"It has: {', '.join(dict.fromkeys(f'{each.method} {each.path}' for each in recorded)) or 'nothing'}."
     lines = _lines(wanted)
     nearest = max([_lines(each) for each in alike], key=lambda each: SequenceMatcher(None, each, lines).quick_ratio())
-    shown = [line[:200] for line in unified_diff(nearest, lines, "on the tape", "asked for", n=1, lineterm="")]
-    return "\n".join(["The nearest on it differs in its body:", *shown[:40]])
+    shown = [line[:200] for line in unified_diff(nearest, lines, "on the tape", "requested", n=1, lineterm="")]
+    return "\n".join(["The most similar one has another body:", *shown[:40]])
 
 
 def _lines(request: Exchange) -> list[str]:
@@ -381,13 +381,13 @@ def _lines(request: Exchange) -> list[str]:
     return body.decode("utf-8", "replace").splitlines()
 
 
-# --- what must never be on one ---------------------------------------------------------------------------------------
+# --- secrets ----------------------------------------------------------------------------------------------------------
 
-_NAMED_VALUE: Final = (  # quotes may be escaped: JSON in JSON
+_NAMED_VALUE: Final = (  # quotes may be escaped: JSON inside JSON
     r"(?i:(?:api|access|secret|private|auth|subscription)[_-]?key|apikey|token|secret|passw(?:or)?d|credentials?|"
     r"authorization)\\*[\"']?\s*[:=]\s*\\*[\"']?(?=[\w+/.~-]*[0-9])(?=[\w+/.~-]*[A-Za-z])[A-Za-z0-9_+/.~-]{20,}"
 )
-# What each is was looked up in the providers' documentation; the text of a refusal names it.
+# From the providers' documentation; the error message names what was found.
 _SIGNS: Final[tuple[tuple[str, str], ...]] = (
     ("an API key (sk-…)", r"\bsk-[A-Za-z0-9_-]{16,}"),
     ("an API key (gsk_…, hf_…, pplx-…, xai-…)", r"\b(?:gsk_|hf_|pplx-|xai-)[A-Za-z0-9]{20,}"),
@@ -405,13 +405,13 @@ _SIGNS: Final[tuple[tuple[str, str], ...]] = (
 
 
 def _secret_forms(secrets: Iterable[str]) -> frozenset[str]:
-    """The forms in which a secret may appear in a text: as it is, in a URL, in JSON, as a part of a basic login."""
+    """The forms in which a secret may appear: as it is, in a URL, in JSON, in a basic login."""
     forms: set[str] = set()
     for secret in secrets:
-        if len(secret) < 4:  # would be found everywhere
+        if len(secret) < 4:  # would match everywhere
             continue
         forms |= {secret, quote(secret, safe=""), json.dumps(secret)[1:-1]}
-        # As the second part of "user:password" its base64 depends on what comes before, in three ways.
+        # In the base64 of "user:password" it appears in three ways, depending on what comes before.
         for before in range(3):
             packed = base64.b64encode(b" " * before + secret.encode())[4 if before else 0 : -4].decode()
             if len(packed) >= 8:

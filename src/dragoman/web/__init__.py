@@ -1,17 +1,15 @@
-"""Conversations in a browser: the page of `dragoman web`, and ASGI apps for other people's pages.
+"""Conversations in a browser: the page of `dragoman web`, and an ASGI app for your own pages.
 
-log.py         numbered frames that any number of watchers read, and the response that sends them
-turns.py       a turn under way, whoever watches; the conversations of a server, each with its turn
-ai_sdk.py      the Vercel AI SDK's UI message stream: what a request may say, and events as its parts
+log.py         numbered frames for any number of watchers, and the response that sends them
+turns.py       running turns; the open conversations of a server
+ai_sdk.py      the Vercel AI SDK's UI message stream: requests and events
 ag_ui.py       AG-UI: the same
-frontends.py   the ASGI apps for both
+frontends.py   the ASGI app for both, and what is trusted of a request
 page.py        the JSON API behind our own page, and the page's files
 views.py       what the page sends and gets
-guard.py       who may come in: token, cookie, password, Host and Origin, and the headers of every answer
-trace.py       how the turns of a conversation went, for the trace view
+guard.py       access to the page: token, cookie, password, Host and Origin, and response headers
+trace.py       the timeline of a conversation's turns
 static/        the page, built from page/ at the top of the repository
-
-Must not know: how a request got here. What is trusted of a request is written in frontends.py and docs/frontends.md.
 """
 
 from dragoman._door import open_door

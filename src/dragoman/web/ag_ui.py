@@ -1,13 +1,13 @@
-"""AG-UI: what a run's input may say, and a turn's events as the protocol's.
+"""AG-UI: what is read of a run's input, and events as those of the protocol.
 
-A turn is a run of the thread that is the conversation. A call that needs approval ends the run with an interrupt, whose
-id is the call's fingerprint; the next run answers it in `resume`, and its result comes then, for the call that the
-client already knows. All that is needed to go on is here on the server, so no snapshot is sent with an interrupt.
+A conversation is a thread, a turn a run. A call that needs approval ends the run with an interrupt, whose id is the
+call's fingerprint; the next run answers it in `resume`, and then has the result of the call. The server has everything
+that is needed to continue, so no snapshot is sent with an interrupt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -35,7 +35,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.tools import PendingApproval, fingerprint
 
 from .ai_sdk import read_file
-from .turns import Happening, TurnEnded
+from .turns import TurnEnded, TurnEvent
 
 PROTOCOL_VERSION: Final = "1.0"
 _ANSWER: Final = {
@@ -43,10 +43,9 @@ _ANSWER: Final = {
     "properties": {"approved": {"type": "boolean"}, "reason": {"type": "string"}},
     "required": ["approved"],
 }
-_write: Final = msgspec.json.Encoder().encode
 
 
-# --- what a request may say -------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 class _Source(Struct):
@@ -78,7 +77,7 @@ class _Resume(Struct):
 
 
 class Request(Struct):
-    """A run's input. Of the messages only the last one is heard; tools, context and state of the client are not."""
+    """The input of a run. Only the last message is used; tools, context and state of the client are not."""
 
     thread_id: str = msgspec.field(name="threadId")
     run_id: str = msgspec.field(name="runId")
@@ -87,10 +86,10 @@ class Request(Struct):
 
 
 def read_prompt(request: Request) -> Message:
-    """What the user says: the texts and files of the last message."""
+    """The user's message: the texts and files of the last one."""
     last = request.messages[-1] if request.messages else None
     if last is None or last.role != "user":
-        message = "The run's input ends with no message of the user, and resumes nothing."
+        message = "The input does not end with a message of the user, and resumes nothing."
         raise ConfigurationError(message, hint="Add a message of the role `user`, or answer the interrupts.")
     if isinstance(last.content, str):
         return Message.user(last.content)
@@ -107,7 +106,7 @@ def _read_part(part: _Part) -> Text | Media:
 
 
 def read_answers(request: Request) -> list[tuple[str, bool, str]]:
-    """What the user answered about calls. Who cancels has refused."""
+    """The user's answers about calls. To cancel is to refuse."""
     return [
         (each.interrupt_id, each.status == "resolved" and each.payload.approved, each.payload.reason)
         if each.payload is not None
@@ -116,11 +115,11 @@ def read_answers(request: Request) -> list[tuple[str, bool, str]]:
     ]
 
 
-# --- a turn as events -------------------------------------------------------------------------------------------------
+# --- events -----------------------------------------------------------------------------------------------------------
 
 
 class Encoder:
-    """The events of one turn as events of a run."""
+    """The events of one turn as those of a run."""
 
     def __init__(self, thread: str, run: str) -> None:
         self._thread: str = thread
@@ -129,54 +128,51 @@ class Encoder:
         self._provider: str = ""
         self._model: str | None = None
 
-    def begin(self) -> Iterable[bytes]:
+    def begin(self) -> Iterable[object]:
         same = {"threadId": self._thread, "runId": self._run}
-        return [_write({"type": "RUN_STARTED", **same, "protocolVersion": PROTOCOL_VERSION})]
+        return [{"type": "RUN_STARTED", **same, "protocolVersion": PROTOCOL_VERSION}]
 
-    def encode(self, happening: Happening) -> Iterable[bytes]:
-        return map(_write, self._events(happening))
-
-    def _events(self, happening: Happening) -> Iterable[Mapping[str, object]]:
-        match happening:
+    def encode(self, event: TurnEvent) -> Iterable[object]:
+        match event:
             case TextDelta() | ThinkingDelta():
-                kind = "TEXT_MESSAGE_CONTENT" if isinstance(happening, TextDelta) else "REASONING_MESSAGE_CONTENT"
-                delta = {"type": kind, "messageId": self._id(happening.index), "delta": happening.text}
-                return [delta] if happening.text else []
+                kind = "TEXT_MESSAGE_CONTENT" if isinstance(event, TextDelta) else "REASONING_MESSAGE_CONTENT"
+                delta = {"type": kind, "messageId": self._id(event.index), "delta": event.text}
+                return [delta] if event.text else []
             case ToolCallDelta():
-                delta = {"type": "TOOL_CALL_ARGS", "toolCallId": happening.id, "delta": happening.arguments}
-                return [delta] if happening.arguments else []
+                delta = {"type": "TOOL_CALL_ARGS", "toolCallId": event.id, "delta": event.arguments}
+                return [delta] if event.arguments else []
             case ReplyStarted():
                 self._reply += 1
-                self._provider, self._model = happening.provider, happening.model
+                self._provider, self._model = event.provider, event.model
                 return []
             case TextStarted():
-                return [{"type": "TEXT_MESSAGE_START", "messageId": self._id(happening.index), "role": "assistant"}]
+                return [{"type": "TEXT_MESSAGE_START", "messageId": self._id(event.index), "role": "assistant"}]
             case TextEnded():
-                return [{"type": "TEXT_MESSAGE_END", "messageId": self._id(happening.index)}]
+                return [{"type": "TEXT_MESSAGE_END", "messageId": self._id(event.index)}]
             case ThinkingStarted():
                 return [
-                    {"type": "REASONING_START", "messageId": self._id(happening.index)},
-                    {"type": "REASONING_MESSAGE_START", "messageId": self._id(happening.index), "role": "reasoning"},
+                    {"type": "REASONING_START", "messageId": self._id(event.index)},
+                    {"type": "REASONING_MESSAGE_START", "messageId": self._id(event.index), "role": "reasoning"},
                 ]
             case ThinkingEnded():
                 return [
-                    {"type": "REASONING_MESSAGE_END", "messageId": self._id(happening.index)},
-                    {"type": "REASONING_END", "messageId": self._id(happening.index)},
+                    {"type": "REASONING_MESSAGE_END", "messageId": self._id(event.index)},
+                    {"type": "REASONING_END", "messageId": self._id(event.index)},
                 ]
             case ToolCallStarted():
-                same = {"toolCallId": happening.id, "toolCallName": happening.name}
+                same = {"toolCallId": event.id, "toolCallName": event.name}
                 return [{"type": "TOOL_CALL_START", **same, "parentMessageId": self._id("calls")}]
             case ToolCallEnded():
-                return [{"type": "TOOL_CALL_END", "toolCallId": happening.id}]
+                return [{"type": "TOOL_CALL_END", "toolCallId": event.id}]
             case ToolFinished():
-                return [self._result(happening.result)]
+                return [self._result(event.result)]
             case TurnEnded():
-                return [self._end(happening)]
+                return [self._end(event)]
             case _:
                 return []
 
     def _id(self, part: int | str) -> str:
-        """The id of a message: each text and thought of a reply is one, and all of its calls are."""
+        """The id of a message: each text and thought of a reply is one, and all its calls together."""
         return f"{self._run}.{self._reply}.{part}"
 
     def _result(self, result: ToolResult) -> dict[str, object]:
@@ -221,7 +217,7 @@ def _interrupt(pending: PendingApproval) -> dict[str, object]:
     }
 
 
-def refusal(request: Request, error: ConfigurationError) -> list[bytes]:
-    """A run that is over before it began, since its input does not fit the thread."""
+def refusal(request: Request, error: ConfigurationError) -> list[object]:
+    """A run that fails at once, since its input does not fit the thread."""
     started = Encoder(request.thread_id, request.run_id).begin()
-    return [*started, _write({"type": "RUN_ERROR", "message": error.message, "code": type(error).__name__})]
+    return [*started, {"type": "RUN_ERROR", "message": error.message, "code": type(error).__name__}]

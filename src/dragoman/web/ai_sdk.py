@@ -1,15 +1,15 @@
-"""The UI message stream of the Vercel AI SDK: what a request of `useChat` may say, and a turn's events as its parts.
+"""The UI message stream of the Vercel AI SDK: what is read of a request of `useChat`, and events as its parts.
 
-The stream is that of versions 5 to 7 of the SDK (`x-vercel-ai-ui-message-stream: v1`); parts about approvals are known
-to clients from version 6 on. One of our replies is one step, with the results of its tools; the results of calls that
-waited for a person come in the stream of the next request, without a step of their own.
+The stream is that of versions 5 to 7 of the SDK (`x-vercel-ai-ui-message-stream: v1`); clients support approvals from
+version 6 on. Each of our replies is a step, with the results of its tools; the results of calls that waited for
+approval come in the stream of the next request, without a step of their own.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -45,7 +45,7 @@ from dragoman.conversation import (
 from dragoman.errors import ConfigurationError, ToolError
 from dragoman.tools import PendingApproval, fingerprint
 
-from .turns import Happening, TurnEnded
+from .turns import TurnEnded, TurnEvent
 
 HEADERS: Final = {"x-vercel-ai-ui-message-stream": "v1"}
 END: Final = b"data: [DONE]\n\n"
@@ -67,10 +67,9 @@ _PARTS: Final = {
     ThinkingDelta: "reasoning-delta",
     ThinkingEnded: "reasoning-end",
 }
-_write: Final = msgspec.json.Encoder().encode
 
 
-# --- what a request may say -------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 class _Approval(Struct):
@@ -80,7 +79,7 @@ class _Approval(Struct):
 
 
 class _Part(Struct):
-    """A part of a message, as far as it is looked at."""
+    """The fields of a part that are used."""
 
     type: str
     text: str = ""
@@ -97,7 +96,7 @@ class _Message(Struct):
 
 
 class Request(Struct):
-    """What `useChat` sends. Of the messages only the last one is heard; see `read_prompt` and `read_answers`."""
+    """What `useChat` sends. Only the last message is used; see `read_prompt` and `read_answers`."""
 
     id: str
     messages: list[_Message] = []
@@ -107,17 +106,17 @@ class Request(Struct):
     @property
     def last(self) -> _Message:
         if not self.messages:
-            raise ConfigurationError("The request has no message.", hint="Send what the user said.")
+            raise ConfigurationError("The request has no message.", hint="Send the message of the user.")
         return self.messages[-1]
 
     @property
-    def said(self) -> int:
-        """How many messages of the user there are for the client, the last one included."""
+    def user_count(self) -> int:
+        """The number of user messages that the client has, including the last one."""
         return sum([message.role == "user" for message in self.messages])
 
 
 def read_prompt(message: _Message) -> Message:
-    """What the user says: the texts and files of the message, and nothing else that may stand in it."""
+    """The user's message: its texts and files, and nothing else."""
     blocks: list[Text | Media] = []
     for part in message.parts:
         if part.type == "text" and part.text:
@@ -128,12 +127,12 @@ def read_prompt(message: _Message) -> Message:
 
 
 def read_file(url: str, media_type: str, name: str | None = None) -> Media:
-    """The file of a data: or https: address; the provider fetches the latter, this server never does."""
+    """The file of a data: or https: URL. The latter is fetched by the provider, never by this server."""
     if url.startswith("https://"):
         try:
             return Media.from_url(url, mime_type=media_type or None)
         except ValueError:
-            message = "Nobody can tell the type of a file from its address."
+            message = "The type of a file is not clear from its address."
             raise ConfigurationError(message, hint="Send its media type along.") from None
     head, comma, data = url.partition(",")
     if not comma or not head.startswith("data:") or not head.endswith(";base64"):
@@ -147,7 +146,7 @@ def read_file(url: str, media_type: str, name: str | None = None) -> Media:
 
 
 def read_answers(message: _Message) -> list[tuple[str, bool, str]]:
-    """What the user answered about calls: the id of each approval, yes or no, and a reason."""
+    """The user's answers about calls: the id of each approval, whether it is approved, and a reason."""
     return [
         (part.approval.id, part.approval.approved, part.approval.reason)
         for part in message.parts
@@ -155,11 +154,11 @@ def read_answers(message: _Message) -> list[tuple[str, bool, str]]:
     ]
 
 
-# --- a turn as parts --------------------------------------------------------------------------------------------------
+# --- events -----------------------------------------------------------------------------------------------------------
 
 
 class Encoder:
-    """The events of one turn as parts of the stream. `message_id` None: it goes on with the client's last message."""
+    """The events of one turn as parts. Without a `message_id` they continue the client's last message."""
 
     def __init__(self, message_id: str | None) -> None:
         self._message_id: str | None = message_id
@@ -169,49 +168,44 @@ class Encoder:
         self._stopped: StopReason = StopReason.OTHER
         self._model: str | None = None
 
-    def begin(self) -> Iterable[bytes]:
-        start: dict[str, object] = {"type": "start"}
-        if self._message_id is not None:
-            start["messageId"] = self._message_id
-        return [_write(start)]
+    def begin(self) -> Iterable[object]:
+        start = {"type": "start"}
+        return [start if self._message_id is None else {**start, "messageId": self._message_id}]
 
-    def encode(self, happening: Happening) -> Iterable[bytes]:
-        return map(_write, self._parts(happening))
-
-    def _parts(self, happening: Happening) -> Iterable[Mapping[str, object]]:
-        match happening:
+    def encode(self, event: TurnEvent) -> Iterable[object]:
+        match event:
             case TextDelta() | ThinkingDelta():
-                return [self._part(happening) | {"delta": happening.text}]
+                return [self._part(event) | {"delta": event.text}]
             case ToolCallDelta():
-                self._arguments[happening.id].append(happening.arguments)
-                part = {"type": "tool-input-delta", "toolCallId": happening.id, "inputTextDelta": happening.arguments}
+                self._arguments[event.id].append(event.arguments)
+                part = {"type": "tool-input-delta", "toolCallId": event.id, "inputTextDelta": event.arguments}
                 return [part]
             case ReplyStarted():
-                self._model = happening.model
+                self._model = event.model
                 return [*self._end_step(), self._begin_step()]
             case TextStarted() | TextEnded() | ThinkingStarted() | ThinkingEnded():
-                return [self._part(happening)]
+                return [self._part(event)]
             case TextCited():
-                found = sources_of(happening.citations)
+                found = sources_of(event.citations)
                 parts = [{"type": "source-url", "sourceId": link, "url": link, "title": name} for name, link in found]
                 return [part for part in parts if part["url"]]
             case ToolCallStarted():
-                self._arguments[happening.id], self._names[happening.id] = [], happening.name
-                return [{"type": "tool-input-start", "toolCallId": happening.id, "toolName": happening.name}]
+                self._arguments[event.id], self._names[event.id] = [], event.name
+                return [{"type": "tool-input-start", "toolCallId": event.id, "toolName": event.name}]
             case ToolCallEnded():
-                arguments = "".join(self._arguments.pop(happening.id))
-                return [_input_part(ToolCall(happening.id, self._names.pop(happening.id), arguments))]
+                arguments = "".join(self._arguments.pop(event.id))
+                return [_input_part(ToolCall(event.id, self._names.pop(event.id), arguments))]
             case BlockReceived(block=Media() as media):
                 return [_file_part(media)]
             case Completed():
-                self._stopped = happening.stop_reason
+                self._stopped = event.stop_reason
                 return []
             case ToolFinished():
-                return [_output_part(happening.result)]
+                return [_output_part(event.result)]
             case ToolProgress():
-                return _parts_inside(happening)
+                return _parts_inside(event)
             case TurnEnded():
-                return self._end(happening)
+                return self._end(event)
             case _:
                 return []
 
@@ -232,19 +226,19 @@ class Encoder:
             return [{"type": "error", "errorText": ended.error.message}]
         if ended.ending == "cancelled":
             return [{"type": "abort"}]
-        asked = [_request(each) for each in ended.pending if each.within is None]
+        parts = [_request(each) for each in ended.pending if each.within is None]
         inside = [each for each in ended.pending if each.within is not None]
         if inside:
-            # Calls of agents, which nobody has told of yet. In a step of their own: a client goes on when all calls of
-            # the last step have a result or an answer, and those of the agents themselves have neither.
-            asked += [*self._end_step(), self._begin_step()]
+            # Calls of agents, which the client does not know yet, in a step of their own: a client continues when all
+            # calls of the last step have a result or an answer, and the calls of the agents themselves have neither.
+            parts += [*self._end_step(), self._begin_step()]
             for each in inside:
-                asked += [_input_part(each.call), _request(each)]
-        reason = "tool-calls" if asked else _FINISH.get(self._stopped, "other")
+                parts += [_input_part(each.call), _request(each)]
+        reason = "tool-calls" if parts else _FINISH.get(self._stopped, "other")
         if ended.ending == "limit_reached":
             reason = "length"
         metadata = {"model": self._model, "usage": msgspec.to_builtins(ended.usage)}
-        return [*asked, *self._end_step(), {"type": "finish", "finishReason": reason, "messageMetadata": metadata}]
+        return [*parts, *self._end_step(), {"type": "finish", "finishReason": reason, "messageMetadata": metadata}]
 
 
 def _request(pending: PendingApproval) -> dict[str, object]:
@@ -253,14 +247,14 @@ def _request(pending: PendingApproval) -> dict[str, object]:
 
 
 def _parts_inside(progress: ToolProgress) -> list[dict[str, object]]:
-    """The calls of an agent's tools, as they begin and end; of the rest that it does and says nothing is told."""
-    path, said = progress.call_id, progress.said
-    while isinstance(said, ToolProgress):
-        path, said = f"{path}>{said.call_id}", said.said
-    if isinstance(said, ToolStarted):
-        return [_input_part(msgspec.structs.replace(said.call, id=f"{path}>{said.call.id}"))]
-    if isinstance(said, ToolFinished):
-        return [_output_part(msgspec.structs.replace(said.result, call_id=f"{path}>{said.result.call_id}"))]
+    """The start and end of an agent's tool calls; its other events are left out."""
+    path, event = progress.call_id, progress.said
+    while isinstance(event, ToolProgress):
+        path, event = f"{path}>{event.call_id}", event.said
+    if isinstance(event, ToolStarted):
+        return [_input_part(msgspec.structs.replace(event.call, id=f"{path}>{event.call.id}"))]
+    if isinstance(event, ToolFinished):
+        return [_output_part(msgspec.structs.replace(event.result, call_id=f"{path}>{event.result.call_id}"))]
     return []
 
 
@@ -286,18 +280,18 @@ def _file_part(media: Media) -> dict[str, object]:
     return {"type": "file", "mediaType": media.mime_type, "url": media.url or f"data:{media.mime_type};base64,{data}"}
 
 
-# --- a conversation as messages ---------------------------------------------------------------------------------------
+# --- conversations ----------------------------------------------------------------------------------------------------
 
 
 def messages_of(conversation: Conversation, pending: Iterable[PendingApproval]) -> list[dict[str, object]]:
-    """The conversation as the messages that `useChat` begins with. All that a model said between two messages of the
-    user is one message, and calls of agents that wait stand behind it."""
+    """The conversation as initial messages for `useChat`. All replies between two messages of the user are one message,
+    with the pending calls of agents at its end."""
     waiting = {each.call.id for each in pending}
     found: list[dict[str, object]] = []
     parts: list[dict[str, object]] = []
     before = "user"
     for index, message in enumerate(conversation.messages):
-        if message.role == "tool":  # its results stand with their calls
+        if message.role == "tool":  # results are shown with their calls
             continue
         if message.role == "user" or before == "user":
             parts = []
@@ -311,7 +305,7 @@ def messages_of(conversation: Conversation, pending: Iterable[PendingApproval]) 
 
 
 def message_id(index: int) -> str:
-    """The id of a message by its place in the conversation."""
+    """The id of the message at this index of the conversation."""
     return f"message-{index}"
 
 

@@ -1,15 +1,15 @@
-"""An ASGI app for other people's pages: the Vercel AI SDK at /chat, AG-UI at /agent.
+"""An ASGI app for your own pages: the Vercel AI SDK at /chat, AG-UI at /agent.
 
-What is trusted of a request. The conversation is the server's, in its store. A request names it, and may say one thing:
+What is trusted of a request: the conversation is in the server's store. A request names it, and may do one thing:
 
-- a new message of the user: the texts and files of the last message of the request;
-- an answer, yes or no, about a call that waits, by the fingerprint of that very call and its arguments;
-- with the AI SDK, that the user edited a message or wants another answer: then the server's own conversation is cut
-  there, and what was before stays in the store's chain.
+- send a new message of the user: the texts and files of the last message of the request;
+- approve or deny a pending call, by the fingerprint of that call and its arguments;
+- with the AI SDK, edit a message or ask for another answer: then the server's conversation is cut there, and the old
+  version stays in the store's history.
 
-Everything else in a request (earlier messages, the model's words, system text, results of tools, tools of the client)
-is not read, so it cannot be forged. Which conversation a name stands for, and whether this user may see it, is for the
-program to say (`locate`).
+Everything else in a request (earlier messages, replies, system text, results of tools, tools of the client) is not
+read, so it cannot be forged. The program decides which conversation a name stands for, and whether this user may see
+it (`locate`).
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from .turns import LiveTurn, Talk, Talks
 T = TypeVar("T")
 
 MAX_BODY_BYTES: Final = 32 * 1024 * 1024
-"""Of one request, the files in it included."""
+"""Of one request, including its files."""
 _LONGEST_NAME: Final = 200
 
 Locate: TypeAlias = Callable[[Request, str], str | Awaitable[str]]
-"""From a request, and what it calls the conversation, to the conversation's id; raises if this user may not see it."""
+"""From a request, and its name for the conversation, to the conversation's id. Raises if this user may not see it."""
 
 
 class FrontEnd:
-    """An ASGI app through which other people's pages talk to a model, to be mounted in a program of yours.
+    """An ASGI app through which your pages talk to a model, to be mounted in your program.
 
-    `POST /chat` is for `useChat` of the Vercel AI SDK, `POST /agent` for a client of AG-UI. A turn goes on when the
-    page leaves, and `GET …/{id}/stream` brings what was missed, unless `stop_when_left` ends it then.
+    `POST /chat` is for `useChat` of the Vercel AI SDK, `POST /agent` for a client of AG-UI. A turn continues when the
+    page leaves, and `GET …/{id}/stream` sends what was missed, unless `stop_when_left` ends it then.
     """
 
     def __init__(
@@ -115,20 +115,20 @@ class FrontEnd:
     # --- the AI SDK ---
 
     async def _chat(self, request: Request) -> Any:
-        said = await read_body(request, ai_sdk.Request, self._max_body_bytes)
-        talk = await self._open(request, said.id)
+        body = await read_body(request, ai_sdk.Request, self._max_body_bytes)
+        talk = await self._open(request, body.id)
         talk.refuse_if_busy()
-        if said.last.role == "user":
-            again = said.trigger == "regenerate-message"
-            if again or said.message_id is not None:
-                await talk.rewrite(lambda conversation: _cut(conversation, said.said, keep=again))
-            prompt = None if again else ai_sdk.read_prompt(said.last)
+        if body.last.role == "user":
+            again = body.trigger == "regenerate-message"
+            if again or body.message_id is not None:
+                await talk.rewrite(lambda conversation: _cut(conversation, body.user_count, keep=again))
+            prompt = None if again else ai_sdk.read_prompt(body.last)
             place = len(talk.client.history) + (prompt is not None)
             turn = talk.start(ai_sdk.Encoder(ai_sdk.message_id(place)), prompt)
         else:
-            answers = talk.answer(ai_sdk.read_answers(said.last))
+            answers = talk.answer(ai_sdk.read_answers(body.last))
             if not answers:
-                message = "Nothing was said, or calls are left that nobody has answered."
+                message = "There is no new message, or there are calls without an answer."
                 raise ConfigurationError(message, hint="End with a message of the user, or answer every call.")
             turn = talk.start(ai_sdk.Encoder(None), None, answers)
         return self._stream(talk, turn, 0)
@@ -140,23 +140,23 @@ class FrontEnd:
     # --- AG-UI ---
 
     async def _run(self, request: Request) -> Any:
-        said = await read_body(request, ag_ui.Request, self._max_body_bytes)
-        talk = await self._open(request, said.thread_id)
+        body = await read_body(request, ag_ui.Request, self._max_body_bytes)
+        talk = await self._open(request, body.thread_id)
         try:
-            turn = self._begin_run(talk, said)
-        except ConfigurationError as error:  # the protocol wants to hear of it in the stream
+            turn = self._begin_run(talk, body)
+        except ConfigurationError as error:  # the protocol reports it in the stream
             log = FrameLog()
-            for data in ag_ui.refusal(said, error):
-                log.append(data)
+            for event in ag_ui.refusal(body, error):
+                log.append(msgspec.json.encode(event))
             log.close()
             return EventStream(log)
         return self._stream(talk, turn, 0)
 
-    def _begin_run(self, talk: Talk, said: ag_ui.Request) -> LiveTurn:
-        encoder = ag_ui.Encoder(said.thread_id, said.run_id)
-        if talk.busy or not (talk.client.pending or said.resume):
-            return talk.start(encoder, ag_ui.read_prompt(said))
-        answers = talk.answer(ag_ui.read_answers(said))
+    def _begin_run(self, talk: Talk, body: ag_ui.Request) -> LiveTurn:
+        encoder = ag_ui.Encoder(body.thread_id, body.run_id)
+        if talk.busy or not (talk.client.pending or body.resume):
+            return talk.start(encoder, ag_ui.read_prompt(body))
+        answers = talk.answer(ag_ui.read_answers(body))
         if not answers:
             message = "There are interrupts that this run does not answer."
             raise ConfigurationError(message, hint="Answer all of them in `resume`.")
@@ -165,7 +165,7 @@ class FrontEnd:
     # --- both ---
 
     async def _watch(self, request: Request) -> Any:
-        """What was missed of a turn under way, and the rest of it; 204 if there is none."""
+        """The missed events of a running turn, and the rest of it; 204 if there is none."""
         talk = await self._open(request, request.path_params["name"])
         kind = {"chat": ai_sdk.Encoder, "agent": ag_ui.Encoder}.get(request.path_params["kind"])
         if talk.turn is None or not talk.busy or type(talk.turn.encoder) is not kind:
@@ -185,27 +185,27 @@ class FrontEnd:
         return EventStream(turn.log, after=after, when_left=leave)
 
 
-def _cut(conversation: Conversation, said: int, *, keep: bool) -> Conversation:
-    """The conversation up to the user's message of this number, from 1; with it if it is to be kept."""
+def _cut(conversation: Conversation, number: int, *, keep: bool) -> Conversation:
+    """The conversation before the user's message of this number, from 1, or including it with `keep`."""
     places = [index for index, message in enumerate(conversation.messages) if message.role == "user"]
-    if not 1 <= said <= len(places):
+    if not 1 <= number <= len(places):
         message = "The client and the server do not have the same conversation."
         raise ConfigurationError(message, hint="Load the messages again, and send all of them with an edit.")
-    return conversation.up_to(places[said - 1] + keep)
+    return conversation.up_to(places[number - 1] + keep)
 
 
 # --- shared with our own page -----------------------------------------------------------------------------------------
 
 
 def make_async(store: ConversationStore | AsyncConversationStore) -> AsyncConversationStore:
-    """The store for an event loop; a plain one runs in worker threads."""
+    """An async store; a sync one runs in worker threads."""
     if inspect.iscoroutinefunction(store.record):
         return cast("AsyncConversationStore", store)
     return AsyncStore(cast("ConversationStore", store))
 
 
 async def read_body(request: Request, kind: type[T], limit: int) -> T:
-    """The request's JSON, of this type and no larger than the limit."""
+    """The JSON of the request, of this type and within the size limit."""
     found = bytearray()
     async for piece in request.stream():
         found += piece
@@ -215,16 +215,16 @@ async def read_body(request: Request, kind: type[T], limit: int) -> T:
         return msgspec.json.decode(bytes(found), type=kind)
     except (UnicodeDecodeError, RecursionError):
         message = "The request cannot be read: it is no UTF-8, or nested too deeply."
-        raise ConfigurationError(message, hint="Check what is sent.") from None
+        raise ConfigurationError(message, hint="Check the request.") from None
 
 
 def read_position(request: Request, log: FrameLog) -> int | None:
-    """The number of the last frame that a watcher has seen; None if it was one of another turn, or too long ago."""
+    """The number of the last frame that a watcher has seen; None if it is gone, or of another turn."""
     return log.find(request.headers.get("last-event-id") or request.query_params.get("after") or "")
 
 
 class TooLargeError(ConfigurationError):
-    """A request is larger than it may be."""
+    """A request is too large."""
 
 
 _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
@@ -240,10 +240,10 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
 
 
 def report_error(_: Request, error: Exception) -> Response:
-    """The answer to a request that cannot be served, in words for a person."""
+    """The response to a request that failed, for a person to read."""
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
     if isinstance(error, DragomanError):
-        said = {"error": error.message, "hint": error.hint}
+        content = {"error": error.message, "hint": error.hint}
     else:
-        said = {"error": f"The request cannot be read: {error}.", "hint": "Check what is sent."}
-    return JSONResponse(said, status)
+        content = {"error": f"The request cannot be read: {error}.", "hint": "Check the request."}
+    return JSONResponse(content, status)

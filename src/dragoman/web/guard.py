@@ -1,10 +1,9 @@
-"""Who may come in to the page, and what every answer says to the browser.
+"""Access to the page, and the security headers of its responses.
 
-On loopback whoever has the token of the address that was printed: it is exchanged for a cookie that no script can read
-and no other site can make the browser send, and is good until the server ends. Beyond loopback whoever has the
-password, or whom a proxy in front has let in and names in a header. Requests under a foreign name (Host) or from a
-foreign page (Origin) are refused before anything else, so that a page elsewhere cannot reach a server on this machine
-through the browser.
+On loopback, access needs the token of the printed address. It is exchanged for a cookie that scripts cannot read and
+other sites cannot make the browser send, valid until the server ends. Beyond loopback, access needs the password, or a
+proxy that names the user in a header. Requests with a foreign Host or Origin are refused first, so that a page
+elsewhere cannot reach this server through the browser.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .log import App, Receive, Scope, Send
 _LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _LONGEST_FORM: Final = 4096
 _MOST_GUESSES: Final = 10
-"""Wrong passwords in a row after which no more is heard until the server is started again."""
+"""Wrong passwords in a row after which all are refused until the server is restarted."""
 
 HEADERS: Final = {
     "content-security-policy": (
@@ -44,24 +43,23 @@ HEADERS: Final = {
     "permissions-policy": "camera=(), microphone=(), geolocation=(), payment=()",
 }
 
-_LOGIN: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>dragoman</title>
+_PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>dragoman</title>
 <meta name="viewport" content="width=device-width"><link rel="stylesheet" href="/assets/login.css">
-<main><h1>dragoman</h1><p role="alert">{said}</p><form method="post" action="/login">
+<main><h1>dragoman</h1>{content}</main></html>"""
+_LOGIN: Final = """<p role="alert">{problem}</p><form method="post" action="/login">
 <label for="password">Password</label><input id="password" name="password" type="password" autofocus required
-autocomplete="current-password"><button>Come in</button></form></main></html>"""
+autocomplete="current-password"><button>Sign in</button></form>"""
 _WRONG: Final = "That is not the password."
-_LOCKED: Final = "There were too many wrong passwords. None is heard until the server is started again."
-_ELSEWHERE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>dragoman</title>
-<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="/assets/login.css">
-<main><h1>dragoman</h1><p>This page belongs to whoever started it. Open the address that <code>dragoman web</code>
-printed in the terminal; it has a token in it.</p></main></html>"""
+_LOCKED: Final = "There were too many wrong passwords. Restart the server to try again."
+_CLOSED: Final = """<p>This page belongs to the person who started it. Open the address that <code>dragoman web</code>
+printed in the terminal; it contains a token.</p>"""
 
 
 class Access:
-    """How the page is protected: where it listens, and by what people are let in.
+    """How the page is protected.
 
-    `host` beyond loopback needs a `password` or a `proxy_header`; without one it cannot even be made. `allowed_hosts`
-    are names under which it may be reached besides, such as that of a proxy.
+    A `host` beyond loopback needs a `password` or a `proxy_header`. `allowed_hosts` are further names of the server,
+    such as that of a proxy.
     """
 
     def __init__(
@@ -82,7 +80,7 @@ class Access:
         if password is not None and len(password) < 8:
             raise ConfigurationError("The password must have at least 8 characters.", hint="Choose a longer one.")
         self.token: str | None = secrets.token_urlsafe(32) if password is None and proxy_header is None else None
-        """What the printed address carries."""
+        """The token in the printed address."""
         self.proxy_header: str | None = proxy_header.lower() if proxy_header is not None else None
         self._password: bytes | None = None if password is None else _digest(password)
         self._session: str = secrets.token_urlsafe(32)
@@ -97,9 +95,9 @@ class Access:
         return url if self.token is None else f"{url}/?token={self.token}"
 
     def fits_host(self, request: Request) -> bool:
-        """Whether the page was asked for under a name of its own; a name that leads here by a trick is refused.
+        """Whether the Host header names this server, which DNS rebinding does not.
 
-        Where nobody knows the names, since it listens everywhere, only names of this very address can be let in.
+        If the server listens on all addresses, that is also the address of the connection.
         """
         name = _without_port(request.headers.get("host", ""))
         if self._any_host:
@@ -109,51 +107,51 @@ class Access:
 
     @staticmethod
     def fits_origin(request: Request) -> bool:
-        """Whether the request comes from the page itself; one that changes something must say where it comes from.
+        """Whether the request comes from the page itself. One that changes something must have an Origin.
 
-        Somebody who follows a link to the page comes from elsewhere, and gets the page, but nothing of the API.
+        A link from another site leads to the page, but not to the API.
         """
-        said = request.headers
-        origin = said.get("origin")
+        headers = request.headers
+        origin = headers.get("origin")
         if origin is None:
-            comes = said.get("sec-fetch-mode") == "navigate" and said.get("sec-fetch-dest") == "document"
+            is_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
             return request.method in ("GET", "HEAD") and (
-                said.get("sec-fetch-site", "none") in ("same-origin", "none")
-                or (comes and not request.url.path.startswith("/api/"))
+                headers.get("sec-fetch-site", "none") in ("same-origin", "none")
+                or (is_link and not request.url.path.startswith("/api/"))
             )
         return urlsplit(origin).netloc == request.headers.get("host") and urlsplit(origin).scheme in ("http", "https")
 
     def cookie_name(self, request: Request) -> str:
-        """Cookies are the same for all ports of a machine; several pages may be open on it."""
+        """With the port: a browser shares cookies between all ports of a host."""
         return f"dragoman_{(request.scope.get('server') or ('', 0))[1]}"
 
     def knows(self, request: Request) -> bool:
-        """Whether the person was let in before, or a proxy has done so."""
+        """Whether the request has the cookie, or the header of the proxy."""
         if self.proxy_header is not None:
             return bool(request.headers.get(self.proxy_header))
         return _equal(request.cookies.get(self.cookie_name(request), ""), self._session)
 
     async def refuse(self, request: Request, open_path: str) -> Response | None:
-        """What somebody is told who is not let in, or is about to be; None: the page itself answers."""
+        """The response to a request without access, or to a sign-in; None if the page itself answers."""
         path = request.url.path
         if not self.fits_host(request) or not self.fits_origin(request):
             return JSONResponse({"error": "This request comes from another page, or under another name."}, 403)
         if path == open_path or self.knows(request):
             return None
         if self.token is not None and _equal(request.query_params.get("token", ""), self.token):
-            return self._let_in(request)
-        said = ""
+            return self._sign_in(request)
+        problem = ""
         if path == "/login" and request.method == "POST" and self._password is not None:
             if await self._takes_password(request):
-                return self._let_in(request)
-            said = _WRONG
+                return self._sign_in(request)
+            problem = _WRONG
         elif path.startswith("/api/"):
-            return JSONResponse({"error": "You are not let in here any more.", "hint": "Open the address again."}, 401)
-        login = _LOGIN.format(said=_LOCKED if self._guesses >= _MOST_GUESSES else said)
-        return HTMLResponse(_ELSEWHERE if self._password is None else login, 401)
+            return JSONResponse({"error": "You are signed out.", "hint": "Open the address again."}, 401)
+        login = _LOGIN.format(problem=_LOCKED if self._guesses >= _MOST_GUESSES else problem)
+        return HTMLResponse(_PAGE.format(content=_CLOSED if self._password is None else login), 401)
 
     async def _takes_password(self, request: Request) -> bool:
-        """Whether the form has the password. After too many wrong ones none is right."""
+        """Whether the form has the password. After too many wrong ones, all are refused."""
         given = await _read_password(request)
         if self._password is None or self._guesses >= _MOST_GUESSES:
             return False
@@ -161,8 +159,8 @@ class Access:
         self._guesses = 0 if fits else self._guesses + 1
         return fits
 
-    def _let_in(self, request: Request) -> Response:
-        """Back to the page, with the cookie and without the token in the address."""
+    def _sign_in(self, request: Request) -> Response:
+        """Redirect to the page, with the cookie and without the token."""
         response = RedirectResponse("/", 303)
         secure = request.headers.get("x-forwarded-proto") == "https" or request.url.scheme == "https"
         name = self.cookie_name(request)
@@ -171,7 +169,7 @@ class Access:
 
 
 def guard(app: App, access: Access, *, open_path: str) -> App:
-    """An ASGI app that lets in whom `access` knows. Everybody may have the style of the page that asks who comes."""
+    """The app behind `access`. The file at `open_path`, the style of the login page, is public."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -200,7 +198,7 @@ async def _read_password(request: Request) -> str:
 
 
 def _digest(text: str) -> bytes:
-    """Comparing digests takes the same time for every guess, whatever its length."""
+    """Compared instead of the text, whose length would affect the time."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -1,8 +1,8 @@
-"""What a turn has said so far, as numbered frames of server-sent events, and the response that sends them.
+"""The output of a turn so far, as numbered frames of server-sent events, and the response that sends them.
 
-A log belongs to no watcher: each reads it from where it stands, at its own pace, so a slow one costs nothing but its
-place. The log is bounded. When it is full its oldest frames go, and a watcher that had not read them is cut off; it may
-come back with the number of the last frame it has seen, and gets what is still there.
+Each watcher reads the log from its own position at its own pace. The log is bounded: when it is full, its oldest frames
+are dropped, and a watcher that has not read them is cut off. It may come back with the number of the last frame it has
+seen, and gets what is still there.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_LOG_BYTES: Final = 8 * 1024 * 1024
-"""How much of one turn is kept for those who come late or read slowly."""
+"""How much of a turn is kept for late and slow watchers."""
 IDLE_SECONDS: Final = 15.0
-"""After so long without a frame a watcher gets a comment, so that nothing on the way takes the stream for dead."""
+"""After this long without a frame a watcher gets a comment, so that no proxy closes the stream."""
 _MOST_FRAMES: Final = 512
 _MOST_BYTES: Final = 64 * 1024
-"""What a watcher gets at once, so that a slow one holds no more than that."""
+"""The maximum of a single write, which limits the buffer of a slow watcher."""
 STALLED_SECONDS: Final = 60.0
-"""A watcher that takes nothing for so long is cut off."""
+"""A watcher that reads nothing for this long is cut off."""
 
 _IDLE: Final = b": idle\n\n"
 _HEADERS: Final = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # nginx would hold the stream back
+    (b"x-accel-buffering", b"no"),  # nginx would buffer the stream
 ]
 
 
 class MissedError(Exception):
-    """What comes next for this watcher is no longer there."""
+    """The next frames for this watcher were dropped."""
 
 
 class FrameLog:
-    """Numbered frames, from 1, with a bound on what is kept; their ids say which log they are of."""
+    """A bounded log of frames, numbered from 1; their ids name the log."""
 
     def __init__(self, limit: int = MAX_LOG_BYTES) -> None:
         self._limit: int = limit
@@ -50,12 +50,12 @@ class FrameLog:
         self._frames: list[bytes] = []
         self._size: int = 0
         self._dropped: int = 0
-        """How many frames are gone; the first one that is there has the next number."""
+        """How many frames were dropped."""
         self._waiting: list[asyncio.Future[None]] = []
         self._watchers: set[EventStream] = set()
         self._timer: asyncio.TimerHandle | None = None
         self.closed: bool = False
-        """Whether nothing more will come."""
+        """Whether the turn is over."""
 
     @property
     def last(self) -> int:
@@ -64,15 +64,15 @@ class FrameLog:
 
     @property
     def complete(self) -> bool:
-        """Whether it can be read from its beginning."""
+        """Whether nothing was dropped."""
         return not self._dropped
 
     def has(self, after: int) -> bool:
-        """Whether it can be read from behind this number."""
+        """Whether all frames after this number are there."""
         return self._dropped <= after <= self.last
 
     def find(self, id: str) -> int | None:
-        """The number of the frame that a watcher saw last, by its id; 0 for none, None if it cannot go on from it."""
+        """The number of the last frame that a watcher has seen, by its id; None if it cannot continue from it."""
         name, _, number = id.partition(".")
         if not id:
             after = 0
@@ -96,11 +96,11 @@ class FrameLog:
         self._wake()
 
     def forget(self) -> None:
-        """Let go of all frames."""
+        """Drop all frames."""
         self._dropped, self._frames, self._size = self.last, [], 0
 
     def _trim(self) -> None:
-        """Drop the oldest frames, some more than needed, so that it is not done for every frame."""
+        """Drop the oldest frames: more than needed, so that this is not done for every frame."""
         gone = 0
         while gone < len(self._frames) - 1 and self._size > self._limit * 3 // 4:
             self._size -= len(self._frames[gone])
@@ -115,7 +115,7 @@ class FrameLog:
                 future.set_result(None)
 
     def read(self, after: int) -> tuple[int, bytes]:
-        """The next frames behind this number, and the number of the last of them. Raises MissedError."""
+        """The next frames after this number, and the number of the last of them. Raises MissedError."""
         if after < self._dropped:
             raise MissedError
         found: list[bytes] = []
@@ -128,7 +128,7 @@ class FrameLog:
         return after + len(found), b"".join(found)
 
     async def wait(self, after: int) -> None:
-        """Wait until there is a frame behind this number, or the log is closed, or nothing has come for a while."""
+        """Wait for a frame after this number, for the end of the log, or until it has been idle for a while."""
         if self.last > after or self.closed:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -137,10 +137,10 @@ class FrameLog:
 
     # --- watchers ---
 
-    # One clock for all of them: with timers of their own, five hundred would spend more on these than on the frames.
+    # One timer for all of them: with one each, five hundred would cost more than the frames.
 
     def join(self, watcher: EventStream) -> None:
-        """Be woken when nothing comes, and be cut off when nothing is taken."""
+        """Wake this watcher when the log is idle, and cut it off when it reads nothing."""
         self._watchers.add(watcher)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._look)
@@ -160,9 +160,9 @@ class FrameLog:
 
 
 class EventStream:
-    """An ASGI response: the frames of a log behind a number, as they come, and an end if there is one.
+    """An ASGI response: the frames of a log after a number, as they come, then `end`.
 
-    A watcher that has missed frames is cut off without the end; its client may come back.
+    A watcher that has missed frames is cut off without the end; its client may reconnect.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class EventStream:
         """Called when the watcher leaves before the end."""
         self._sending: asyncio.Future[None] | None = None
         self._since: float | None = None
-        """Since when the watcher has been taking what was sent last; None if it has."""
+        """When the current write started; None if there is none."""
         self._headers: list[tuple[bytes, bytes]] = [
             *_HEADERS,
             *[(name.encode(), value.encode()) for name, value in (headers or {}).items()],
@@ -219,7 +219,7 @@ class EventStream:
             self._since = None
 
     def cut_off_if_stalled(self, now: float) -> None:
-        """End it if the watcher has taken nothing for too long."""
+        """Cancel a write that takes too long."""
         if self._since is not None and now - self._since > STALLED_SECONDS and self._sending is not None:
             self._sending.cancel()
 

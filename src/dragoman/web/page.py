@@ -1,7 +1,7 @@
 """The app of `dragoman web`: the page's files, and the JSON API behind it.
 
-What the page sends is one thing each: a message, answers about calls, a stop, a fork point, another model or title. The
-conversation is the server's; the page shows what the server has, and while a turn is under way what its events say.
+Each request does one thing: send a message, answer calls, stop, fork, change the model or the title. The server has
+the conversation; the page shows it, and the events of a running turn.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from .views import (
     SHOWN_IMAGES,
     Answer,
     ChosenModel,
-    ForkedSaid,
+    ForkMessage,
+    NewMessage,
     PageEncoder,
-    Said,
     Title,
     find_media,
     kept_media,
@@ -45,18 +45,17 @@ from .views import (
     show_live,
     show_message,
     show_summary,
-    write,
 )
 
 MAX_UPLOAD_BYTES: Final = 32 * 1024 * 1024
-"""Of all files of one message, before base64."""
+"""Of all files of a message together, before base64."""
 _MAX_BODY_BYTES: Final = MAX_UPLOAD_BYTES * 4 // 3 + 1024 * 1024
 _PAGE: Final = 200
-"""How many messages are sent at once."""
+"""The number of messages in a response."""
 _STATIC: Final = Path(__file__).with_name("static")
 
 MakePageClient: TypeAlias = Callable[[str, str], Awaitable[AsyncChatClient]]
-"""A client on the page's store, for the conversation of this id and this model."""
+"""A client on the page's store, for this conversation and this model."""
 
 
 class Page:
@@ -76,14 +75,14 @@ class Page:
     ) -> None:
         self._make: MakePageClient = make_client
         self._engine_options: Callable[[str], EngineOptions] = engine_options
-        """What a model is spoken to with, when a conversation goes on with it."""
+        """The options of an engine for this model, when a conversation switches to it."""
         self._talks: Talks = Talks(self._make_client, store)
         self._store: AsyncConversationStore = store
         self._checker: PermissionChecker = checker
         self._model: str = model
         self._models: dict[str, None] = dict.fromkeys([model, *models])
         self._chosen: dict[str, str] = {}
-        """The models of conversations that are about to begin."""
+        """The models of conversations that are about to start."""
         self._workspace: str = workspace
         app = Starlette(
             routes=[*self._routes(), Route("/{path:path}", _static, methods=["GET"])],
@@ -122,7 +121,7 @@ class Page:
     # --- clients ---
 
     async def _make_client(self, id: str) -> AsyncChatClient:
-        """A client with the model that was chosen, else the one that the conversation had, else the default."""
+        """A client with the chosen model, else that of the conversation, else the default."""
         chosen = self._chosen.pop(id, None)
         if chosen is None:
             try:
@@ -130,11 +129,11 @@ class Page:
                 return await self._make(id, f"{latest.provider}:{latest.model}")
             except SnapshotNotFoundError:
                 pass
-            except DragomanError:  # its key is gone, or its provider; the page says which model answers
+            except DragomanError:  # its key or provider is gone; the page shows which model answers
                 pass
         return await self._make(id, chosen or self._model)
 
-    # --- what there is ---
+    # --- reading ---
 
     async def _about(self, _: Request) -> Response:
         return JSONResponse(
@@ -188,7 +187,7 @@ class Page:
         )
 
     def _pending(self, talk: Talk) -> list[dict[str, object]]:
-        """The calls that wait for a person, with what could be remembered of an answer."""
+        """The pending calls, with the rules that could be remembered."""
         uncertain = {each.call.id for each in talk.client.uncertain}
         return [
             {
@@ -205,7 +204,7 @@ class Page:
     def _rules(self, talk: Talk, pending: PendingApproval) -> Sequence[Rule]:
         try:
             return self._checker.suggest(pending.call, pending.tool_among(talk.client.tools.tools))
-        except ToolError:  # nobody can read its arguments
+        except ToolError:  # its arguments are not valid
             return ()
 
     async def _trace(self, request: Request) -> Response:
@@ -238,26 +237,26 @@ class Page:
             },
         )
 
-    # --- what is said ---
+    # --- writing ---
 
     async def _begin(self, request: Request) -> Response:
-        said = await read_body(request, Said, _MAX_BODY_BYTES)
+        given = await read_body(request, NewMessage, _MAX_BODY_BYTES)
         id = new_id()
-        if said.model is not None:
-            self._chosen[id] = said.model
+        if given.model is not None:
+            self._chosen[id] = given.model
         talk = await self._talks.open(id)
-        return await self._start(talk, said)
+        return await self._start(talk, given)
 
     async def _say(self, request: Request) -> Response:
-        said = await read_body(request, Said, _MAX_BODY_BYTES)
-        return await self._start(await self._open(request), said)
+        given = await read_body(request, NewMessage, _MAX_BODY_BYTES)
+        return await self._start(await self._open(request), given)
 
-    async def _start(self, talk: Talk, said: Said) -> Response:
-        talk.start(PageEncoder(), None if said.go_on else Message.user(*said.blocks()))
+    async def _start(self, talk: Talk, given: NewMessage) -> Response:
+        talk.start(PageEncoder(), None if given.go_on else Message.user(*given.blocks()))
         return JSONResponse({"id": talk.id}, 202)
 
     async def _answer(self, request: Request) -> Response:
-        """Answers about calls that wait; the turn goes on when the last of them is answered."""
+        """Answers about pending calls; the turn continues when all are answered."""
         given = await read_body(request, list[Answer], _MAX_BODY_BYTES)
         talk = await self._open(request)
         talk.refuse_if_busy()
@@ -284,20 +283,20 @@ class Page:
         return JSONResponse({})
 
     async def _fork(self, request: Request) -> Response:
-        """Another conversation that begins like this one, up to a message of the user, which is said anew."""
-        said = await read_body(request, ForkedSaid, _MAX_BODY_BYTES)
+        """A new conversation that starts like this one, up to a message of the user, which is replaced."""
+        given = await read_body(request, ForkMessage, _MAX_BODY_BYTES)
         snapshot = (await self._open(request)).snapshot
-        if not 0 <= said.at < len(snapshot.messages) or snapshot.messages[said.at].role != "user":
+        if not 0 <= given.at < len(snapshot.messages) or snapshot.messages[given.at].role != "user":
             raise ConfigurationError("A fork begins at a message of the user.", hint="Choose one.")
-        blocks = [*said.blocks(), *kept_media(snapshot.messages[said.at], said.keep)]
-        fork = msgspec.structs.replace(snapshot.fork(), conversation=snapshot.conversation.up_to(said.at))
+        blocks = [*given.blocks(), *kept_media(snapshot.messages[given.at], given.keep)]
+        fork = msgspec.structs.replace(snapshot.fork(), conversation=snapshot.conversation.up_to(given.at))
         await self._store.save(fork)
         talk = await self._talks.open(fork.id)
         talk.start(PageEncoder(), Message.user(*blocks))
         return JSONResponse({"id": fork.id}, 202)
 
     async def _switch(self, request: Request) -> Response:
-        """Go on with another model; what it would not get of the conversation is said first, with `check`."""
+        """Continue with another model. With `check`, only report what it would not get of the conversation."""
         wanted = await read_body(request, ChosenModel, _MAX_BODY_BYTES)
         talk = await self._open(request)
         talk.refuse_if_busy()
@@ -316,7 +315,7 @@ class Page:
         if not title:
             raise ConfigurationError("A title needs at least one letter.", hint="Write one.")
         talk = await self._open(request)
-        if talk.client.uncertain:  # another snapshot would put away that these calls had begun
+        if talk.client.uncertain:  # another snapshot would hide that these calls had started
             raise ConfigurationError("This conversation was interrupted.", hint="Continue it first.")
         await talk.rewrite(lambda conversation: conversation, title=title)
         return JSONResponse({"title": title})
@@ -327,24 +326,21 @@ class Page:
         return JSONResponse({})
 
     async def _events(self, request: Request) -> Any:
-        """The events of the turn that is under way, or was the last, behind the one that the page saw last."""
+        """The events of the running or last turn, after the last one that the page has seen."""
         turn = self._talks.last_turn(request.path_params["id"])
         after = None if turn is None else read_position(request, turn.log)
         if turn is None or after is None:
-            return Response(status_code=204)  # which tells the browser not to come back
+            return Response(status_code=204)  # tells the browser not to reconnect
         return EventStream(turn.log, after=after)
 
     async def _open(self, request: Request) -> Talk:
-        """The conversation as far as it has come, where the id of one of its snapshots may be given.
-
-        Raises SnapshotNotFoundError.
-        """
+        """The conversation, also by the id of one of its snapshots. Raises SnapshotNotFoundError."""
         id = request.path_params["id"]
         return await self._talks.open(id if self._talks.find(id) is not None else (await self._store.latest(id)).root)
 
 
 def _json(value: object) -> Response:
-    return Response(write(value), media_type="application/json", headers={"cache-control": "no-store"})
+    return Response(msgspec.json.encode(value), media_type="application/json", headers={"cache-control": "no-store"})
 
 
 def _number(request: Request, name: str, otherwise: int) -> int:
@@ -359,7 +355,7 @@ _TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/c
 
 
 async def _static(request: Request) -> Response:
-    """A file of the page; every address that is none of them is the page itself, which knows what to show there."""
+    """A file of the page; at any other path the page itself, which knows what to show there."""
     path = request.path_params["path"]
     name = path if path.startswith("assets/") else "index.html"
     if path.startswith("api/") or (name != "index.html" and name not in _ASSETS):

@@ -1,8 +1,8 @@
-"""How the turns of a conversation went, from what is kept with its messages: a timeline of each turn.
+"""A timeline of each turn of a conversation, from what is stored with its messages.
 
-A turn is all that follows a message of the user. Replies that are kept have an account (when they were asked for, every
-attempt, the first token), results of tools their beginning and duration, so the timeline is the same for a turn of a
-minute ago and one of last year. What an older version has kept without times is listed without a place.
+A turn is all that follows a message of the user. Replies have an account (when they were requested, every attempt, the
+first token), results of tools their start and duration, so the timeline of an old turn is complete. What an older
+version has stored without times is listed without them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dragoman.conversation import Conversation, Message, ToolResult, Usage
 
 
 class AttemptSpan(Struct, frozen=True, kw_only=True):
-    """One attempt of a model call; seconds are counted from the beginning of the turn."""
+    """One attempt of a model call, in seconds from the start of the turn."""
 
     start: float
     end: float
@@ -26,16 +26,16 @@ class AttemptSpan(Struct, frozen=True, kw_only=True):
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """A model call or a tool call of a turn. Without a start nobody knows when it was."""
+    """A model call or a tool call of a turn. Times are None if they are unknown."""
 
     kind: Literal["model", "tool"]
     name: str
     message: int
-    """Its place in the conversation."""
+    """Its index in the conversation."""
     start: float | None = None
     end: float | None = None
     first_token: float | None = None
-    """When something of the answer came; counted from the beginning of the turn, too."""
+    """In seconds from the start of the turn."""
     attempts: tuple[AttemptSpan, ...] = ()
     failed: bool = False
     note: str = ""
@@ -44,10 +44,10 @@ class Span(Struct, frozen=True, kw_only=True):
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """One turn: what was done, on one line of time."""
+    """One turn, as a timeline."""
 
     message: int
-    """The place of the user's message."""
+    """The index of the user's message."""
     title: str
     began: datetime | None = None
     seconds: float = 0.0
@@ -82,7 +82,7 @@ def _turn(messages: tuple[Message, ...], begin: int) -> Turn:
 
 
 def _in_utc(time: datetime) -> datetime:
-    """A time that does not say where is one of UTC."""
+    """A time without a zone is in UTC."""
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
@@ -123,7 +123,7 @@ def _model_span(message: Message, index: int, zero: datetime | None) -> Span:
 
 def _tool_span(result: ToolResult, index: int, zero: datetime | None) -> Span:
     start = _since(zero, result.began)
-    retries = f"{result.retries} tried again" if result.retries else ""
+    retries = f"{result.retries} retries" if result.retries else ""
     return Span(
         kind="tool",
         name=result.name,

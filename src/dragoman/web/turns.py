@@ -1,7 +1,7 @@
-"""Turns under way, whoever watches: a turn goes on when its watchers leave, and any of them may come back.
+"""Running turns, independent of their watchers: a turn continues when they leave, and they may come back.
 
-Talks is what a server has open: of each conversation one client, on one store, and at most one turn at a time. What is
-said goes through here from every kind of page, and so does every answer about a call that waits for a person.
+`Talks` has the open conversations of a server: for each one client, on one store, and at most one running turn. Every
+kind of page sends its messages and approvals through here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
+import msgspec
 from msgspec import Struct, structs
 
 from dragoman.chat import AsyncChatClient, Prompt, make_message
@@ -22,15 +23,16 @@ from dragoman.tools import Approval, PendingApproval, approve, deny, fingerprint
 from .log import MAX_LOG_BYTES, FrameLog
 
 MAX_OPEN: Final = 100
-"""How many conversations are kept open; of more, those that were used longest ago are closed, if nothing happens in
-them and no request can still be about to begin something."""
+"""How many conversations stay open. The least recently used ones are closed, unless a turn is running or a request may
+be about to start one."""
 _REQUEST_SECONDS: Final = 60.0
+_encode: Final = msgspec.json.Encoder().encode
 KEPT_SECONDS: Final = 300.0
-"""For so long after its end a turn can still be watched from its beginning."""
+"""How long after its end a turn can still be watched from its start."""
 
 
 class TurnEnded(Struct, frozen=True, kw_only=True):
-    """A turn is over: how, and what it waits for."""
+    """The end of a turn, and the calls that wait for approval."""
 
     ending: Literal["done", "await_approval", "limit_reached", "cancelled", "failed"]
     pending: tuple[PendingApproval, ...] = ()
@@ -38,66 +40,66 @@ class TurnEnded(Struct, frozen=True, kw_only=True):
     error: Failed | None = None
 
 
-Happening: TypeAlias = Event | TurnEnded
+TurnEvent: TypeAlias = Event | TurnEnded
 
 
 class Encoder(Protocol):
-    """Writes the events of one turn in the words of a protocol: none, one or several data of frames for each."""
+    """Converts the events of one turn to those of a protocol, as JSON values."""
 
-    def begin(self) -> Iterable[bytes]:
-        """What is said before the first event."""
+    def begin(self) -> Iterable[object]:
+        """What comes before the first event."""
         ...
 
-    def encode(self, happening: Happening) -> Iterable[bytes]:
-        """What is said of an event."""
+    def encode(self, event: TurnEvent) -> Iterable[object]:
+        """None, one or several values for an event."""
         ...
 
 
 class LiveTurn:
-    """A turn under way, or one that ended a while ago."""
+    """A turn that is running, or ended a short time ago."""
 
     def __init__(
-        self, client: AsyncChatClient, encoder: Encoder, said: Message | None, *, limit: int = MAX_LOG_BYTES
+        self, client: AsyncChatClient, encoder: Encoder, prompt: Message | None, *, limit: int = MAX_LOG_BYTES
     ) -> None:
         self._client: AsyncChatClient = client
-        self.said: Message | None = said
-        """What the user says; None where the conversation goes on from where it stands."""
+        self.prompt: Message | None = prompt
+        """The message of the user; None if the conversation just continues."""
         self.encoder: Encoder = encoder
         self.base: int = len(client.history)
-        """How many messages the conversation had before."""
+        """The number of messages before the turn."""
         self.log: FrameLog = FrameLog(limit)
         self.ended: TurnEnded | None = None
         self.failure: Exception | None = None
-        """What the turn failed with."""
+        """The error that ended the turn."""
 
-    async def carry_out(self, approvals: Iterable[Approval]) -> None:
-        """Let the model answer. Nothing is raised but a cancellation: an error is how a turn can end."""
-        self._say(self.encoder.begin())
+    async def run(self, approvals: Iterable[Approval]) -> None:
+        """Let the model answer. Raises only CancelledError: any other error is an end of the turn."""
+        self._write(self.encoder.begin())
         ended = TurnEnded(ending="cancelled")
         try:
-            async with self._client.stream_chat(self.said, approvals=approvals) as stream:
+            async with self._client.stream_chat(self.prompt, approvals=approvals) as stream:
                 async for event in stream:
                     if isinstance(event, RunEnded):
                         ended = TurnEnded(ending=event.ending, usage=event.usage)
-                    elif not isinstance(event, Failed):  # the error itself says more
-                        self._say(self.encoder.encode(event))
+                    elif not isinstance(event, Failed):  # the exception says more
+                        self._write(self.encoder.encode(event))
             ended = TurnEnded(ending=ended.ending, usage=ended.usage, pending=self._client.pending)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the watchers are told and the server goes on
+        except Exception as error:  # noqa: BLE001 -- the watchers get any error, and the server continues
             self.failure = error
             ended = TurnEnded(ending="failed", pending=self._client.pending, error=_describe(error))
         finally:
             self.ended = ended
-            self._say(self.encoder.encode(ended))
+            self._write(self.encoder.encode(ended))
             self.log.close()
             asyncio.get_running_loop().call_later(KEPT_SECONDS, self.log.forget)
 
-    def _say(self, frames: Iterable[bytes]) -> None:
-        for data in frames:
-            self.log.append(data)
+    def _write(self, values: Iterable[object]) -> None:
+        for value in values:
+            self.log.append(_encode(value))
 
 
 def _describe(error: Exception) -> Failed:
-    """The error in words for a person who did not write the program."""
+    """The error, for a person who did not write the program."""
     if isinstance(error, DragomanError):
         return Failed(type(error).__name__, f"{error.message} {error.hint}".strip())
     return Failed(type(error).__name__, "Something went wrong on the server.")
@@ -106,73 +108,73 @@ def _describe(error: Exception) -> Failed:
 # --- conversations ----------------------------------------------------------------------------------------------------
 
 Answer: TypeAlias = tuple[str, bool, str]
-"""About a call that waits: its fingerprint, yes or no, and why."""
+"""About a pending call: its fingerprint, whether it is approved, and why."""
 _REFUSED: Final = "the user refused"
 MakeClient: TypeAlias = Callable[[str], Awaitable[AsyncChatClient]]
-"""A client for the conversation of this id, on the server's store, with nothing restored yet."""
+"""A client for the conversation of this id, on the server's store, before it is restored."""
 
 
 class Talk:
-    """A conversation that is open on this server."""
+    """An open conversation of a server."""
 
     def __init__(self, id: str, client: AsyncChatClient, store: AsyncConversationStore) -> None:
         self.id: str = id
         self.client: AsyncChatClient = client
         self.turn: LiveTurn | None = None
         self.before: LiveTurn | None = None
-        """The last turn, where it failed since somebody else went on, and the conversation was taken up anew."""
+        """The last turn, if it failed because of another writer and the conversation was opened again."""
         self._store: AsyncConversationStore = store
         self._task: asyncio.Task[None] | None = None
         self.answers: dict[str, Approval] = {}
-        """What was answered about calls that wait, by fingerprint, while others are still open."""
+        """Answers about pending calls, by fingerprint, until all are answered."""
         self.used: float = 0.0
-        """When it was asked for last, by the clock of the event loop."""
+        """When it was last used, by the clock of the event loop."""
 
     @property
     def snapshot(self) -> Snapshot:
-        """The conversation as it stands, with what its newest snapshot says besides."""
+        """The conversation now, with the other fields of its newest snapshot."""
         kept, now = self.client.kept_as, self.client.conversation
         if kept is not None:
             return structs.replace(kept[0], conversation=now)
-        provider, _, model = self.client.model.partition(":")  # it has just begun
+        provider, _, model = self.client.model.partition(":")  # it is new
         return Snapshot.first(now, provider=provider, model=model, id=self.id)
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is under way."""
+        """Whether a turn is running."""
         return self.turn is not None and self.turn.ended is None
 
     @property
     def broken(self) -> bool:
-        """Whether the store and this client may have come apart, since somebody else went on with the conversation."""
+        """Whether the client may differ from the store, since another program has written to the conversation."""
         return self.turn is not None and isinstance(self.turn.failure, StoreError)
 
     def start(self, encoder: Encoder, prompt: Prompt | None, approvals: Iterable[Approval] = ()) -> LiveTurn:
-        """Begin a turn. Raises ConcurrentUseError while one is under way, ConfigurationError for what says nothing."""
+        """Start a turn. Raises ConcurrentUseError while one is running, ConfigurationError for an empty prompt."""
         self.refuse_if_busy()
-        said = None if prompt is None else make_message(prompt)
-        turn = self.turn = LiveTurn(self.client, encoder, said)
+        message = None if prompt is None else make_message(prompt)
+        turn = self.turn = LiveTurn(self.client, encoder, message)
         self.answers = {}
-        self._task = asyncio.get_running_loop().create_task(turn.carry_out(tuple(approvals)))
+        self._task = asyncio.get_running_loop().create_task(turn.run(tuple(approvals)))
         return turn
 
     def refuse_if_busy(self) -> None:
-        """Raise ConcurrentUseError while a turn is under way."""
+        """Raise ConcurrentUseError while a turn is running."""
         if self.busy:
             message = "This conversation is in the middle of a turn."
             raise ConcurrentUseError(message, hint="Wait for it, or stop it.")
 
     def answer(self, given: Iterable[Answer]) -> tuple[Approval, ...]:
-        """Take in answers about calls that wait. Once no call is open, all answers, so that a turn can go on.
+        """Record answers about pending calls. Returns all of them once every call is answered, else nothing.
 
-        An answer about anything else is refused: it was given to another call, or to other arguments.
+        An answer about anything else is refused: it was meant for another call, or other arguments.
         """
         self.refuse_if_busy()
         waiting = {fingerprint(each.call): each.call for each in self.client.pending}
         answers = {name: answer for name, answer in self.answers.items() if name in waiting}
         for name, approved, reason in given:
             if name not in waiting:
-                message = "No call waits for this answer: it was answered already, or it is another call by now."
+                message = "No call waits for this answer: it was already answered, or has changed."
                 raise ConfigurationError(message, hint="Look at the conversation again.")
             call = waiting[name]
             answers[name] = approve(call, reason=reason) if approved else deny(call, reason=reason or _REFUSED)
@@ -180,13 +182,13 @@ class Talk:
         return tuple(answers.values()) if answers.keys() == waiting.keys() else ()
 
     async def stop(self) -> None:
-        """Stop what is under way, and wait for its end; what was said and done stays."""
+        """Stop the running turn, and wait for its end. What was said and done stays."""
         self.client.cancel()
         if self._task is not None:
             await asyncio.wait([self._task])
 
     async def rewrite(self, change: Callable[[Conversation], Conversation], *, title: str | None = None) -> None:
-        """Change what was said, or the title; what was before stays in the store's chain."""
+        """Change the conversation or its title. The old version stays in the store's history."""
         self.refuse_if_busy()
         newest = await self.client.save()
         following = newest.next(change(newest.conversation))
@@ -197,28 +199,28 @@ class Talk:
 
 
 class Talks:
-    """The conversations of a server: which are open, and the turn that each has under way."""
+    """The open conversations of a server."""
 
     def __init__(self, make_client: MakeClient, store: AsyncConversationStore) -> None:
         self._make_client: MakeClient = make_client
         self.store: AsyncConversationStore = store
         self._open: dict[str, Talk] = {}
-        """By their ids; what was used last is last."""
+        """By id; the last used one is last."""
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """So that two requests do not open the same one; a lock is there for as long as somebody holds or wants it."""
+        """Prevents two requests from opening the same one; a lock exists only while it is used."""
 
     def find(self, id: str) -> Talk | None:
-        """The conversation, if it is open and can be trusted to be what the store has."""
+        """The conversation, if it is open and not broken."""
         talk = self._open.get(id)
         return None if talk is None or talk.broken else talk
 
     def last_turn(self, id: str) -> LiveTurn | None:
-        """The turn that is under way or was the last, even one that failed since somebody else went on."""
+        """The running or last turn, even one that failed because of another writer."""
         talk = self._open.get(id)
         return None if talk is None else talk.turn or talk.before
 
     async def open(self, id: str) -> Talk:
-        """The conversation as it stands in the store; a new one if the store has none of this id."""
+        """The conversation as it is in the store, or a new one."""
         lock = self._opening.get(id)
         if lock is None:
             lock = self._opening[id] = asyncio.Lock()
@@ -241,7 +243,7 @@ class Talks:
         try:
             await client.restore(id)
         except SnapshotNotFoundError:
-            pass  # it begins with what is said first
+            pass  # it is new
         except BaseException:
             await client.aclose()
             raise
@@ -250,11 +252,11 @@ class Talks:
         return talk
 
     async def _catch_up(self, talk: Talk) -> None:
-        """Take up what another program has written of this conversation meanwhile."""
+        """Load what another program has written in the meantime."""
         try:
             journal = await self.store.journal(talk.id)
         except SnapshotNotFoundError:
-            return  # it has just begun, or was deleted
+            return  # it is new, or was deleted
         kept = talk.client.kept_as
         if not talk.busy and (kept is None or (kept[0].id, kept[1]) != (journal.snapshot, journal.position)):
             await talk.client.restore(talk.id)
@@ -266,7 +268,7 @@ class Talks:
                 await self.close(talk.id)
 
     async def close(self, id: str) -> None:
-        """Stop what is under way in this conversation and let go of it; it stays in the store."""
+        """Stop its turn and close the conversation. It stays in the store."""
         talk = self._open.pop(id, None)
         if talk is not None:
             await talk.stop()

@@ -1,4 +1,4 @@
-"""What the page sends and what it gets, as JSON: one thing in each request, and messages as they are shown."""
+"""The JSON that the page sends and gets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import mimetypes
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from dragoman.conversation import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
@@ -16,11 +15,10 @@ from dragoman.errors import ConfigurationError
 from dragoman.providers import cost_of
 from dragoman.stores import SnapshotSummary
 
-from .turns import Happening, LiveTurn, TurnEnded
+from .turns import LiveTurn, TurnEnded, TurnEvent
 
 SHOWN_IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""What a browser shows without running anything; everything else is offered as a download."""
-write: Final = msgspec.json.Encoder().encode
+"""What a browser can show safely; everything else is a download."""
 
 # --- what the page sends ----------------------------------------------------------------------------------------------
 
@@ -35,29 +33,29 @@ class File(Struct):
         try:
             content = base64.b64decode(self.data, validate=True)
         except (binascii.Error, ValueError):
-            raise ConfigurationError(f"{self.name!r} did not arrive whole.", hint="Add it again.") from None
+            raise ConfigurationError(f"{self.name!r} is not valid base64.", hint="Add it again.") from None
         found = self.type or mimetypes.guess_type(self.name)[0] or "application/octet-stream"
         return Media.from_bytes(content, found.partition(";")[0], name=self.name)
 
 
-class Said(Struct):
+class NewMessage(Struct):
     text: str = ""
     files: list[File] = []
     model: str | None = None
-    """For a conversation that begins."""
+    """For a new conversation."""
     go_on: bool = False
-    """Nothing is said: the model goes on from where it stands."""
+    """Without a message: the model just continues."""
 
     def blocks(self) -> list[Text | Media]:
-        said: list[Text | Media] = [file.media() for file in self.files]
-        return [*said, Text(self.text)] if self.text else said
+        files: list[Text | Media] = [file.media() for file in self.files]
+        return [*files, Text(self.text)] if self.text else files
 
 
-class ForkedSaid(Said):
+class ForkMessage(NewMessage):
     at: int = 0
-    """The place of the message that is said anew."""
+    """The index of the message that is replaced."""
     keep: list[int] = []
-    """The files of that message that are said again."""
+    """The indexes of its files that are sent again."""
 
 
 class Answer(Struct):
@@ -65,7 +63,7 @@ class Answer(Struct):
     approved: bool
     reason: str = ""
     remember: str | None = None
-    """The rule that is remembered, as it was shown."""
+    """The rule to remember, as it was shown."""
 
 
 class ChosenModel(Struct):
@@ -86,27 +84,22 @@ def kept_media(message: Message, places: Iterable[int]) -> list[Media]:
 
 
 class PageEncoder:
-    """The events of one turn as their own JSON; how it ended comes last."""
+    """The events of one turn in their own JSON, and its end."""
 
-    def begin(self) -> Iterable[bytes]:
+    def begin(self) -> Iterable[object]:
         return ()
 
-    def encode(self, happening: Happening) -> Iterable[bytes]:
-        if not isinstance(happening, TurnEnded):
-            return [write(happening)]
-        error = happening.error
-        ended = {
-            "type": "turn_ended",
-            "ending": happening.ending,
-            "error": None if error is None else {"type": error.error, "message": error.message},
-        }
-        return [write(ended)]
+    def encode(self, event: TurnEvent) -> Iterable[object]:
+        if not isinstance(event, TurnEnded):
+            return [event]
+        error = None if event.error is None else {"type": event.error.error, "message": event.error.message}
+        return [{"type": "turn_ended", "ending": event.ending, "error": error}]
 
 
 def show_live(turn: LiveTurn, id: str) -> dict[str, object]:
-    """What the page needs to follow a turn from its beginning."""
-    said = None if turn.said is None else show_message(turn.said, turn.base, id)
-    return {"base": turn.base, "said": said, "complete": turn.log.complete}
+    """What the page needs to follow a turn from its start."""
+    prompt = None if turn.prompt is None else show_message(turn.prompt, turn.base, id)
+    return {"base": turn.base, "said": prompt, "complete": turn.log.complete}
 
 
 def show_summary(each: SnapshotSummary) -> dict[str, object]:
@@ -174,7 +167,7 @@ def _block(block: object, address: str) -> dict[str, object]:
 
 
 def find_media(messages: Sequence[Message], *, message: int, block: int, part: int = 0, **_: object) -> Media | None:
-    """The file at this place of the conversation: a block of a message, or a part of a result."""
+    """A file of the conversation: a block of a message, or a part of a result."""
     if message >= len(messages) or block >= len(messages[message].blocks):
         return None
     found = messages[message].blocks[block]
@@ -185,12 +178,12 @@ def find_media(messages: Sequence[Message], *, message: int, block: int, part: i
 
 
 def _link(url: str | None) -> str | None:
-    """An address that a browser may be sent to; of any other only the name is shown."""
+    """A URL that is safe as a link; of any other only the name is shown."""
     return url if url is not None and url.lower().startswith(("https://", "http://")) else None
 
 
 def _media(media: Media, address: str) -> dict[str, object]:
-    """Where the page finds a file. Nothing is loaded from another host: such an address is shown as a link."""
+    """Where the page finds a file. Nothing is loaded from other hosts: their URLs are shown as links."""
     shown = media.mime_type in SHOWN_IMAGES and media.data is not None
     return {
         "type": "media",

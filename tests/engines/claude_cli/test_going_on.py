@@ -1,6 +1,4 @@
-"""Which program answers the next call: one that waits, or one that is told everything; and what is left of a reply that
-nobody wants to the end.
-"""
+"""Which program answers the next call, an idle one or a new one; and replies that are not read to their end."""
 
 from __future__ import annotations
 
@@ -75,7 +73,7 @@ def test_one_program_for_all_turns(programs: Programs, simulator: Simulator) -> 
         assert client.cost is None
 
 
-def test_what_is_said_while_tools_run_is_heard(programs: Programs, simulator: Simulator) -> None:
+def test_a_message_added_while_tools_run_reaches_the_model(programs: Programs, simulator: Simulator) -> None:
     with engine(programs, simulator) as made:
         first = made.run_inference(Conversation().plus(Message.user("Weather in Lyon?")), tools=[SPEC])
         made.reply(first.plus(result_of(first, "rain"), Message.user("In French, please.")), tools=[SPEC])
@@ -83,8 +81,8 @@ def test_what_is_said_while_tools_run_is_heard(programs: Programs, simulator: Si
         assert "In French, please." in simulator.requests[-1].raw.decode()
 
 
-def test_what_would_not_be_heard_in_time_is_told_to_another_program(programs: Programs) -> None:
-    """The program disposes itself of a tool that is not there, and is speaking already when we are asked again."""
+def test_a_message_that_would_arrive_too_late_goes_to_another_program(programs: Programs) -> None:
+    """The program answers the call of an unknown tool itself, so its model is answering already."""
     replies = [Reply(ToolCall("c1", "magic", "{}")), "I cannot.", "Oui."]
     with Simulator(replies) as simulator, engine(programs, simulator) as made:
         conversation = made.run_inference(Conversation().plus(Message.user("Do magic.")), tools=[SPEC])
@@ -93,7 +91,7 @@ def test_what_would_not_be_heard_in_time_is_told_to_another_program(programs: Pr
         assert simulator.requests[-1].last_user_text.endswith("In French, please.")
 
 
-def test_speaking_instead_of_approving(programs: Programs, simulator: Simulator) -> None:
+def test_a_new_message_instead_of_an_approval(programs: Programs, simulator: Simulator) -> None:
     @tool(name="weather", requires_approval=True)
     def guarded(city: str) -> str:
         """The weather."""
@@ -109,7 +107,7 @@ def test_speaking_instead_of_approving(programs: Programs, simulator: Simulator)
         assert "Never mind." in simulator.requests[-1].raw.decode()
 
 
-def test_a_branch_gets_a_program_of_its_own(programs: Programs, simulator: Simulator) -> None:
+def test_a_fork_gets_its_own_program(programs: Programs, simulator: Simulator) -> None:
     with engine(programs, simulator) as made, ChatClient(made) as client:
         client.chat("Hello")
         with client.fork() as twin:
@@ -119,7 +117,7 @@ def test_a_branch_gets_a_program_of_its_own(programs: Programs, simulator: Simul
             assert '"Hello"' in simulator.requests[-1].last_user_text
 
 
-def test_only_so_many_wait(programs: Programs, simulator: Simulator) -> None:
+def test_the_number_of_idle_programs_is_limited(programs: Programs, simulator: Simulator) -> None:
     before = children()
     with engine(programs, simulator, idle_programs=2) as made:
         for number in range(4):
@@ -140,7 +138,7 @@ def test_keys_are_not_shown(programs: Programs) -> None:
 
 
 @pytest.mark.parametrize("when", ["idle", "waiting"])
-def test_a_program_that_died_meanwhile_is_replaced(when: str, programs: Programs, simulator: Simulator) -> None:
+def test_an_idle_program_that_has_exited_is_replaced(when: str, programs: Programs, simulator: Simulator) -> None:
     before = children()
     with engine(programs, simulator) as made:
         asked = Conversation().plus(Message.user("Weather?" if when == "waiting" else "Hello"))
@@ -157,7 +155,7 @@ def test_a_program_that_died_meanwhile_is_replaced(when: str, programs: Programs
             assert '"result_of"' in told
 
 
-def test_a_program_that_dies_as_it_is_spoken_to_is_replaced(programs: Programs, simulator: Simulator) -> None:
+def test_a_program_that_exits_before_it_answers_is_replaced(programs: Programs, simulator: Simulator) -> None:
     with engine(programs, simulator) as made:
         conversation = made.run_inference(HELLO)
         (live,) = made.pool._idle
@@ -168,9 +166,9 @@ def test_a_program_that_dies_as_it_is_spoken_to_is_replaced(programs: Programs, 
 
 
 class _SeemsAlive:
-    """A program of which nobody knows yet that it is gone."""
+    """A program that has exited, which nobody knows yet."""
 
-    usable = True
+    is_usable = True
 
     def __init__(self, program: Any) -> None:
         self._program = program
@@ -179,7 +177,7 @@ class _SeemsAlive:
         return getattr(self._program, name)
 
 
-def test_losses_are_told_before_and_after_or_refused(programs: Programs, simulator: Simulator) -> None:
+def test_losses_are_reported_or_refused(programs: Programs, simulator: Simulator) -> None:
     elsewhere = Conversation().plus(
         Message.user("Weather?"),
         Message.assistant(Thinking("hm", "openai"), ToolCall("c", "weather", "{}")),
@@ -191,7 +189,7 @@ def test_losses_are_told_before_and_after_or_refused(programs: Programs, simulat
         with pytest.raises(LossyConversionError):
             made.reply(elsewhere)
         assert not simulator.requests
-        with ChatClient(made, [weather]) as client:  # what the program itself was there to hear is no loss
+        with ChatClient(made, [weather]) as client:  # turns that the program knows are no loss
             client.chat("Weather in Lyon?")
             client.chat("Thanks.")
     with engine(programs, simulator) as made:
@@ -201,7 +199,7 @@ def test_losses_are_told_before_and_after_or_refused(programs: Programs, simulat
         assert made.reply(elsewhere).losses == losses
 
 
-def test_an_engine_outlives_an_event_loop_and_serves_many_at_once(programs: Programs, simulator: Simulator) -> None:
+def test_an_engine_outlives_an_event_loop_and_takes_concurrent_calls(programs: Programs, simulator: Simulator) -> None:
     made = AsyncClaudeEngine("m", **behind(simulator, programs))
 
     async def second(conversation: Conversation) -> list[str]:
@@ -215,14 +213,14 @@ def test_an_engine_outlives_an_event_loop_and_serves_many_at_once(programs: Prog
     assert sorted(turns(simulator)) == [1, 1, 1, 1, 3]  # for the first one the same program
 
 
-# --- a reply that nobody wants to the end -----------------------------------------------------------------------------
+# --- replies that are not read to their end ---------------------------------------------------------------------------
 
 EVENTS = 26
-"""More than the turn has: the last numbers let it come to its end."""
+"""More than the turn has."""
 
 
 class StopAfter:
-    """A callback that has had enough after so many events."""
+    """A callback that cancels after this many events."""
 
     def __init__(self, count: int) -> None:
         self._left = count
@@ -255,7 +253,7 @@ def test_cancelled_after_any_event_on_a_loop(count: int, programs: Programs, sim
     asyncio.run(main())
 
 
-def test_what_was_cut_off_is_told_to_the_next_program(programs: Programs, simulator: Simulator) -> None:
+def test_an_interrupted_reply_is_sent_to_the_next_program(programs: Programs, simulator: Simulator) -> None:
     before = children()
     with engine(programs, simulator) as made, ChatClient(made, [weather]) as client:
         client.stream_chat("Weather in Lyon?", lambda event: not isinstance(event, TextDelta))
@@ -268,7 +266,7 @@ def test_what_was_cut_off_is_told_to_the_next_program(programs: Programs, simula
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 0.2])
-def test_a_task_that_is_cancelled_at_any_time(seconds: float, programs: Programs) -> None:
+def test_a_cancelled_task_leaves_nothing_behind(seconds: float, programs: Programs) -> None:
     async def main() -> None:
         settings = programs.playing(HANGS["in a text"])
         async with AsyncClaudeEngine("m", settings=settings, timeouts=CALM) as made:
@@ -304,20 +302,3 @@ def test_stopped_from_another_thread(how: str, *, streamed: bool, steps: list[An
         assert caught.value.reason == how
         made.settings = programs.playing(REPLY)
         assert read_all(made, streamed=streamed) == "Hi."
-
-
-def test_the_end_of_a_stopped_program_is_not_waited_for(programs: Programs) -> None:
-    took: list[float] = []
-    with ClaudeEngine("m", settings=programs.playing(HANGS["in a text"]), timeouts=CALM) as made:
-        for _ in range(3):  # the machine may be busy once
-            stop, cancelled = Stop(), [0.0]
-
-            def cancel(stop: Stop = stop, cancelled: list[float] = cancelled) -> None:
-                cancelled[0] = time.monotonic()
-                stop.cancel()
-
-            with stopping(stop), pytest.raises(StoppedError), made.stream(HELLO) as stream:  # noqa: PT012 -- in its midst
-                for _event in stream:
-                    threading.Timer(0.05, cancel).start()
-            took.append(time.monotonic() - cancelled[0])
-    assert min(took) < 1

@@ -47,16 +47,15 @@ def launched(
         tools=tuple(tools),
         options=options or ModelOptions(),
     )
-    found = ClaudeSettings(find_program=lambda name: f"/opt/{name}", **settings)
     who = Account(**{"environ": ENVIRON, **(account or {})})
-    return launch_for(call, found, who, [] if notes is None else notes)
+    return launch_for(call, "/opt/claude", ClaudeSettings(**settings), who, [] if notes is None else notes)
 
 
 def after(launch: Launch, flag: str) -> str:
     return launch.arguments[launch.arguments.index(flag) + 1]
 
 
-def test_it_is_kept_to_itself() -> None:
+def test_the_program_is_isolated_by_default() -> None:
     launch = launched(tools=[ToolSpec("weather", "secret description")])
     assert launch.arguments[0] == "/opt/claude"
     assert (after(launch, "--tools"), after(launch, "--model")) == ("", "sonnet")
@@ -77,7 +76,7 @@ def test_own_tools_are_asked_about() -> None:
     assert msgspec.json.decode(after(launch, "--settings")) == {"permissions": {"ask": ["Bash", "Read"]}}
 
 
-def test_the_environment_holds_nothing_of_others() -> None:
+def test_secrets_of_others_are_not_in_the_environment() -> None:
     found = launched().environment
     wanted = {"HOME": "/home/u", "CLAUDE_CONFIG_DIR": "/home/u/.claude2", "DISABLE_TELEMETRY": "1"}
     assert wanted.items() <= found.items()
@@ -90,7 +89,7 @@ def test_the_environment_holds_nothing_of_others() -> None:
     assert "OPENAI_API_KEY" not in bedrock
 
 
-def test_whose_key_it_uses() -> None:
+def test_which_key_is_passed_on() -> None:
     def key(**account: Any) -> str | None:
         return launched(account=account).environment.get("ANTHROPIC_API_KEY")
 
@@ -142,12 +141,18 @@ def test_reasoning(reasoning: Reasoning, flags: list[str]) -> None:
         ModelOptions(server_tools=(Raw(b"{}"),)),
     ],
 )
-def test_what_it_cannot_do_is_never_dropped_silently(options: ModelOptions) -> None:
+def test_unsupported_options_are_refused_or_reported(options: ModelOptions) -> None:
     with pytest.raises(ConfigurationError):
         launched(options=options, tools=[ToolSpec("weather")])
     notes: list[Adaptation] = []
     launched(options=msgspec.structs.replace(options, adapt=True), tools=[ToolSpec("weather")], notes=notes)
     assert notes
+
+
+def test_long_descriptions_are_reported() -> None:
+    notes: list[Adaptation] = []
+    launched(tools=[ToolSpec("short", "d" * 2048), ToolSpec("long", "d" * 2049)], notes=notes)
+    assert [note.what for note in notes] == ["description of tool 'long'"]
 
 
 def test_tools_and_schemas() -> None:
@@ -163,7 +168,7 @@ def test_tools_and_schemas() -> None:
     assert bytes(long.opening["jsonSchema"]) == bytes(big)  # type: ignore[arg-type]
 
 
-def test_programs_started_alike_have_the_same_key() -> None:
+def test_the_key_depends_on_everything_in_the_launch() -> None:
     spec = ToolSpec("weather")
     assert launched(tools=[spec]).key == launched(tools=[spec]).key
     others = [
@@ -197,7 +202,7 @@ def test_engines_by_name() -> None:
         engine("claude-local:sonnet", profile={"colour": "red"})
     assert engine("claude-local:sonnet", profile={"context_window": 5}).profile.context_window == 5
     with ChatClient("claude-local:sonnet", find_program=lambda _: None) as client:
-        with pytest.raises(ConfigurationError, match="`claude` was not found"):
+        with pytest.raises(ConfigurationError, match="no executable program `claude`"):
             client.chat("Hello")
         assert client.history == ()
 

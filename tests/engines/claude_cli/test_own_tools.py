@@ -1,4 +1,4 @@
-"""Tools of the program itself: asked about, and told as blocks that only the program understands."""
+"""The program's own tools: permission is asked for each use, and they appear as opaque blocks."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ SECOND = [begins("m2"), OPENS_TEXT, speaks("Done."), CLOSES, STOPS, ENDS]
 def steps() -> list[Any]:
     return [
         *(HEARS_OPENING, GREETS, HEARS_USER, system(tools=["Bash"])),
+        system(tools=None),  # unreadable, so it changes nothing
         *(BEGINS, opens_call("b1", "Bash"), PIECES, WHOLE),
         request("p1", subtype="can_use_tool", tool_name="Bash", input=INPUT, tool_use_id="b1"),
         {"await": "p1"},
@@ -62,7 +63,7 @@ def answered(programs: Programs) -> dict[str, Any]:
 
 
 @every_way
-def test_allowed_with_the_whole_input(way: Any, programs: Programs) -> None:
+def test_an_allowed_call_gets_its_whole_input(way: Any, programs: Programs) -> None:
     asked: list[ToolCall] = []
 
     def permission(call: ToolCall) -> Allow:
@@ -97,14 +98,14 @@ ANSWERS = {
 
 @every_colour
 @pytest.mark.parametrize(("permission", "reason"), ANSWERS.values(), ids=ANSWERS.keys())
-def test_anything_else_is_a_refusal(way: Any, permission: Any, reason: str, programs: Programs) -> None:
+def test_anything_but_allow_is_a_refusal(way: Any, permission: Any, reason: str, programs: Programs) -> None:
     way(programs.playing(steps(), own_tools=("Bash",), permission=permission))
     answer = answered(programs)
     assert answer["behavior"] == "deny"
     assert reason in answer["message"]
 
 
-def test_an_async_check(programs: Programs) -> None:
+def test_an_async_permission_check(programs: Programs) -> None:
     async def permission(_call: ToolCall) -> Allow:
         return Allow()
 
@@ -115,7 +116,7 @@ def test_an_async_check(programs: Programs) -> None:
     assert "async" in answered(programs)["message"]
 
 
-def test_the_rules_of_a_permission_checker_hold(programs: Programs) -> None:
+def test_a_permission_checker_decides(programs: Programs) -> None:
     from dragoman.toolkit import PermissionChecker
 
     checker = PermissionChecker(
@@ -138,8 +139,8 @@ def test_our_tools_are_not_asked_about(way: Any, programs: Programs) -> None:
 
 
 @every_colour
-def test_helpers_of_the_program_cannot_call_ours(way: Any, programs: Programs) -> None:
+def test_subagents_cannot_call_our_tools(way: Any, programs: Programs) -> None:
     beginning = [HEARS_OPENING, GREETS, HEARS_USER, system()]
-    played = [*beginning, tool_request("t1", "of a helper"), {"await": "t1"}, *SECOND, RESULT, LINGERS]
+    played = [*beginning, tool_request("t1", "of a subagent"), {"await": "t1"}, *SECOND, RESULT, LINGERS]
     assert way(programs.playing(played), tools=[WEATHER]).reply.message.text == "Done."
     assert answered(programs)["mcp_response"]["result"]["isError"] is True

@@ -1,4 +1,4 @@
-"""The talk with a program, without a program: lines in any pieces, lines of any kind, calls in any order."""
+"""The protocol without a program: lines of any kind, calls in any order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ USES_TOOLS = said({"type": "message_delta", "delta": {"stop_reason": "tool_use"}
 def dialogue(*tools: str) -> Dialogue:
     launch = launched(tools=[ToolSpec(name) for name in tools])
     talk = Dialogue(launch.tools, launch.names, launch.structured)
-    talk.reader = ReplyReader(CALL, launch.names, own_tools=lambda: talk.own_tools)
+    talk.reader = ReplyReader(CALL, launch.names, talk.own_tools)
     return talk
 
 
@@ -52,24 +52,24 @@ _messages = st.builds(lambda kind, rest: {**rest, "type": kind}, _kinds, st.dict
 
 
 @given(st.lists(_messages.map(json.dumps).map(str.encode) | st.binary(max_size=40), max_size=6))
-def test_no_line_breaks_the_talk(lines: list[bytes]) -> None:
+def test_any_line_is_handled(lines: list[bytes]) -> None:
     talk = dialogue("weather")
     for each in lines:
         try:
-            heard = talk.receive(each)
+            received = talk.receive(each)
         except DragomanError:
-            return  # a message that must be understood and cannot: told as what it is
-        assert all(out.endswith(b"\n") and json.loads(out) for out in heard.out)
+            return  # a message that must be understood and cannot
+        assert all(out.endswith(b"\n") and json.loads(out) for out in received.out)
 
 
 @given(st.dictionaries(st.text(max_size=8), _json, max_size=4), _json)
 def test_every_request_is_answered(fields: dict[str, Any], message: Any) -> None:
     for subtype in ("mcp_message", "can_use_tool", "other"):
         asked = {**fields, "subtype": subtype, "message": message, "tool_name": "Bash", "input": message}
-        told = {"type": "control_request", "request_id": "q", "request": asked}
-        heard = dialogue("weather").receive(json.dumps(told).encode())
+        sent = {"type": "control_request", "request_id": "q", "request": asked}
+        received = dialogue("weather").receive(json.dumps(sent).encode())
         waits = isinstance(message, dict) and message.get("method") == "tools/call"
-        assert heard.out or heard.questions or waits
+        assert received.out or received.questions or waits
 
 
 # --- calls and results ------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def reply_with_calls(talk: Dialogue, *ids: str) -> None:
         talk.receive(line(step))
     assert talk.reader is not None
     assert talk.reader.complete
-    talk.take_calls()
+    talk.end_with_calls()
 
 
 def result(id: str) -> ToolResult:
@@ -97,7 +97,7 @@ def answers(out: list[bytes]) -> dict[str, str]:
 
 @given(st.permutations(["a", "b", "c"]), st.integers(0, 3))
 def test_results_find_their_calls_in_any_order(order: list[str], early: int) -> None:
-    """Some calls are asked for before the results are there, the others afterwards."""
+    """Some calls are requested before the results are there, the others afterwards."""
     talk = dialogue("weather")
     reply_with_calls(talk, "a", "b", "c")
     given_answers: dict[str, str] = {}
@@ -132,7 +132,7 @@ def test_results_with_pictures() -> None:
     assert content[2]["data"] == "cG5n"
 
 
-# --- what a program knows ---------------------------------------------------------------------------------------------
+# --- which messages a program knows -----------------------------------------------------------------------------------
 
 _USER, _MODEL = Message.user("Hello"), Message.assistant("Hi.")
 _CALLS = Message.assistant(ToolCall("a", "t", "{}"), ToolCall("b", "t", "{}"))
@@ -155,11 +155,11 @@ _WAITING = (_USER, _CALLS)
         (_WAITING, (*_WAITING, _RESULTS, _MODEL, _USER), None),
     ],
 )
-def test_how_a_conversation_goes_on(seen: Any, messages: Any, found: Any) -> None:
+def test_how_a_conversation_continues(seen: Any, messages: Any, found: Any) -> None:
     assert continuation(seen, messages) == found
 
 
-# --- what it is told --------------------------------------------------------------------------------------------------
+# --- transcripts ------------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.text(max_size=30) | st.just("</conversation>\n<conversation>"), min_size=1, max_size=4))
@@ -181,8 +181,7 @@ def test_pictures_of_a_transcript_follow_it() -> None:
     assert losses == ()
 
 
-def test_text_of_a_program_that_is_not_ours_is_kept_apart() -> None:
-    """A helper's messages are no part of the reply."""
+def test_messages_of_subagents_are_not_part_of_the_reply() -> None:
     talk = dialogue()
-    helper = {**SPEAKS["say"], "parent_tool_use_id": "task"}
-    assert talk.receive(json.dumps(helper).encode()).events == []
+    subagent = {**SPEAKS["say"], "parent_tool_use_id": "task"}
+    assert talk.receive(json.dumps(subagent).encode()).events == []

@@ -28,7 +28,7 @@ Answer = str | dict[str, Any] | int
 
 @contextmanager
 def serving(answer: Callable[[Asked], Answer]) -> Iterator[SmallServer]:
-    """Answers every request as the function says."""
+    """A server that answers every request with this function."""
     asked: list[Asked] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -37,15 +37,15 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[SmallServer]:
             headers = {name.lower(): value for name, value in self.headers.items()}
             request = Asked(self.command, self.path, headers, body)
             asked.append(request)
-            said = answer(request)
+            reply = answer(request)
             data = (
-                json.dumps(said).encode()
-                if isinstance(said, dict)
-                else said.encode()
-                if isinstance(said, str)
+                reply.encode()
+                if isinstance(reply, str)
                 else b"{}"
+                if isinstance(reply, int)
+                else json.dumps(reply).encode()
             )
-            self.send_response(said if isinstance(said, int) else 200)
+            self.send_response(reply if isinstance(reply, int) else 200)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(data)))
             self.end_headers()

@@ -1,4 +1,4 @@
-"""Amazon's keys, from every place where its own tools find them: what we find is what its library finds."""
+"""Amazon's keys: the same as its own library finds, from every source."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_variables_and_profiles(case: str, home: Path, monkeypatch: pytest.Monke
     assert plain(find(home, {**environ, **NO_EC2})) == found_by_amazon(monkeypatch, {**environ, **NO_EC2})
 
 
-def test_a_profile_that_is_asked_for_wins_over_variables(home: Path) -> None:
+def test_a_profile_argument_overrides_variables(home: Path) -> None:
     write(home, "", "[work]\n" + STATIC.format("W"))
     environ = {"AWS_ACCESS_KEY_ID": "V", "AWS_SECRET_ACCESS_KEY": "V-secret"}
     assert find(home, environ, profile="work").access_key == "W"
@@ -113,7 +113,7 @@ def _instance(request: Asked) -> Any:
     return {place: "the-role", f"{place}the-role": {"Code": "Success", **LENT}}.get(request.path, 404)
 
 
-def test_the_instance(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_the_instance(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(_instance) as server:
         environ = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": server.url}
         keys = find(home, environ)
@@ -123,7 +123,7 @@ def test_the_instance(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", ["/latest/api/token", "security-credentials/", "security-credentials/the-role"])
-def test_an_instance_whose_metadata_service_is_down_may_be_asked_again(home: Path, path: str) -> None:
+def test_a_metadata_service_that_is_down_is_a_retryable_error(home: Path, path: str) -> None:
     with (
         serving(lambda request: 503 if request.path.endswith(path) else _instance(request)) as server,
         pytest.raises(ProviderError, match="from the instance: status 503") as caught,
@@ -132,9 +132,7 @@ def test_an_instance_whose_metadata_service_is_down_may_be_asked_again(home: Pat
     assert (type(caught.value), caught.value.status) == (ProviderError, 503)
 
 
-def test_an_instance_that_does_not_answer_in_time_may_be_asked_again(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_metadata_service_that_times_out_is_a_retryable_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.engines.clouds.aws._METADATA_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         environ = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}"}
@@ -144,7 +142,7 @@ def test_an_instance_that_does_not_answer_in_time_may_be_asked_again(
         find(home, environ)
 
 
-def test_without_keys_a_chain_goes_on(home: Path) -> None:
+def test_a_chain_falls_back_if_there_are_no_keys(home: Path) -> None:
     keys, asked = aws_keys(environ={**NO_EC2, "HOME": str(home)}), Conversation().plus(Message.user("Hi"))
     with (
         Simulator(["Hello."]) as simulator,
@@ -158,7 +156,7 @@ def test_without_keys_a_chain_goes_on(home: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["token", "file"])
-def test_a_container(home: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+def test_keys_of_a_container(home: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     def answer(request: Asked) -> Any:
         return LENT if request.headers.get("authorization") == "Bearer pod" else 401
 
@@ -239,7 +237,7 @@ def test_roles_and_web_identities(home: Path) -> None:
             find(home, {**environ, "AWS_PROFILE": "role"})
 
 
-def test_nothing_and_what_is_wrong_says_what_to_do(home: Path) -> None:
+def test_missing_keys_and_broken_files_have_hints(home: Path) -> None:
     write(home)
     with pytest.raises(MissingKeyError, match="no keys for Amazon.*AWS_ACCESS_KEY_ID.*aws sso login") as caught:
         find(home, NO_EC2)
@@ -247,14 +245,14 @@ def test_nothing_and_what_is_wrong_says_what_to_do(home: Path) -> None:
     with pytest.raises(ConfigurationError, match="no profile 'x'.*aws configure --profile"):
         find(home, {**NO_EC2, "AWS_PROFILE": "x"})
     write(home, "[profile a]\nrole_arn = r\nsource_profile = b\n[profile b]\nrole_arn = r\nsource_profile = a\n")
-    with pytest.raises(ConfigurationError, match="takes its keys from itself"):
+    with pytest.raises(ConfigurationError, match="is its own source_profile"):
         find(home, {**NO_EC2, "AWS_PROFILE": "a"})
     write(home, "no section\n")
     with pytest.raises(ConfigurationError, match="cannot be read"):
         find(home, NO_EC2)
 
 
-def test_the_region(home: Path) -> None:
+def test_where_the_region_comes_from(home: Path) -> None:
     write(home, "[default]\nregion = eu-west-1\n[profile w]\nregion = us-west-2\n")
     environ = {"HOME": str(home)}
     assert region_of(environ) == "eu-west-1"

@@ -1,4 +1,4 @@
-"""Where models in clouds are, as whom they are asked, and what is said where something is missing or refused."""
+"""Addresses and identities of models in clouds, and the errors for what is missing or refused."""
 
 from __future__ import annotations
 
@@ -52,110 +52,87 @@ def url_of(name: str, environ: dict[str, str] | None = None, **said: str) -> str
 
 
 RES = "https://res.openai.azure.com"
+AI = "https://r.services.ai.azure.com"
+GOOGLE = "aiplatform.googleapis.com/v1beta1/projects"
+ARN = "arn:aws:bedrock:eu-west-1:1:application-inference-profile/x"
+EAST = {"AWS_REGION": "us-east-1"}
+LOCATED = {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "asia-east1"}
+CLAUDE = {"ANTHROPIC_VERTEX_PROJECT_ID": "p", "CLOUD_ML_REGION": "us"}
+
+
+def at(url: str) -> dict[str, str]:
+    return {"base_url": url}
+
+
 ADDRESSES: list[tuple[str, dict[str, str], dict[str, str], str]] = [
-    ("azure:gpt", {}, {"base_url": RES}, f"{RES}/openai/v1"),
+    ("azure:gpt", {}, at(RES), f"{RES}/openai/v1"),
     ("azure:gpt", {"AZURE_OPENAI_ENDPOINT": f"{RES}/"}, {}, f"{RES}/openai/v1"),
-    ("azure-responses:gpt", {}, {"base_url": f"{RES}/openai"}, f"{RES}/openai/v1"),
-    ("azure:gpt", {}, {"base_url": f"{RES}/openai/v1/"}, f"{RES}/openai/v1/"),
-    ("azure:gpt", {}, {"base_url": f"{RES}?api-version=1"}, f"{RES}/openai/deployments/gpt?api-version=1"),
-    ("azure-responses:gpt", {}, {"base_url": f"{RES}?api-version=1"}, f"{RES}/openai?api-version=1"),
+    ("azure-responses:gpt", {}, at(f"{RES}/openai"), f"{RES}/openai/v1"),
+    ("azure:gpt", {}, at(f"{RES}/openai/v1/"), f"{RES}/openai/v1/"),
+    ("azure:gpt", {}, at(f"{RES}?api-version=1"), f"{RES}/openai/deployments/gpt?api-version=1"),
+    ("azure-responses:gpt", {}, at(f"{RES}?api-version=1"), f"{RES}/openai?api-version=1"),
     (
         "azure:gpt",
         {"OPENAI_API_VERSION": "2"},
-        {"base_url": f"{RES}/openai/deployments/other"},
-        f"{RES}/openai/deployments/other?api-version=2",
+        at(f"{RES}/deployments/other"),
+        f"{RES}/deployments/other?api-version=2",
     ),
-    (
-        "azure:gpt",
-        {},
-        {"base_url": "https://r.services.ai.azure.com/api/projects/p"},
-        "https://r.services.ai.azure.com/api/projects/p/openai/v1",
-    ),
-    (
-        "azure:m",
-        {},
-        {"base_url": "https://r.services.ai.azure.com/models?api-version=3"},
-        "https://r.services.ai.azure.com/models?api-version=3",
-    ),
-    (
-        "vertex:gemini-2.5-flash",
-        {"GOOGLE_CLOUD_PROJECT": "p"},
-        {},
-        "https://aiplatform.googleapis.com/v1beta1/projects/p/locations/global",
-    ),
-    (
-        "vertex:gemini-2.5-flash",
-        {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "asia-east1"},
-        {"region": "europe-west4", "project": "q"},
-        "https://europe-west4-aiplatform.googleapis.com/v1beta1/projects/q/locations/europe-west4",
-    ),
-    (
-        "vertex:claude-sonnet-4-5@20250929",
-        {"ANTHROPIC_VERTEX_PROJECT_ID": "p", "CLOUD_ML_REGION": "us"},
-        {},
-        "https://aiplatform.us.rep.googleapis.com/v1/projects/p/locations/us",
-    ),
+    ("azure:gpt", {}, at(f"{AI}/api/projects/p"), f"{AI}/api/projects/p/openai/v1"),
+    ("azure:m", {}, at(f"{AI}/models?api-version=3"), f"{AI}/models?api-version=3"),
+    ("vertex:gemini-2.5-flash", {"GOOGLE_CLOUD_PROJECT": "p"}, {}, f"https://{GOOGLE}/p/locations/global"),
+    ("vertex:gemini-2.5-flash", LOCATED, {}, f"https://asia-east1-{GOOGLE}/p/locations/asia-east1"),
+    ("vertex:g", LOCATED, {"region": "eu-west4", "project": "q"}, f"https://eu-west4-{GOOGLE}/q/locations/eu-west4"),
+    ("vertex:claude-x@20250929", CLAUDE, {}, "https://aiplatform.us.rep.googleapis.com/v1/projects/p/locations/us"),
     ("vertex:projects/p/locations/eu/endpoints/1", {}, {}, "https://aiplatform.eu.rep.googleapis.com"),
     (f"bedrock:{SONNET}", {}, {"region": "us-east-1"}, "https://bedrock-runtime.us-east-1.amazonaws.com"),
     (f"bedrock:{SONNET}", {"AWS_REGION": "cn-north-1"}, {}, "https://bedrock-runtime.cn-north-1.amazonaws.com.cn"),
-    (
-        "bedrock:arn:aws:bedrock:eu-west-1:1:application-inference-profile/x",
-        {"AWS_REGION": "us-east-1"},
-        {},
-        "https://bedrock-runtime.eu-west-1.amazonaws.com",
-    ),
+    (f"bedrock:{ARN}", EAST, {}, "https://bedrock-runtime.eu-west-1.amazonaws.com"),
     (f"bedrock:{SONNET}", {"AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "https://vpce.here"}, {}, "https://vpce.here"),
-    (
-        "bedrock-mantle:openai.gpt-5.5",
-        {"AWS_REGION": "us-east-1"},
-        {},
-        "https://bedrock-mantle.us-east-1.api.aws/openai/v1",
-    ),
-    (
-        "bedrock-mantle-chat:openai.gpt-oss-120b",
-        {"AWS_REGION": "us-east-1"},
-        {},
-        "https://bedrock-mantle.us-east-1.api.aws/v1",
-    ),
+    ("bedrock-mantle:openai.gpt-5.5", EAST, {}, "https://bedrock-mantle.us-east-1.api.aws/openai/v1"),
+    ("bedrock-mantle-chat:openai.gpt-oss-120b", EAST, {}, "https://bedrock-mantle.us-east-1.api.aws/v1"),
 ]
 
 
-@pytest.mark.parametrize(("name", "environ", "said", "url"), ADDRESSES)
-def test_addresses(name: str, environ: dict[str, str], said: dict[str, str], url: str) -> None:
-    assert url_of(name, environ, **said) == url
+@pytest.mark.parametrize(("name", "environ", "given", "url"), ADDRESSES)
+def test_addresses(name: str, environ: dict[str, str], given: dict[str, str], url: str) -> None:
+    assert url_of(name, environ, **given) == url
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "message"),
+    ("name", "given", "message"),
     [
         ("azure:gpt", {}, "which resource has the deployment 'gpt'.*AZURE_OPENAI_ENDPOINT"),
         ("azure:gpt", {"base_url": f"{RES}/openai/deployments/d"}, "need a version.*api-version="),
-        ("vertex:gemini-2.5-flash", {}, "does not know your project.*project='…'.*GOOGLE_CLOUD_PROJECT"),
-        ("vertex:gemini-2.5-flash", {"region": "Europe West"}, "'Europe West' cannot be a region"),
-        ("vertex:gemini-2.5-flash", {"project": "a/../b"}, "cannot be a project"),
-        (f"bedrock:{SONNET}", {}, "in which region.*region='us-east-1'.*AWS_REGION"),
+        ("vertex:gemini-2.5-flash", {}, "needs your Google Cloud project.*project='…'.*GOOGLE_CLOUD_PROJECT"),
+        ("vertex:gemini-2.5-flash", {"region": "Europe West"}, "'Europe West' is not a valid region"),
+        ("vertex:gemini-2.5-flash", {"project": "a/../b"}, "is not a valid project"),
+        (f"bedrock:{SONNET}", {}, "needs the AWS region.*region='us-east-1'.*AWS_REGION"),
         ("anthropic:claude-sonnet-4-5", {"region": "us-east-1", "key": "k"}, "anthropic has no region"),
         *[
-            (model, {word: "us-east-1", "key": "k", "base_url": RES}, rf"has no {word}.*{word} out.*DRAGOMAN_{upper}")
+            (
+                model,
+                {word: "us-east-1", "key": "k", "base_url": RES},
+                rf"has no {word}.*Remove {word}.*DRAGOMAN_{upper}",
+            )
             for word, upper, models in (
                 ("region", "REGION", ["azure:gpt", "azure-responses:gpt", "openai:gpt-5"]),
                 ("project", "PROJECT", [f"bedrock:{SONNET}", "bedrock-mantle:m", "azure:gpt", "gemini:gemini-2.5-pro"]),
             )
             for model in models
         ],
-        ("vertex:gemini-2.5-flash", {"base_url": RES, "region": "eu", "key": "k"}, "said by base_url already.*region"),
-        ("vertex:projects/p/locations/eu/endpoints/1", {"project": "q"}, "the model's name already.*project"),
+        ("vertex:gemini-2.5-flash", {"base_url": RES, "region": "eu", "key": "k"}, "from base_url, so region"),
+        ("vertex:projects/p/locations/eu/endpoints/1", {"project": "q"}, "from the model's name, so project"),
     ],
 )
-def test_what_is_missing_is_said_at_once(name: str, said: dict[str, str], message: str) -> None:
+def test_missing_and_invalid_settings_are_refused(name: str, given: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        connection(name, **said)  # type: ignore[arg-type]
+        connection(name, **given)  # type: ignore[arg-type]
 
 
 # --- identities of this machine ---------------------------------------------------------------------------------------
 
 
-def test_an_identity_goes_to_hosts_of_its_cloud_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_identity_is_sent_only_to_hosts_of_its_cloud(monkeypatch: pytest.MonkeyPatch) -> None:
     there = connection(f"bedrock:{SONNET}", region="us-east-1")
     assert may_go(there.key, there.base_url)  # type: ignore[arg-type]
     for name, said in ((f"bedrock:{SONNET}", {"region": "us-east-1"}), ("azure:gpt", {}), ("vertex:g", {})):
@@ -163,7 +140,7 @@ def test_an_identity_goes_to_hosts_of_its_cloud_alone(monkeypatch: pytest.Monkey
             connection(name, base_url="https://elsewhere.test", **said)  # type: ignore[arg-type]
         with pytest.raises(MissingKeyError, match="belongs to"):
             connection(name, base_url="https://amazonaws.com.evil.test", **said)  # type: ignore[arg-type]
-    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://gateway.test")  # the user's own word for where Azure is
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://gateway.test")
     assert connection("azure:gpt").base_url == "https://gateway.test/openai/v1"
     given = connection("azure:gpt", base_url="https://elsewhere.test", key="typed")
     assert given.key == Secret("typed")
@@ -198,7 +175,7 @@ HOSTS = {
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_keys_that_are_found_go_to_hosts_for_models_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_found_keys_are_sent_only_to_hosts_with_models(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://gateway.test/openai")
     monkeypatch.setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "https://bedrock.test")
     provider = PROVIDERS[name.partition(":")[0]]
@@ -212,19 +189,19 @@ def test_keys_that_are_found_go_to_hosts_for_models_alone(name: str, monkeypatch
             connection(name, base_url="https://evil.test")
 
 
-def test_a_models_name_does_not_choose_the_host() -> None:
-    with pytest.raises(ConfigurationError, match="does not know your project"):
+def test_a_model_name_cannot_choose_the_host() -> None:
+    with pytest.raises(ConfigurationError, match="needs your Google Cloud project"):
         url_of("vertex:projects/p/locations/evil.test?/endpoints/1")
 
 
-def test_keys_go_in_the_header_of_each_cloud() -> None:
+def test_each_cloud_has_its_own_key_header() -> None:
     said = {"azure:gpt": RES, "vertex:gemini-2.5-flash": "https://h/v1", f"bedrock:{SONNET}": "https://h"}
     headers = [connection(name, base_url=url, key="k").key_header() for name, url in said.items()]
     assert headers == [{"api-key": "k"}, {"x-goog-api-key": "k"}, {"authorization": "Bearer k"}]
 
 
 @pytest.mark.parametrize("model", ["azure:gpt", "vertex:gemini-2.5-flash", "vertex:claude-x", f"bedrock:{SONNET}"])
-def test_a_made_token_is_a_bearer(model: str) -> None:
+def test_a_generated_token_is_a_bearer_token(model: str) -> None:
     with Simulator(api_key="token") as simulator:
         base_url = simulator.base_url(model.partition(":")[0])
         with engine(model, key=lambda: "token", base_url=base_url) as talker:
@@ -232,7 +209,7 @@ def test_a_made_token_is_a_bearer(model: str) -> None:
         assert simulator.requests[0].headers["authorization"] == "Bearer token"
 
 
-def test_requests_to_bedrock_are_signed_in_both_colours() -> None:
+def test_requests_to_bedrock_are_signed() -> None:
     def keys() -> AwsKeys:
         return AwsKeys("AKID", "secret", "session")
 
@@ -252,12 +229,12 @@ def test_requests_to_bedrock_are_signed_in_both_colours() -> None:
             assert request.headers["x-amz-security-token"] == "session"
         with (
             engine(f"bedrock:{SONNET}", key=keys, base_url=simulator.url) as talker,
-            pytest.raises(ConfigurationError, match="in which region"),
+            pytest.raises(ConfigurationError, match="needs the AWS region"),
         ):
             talker.run_inference(ASKED)
         with (
             engine("anthropic:claude-sonnet-4-5", key=keys, base_url=simulator.url) as talker,
-            pytest.raises(ConfigurationError, match="no keys of Amazon"),
+            pytest.raises(ConfigurationError, match="not AWS keys"),
         ):
             talker.run_inference(ASKED)
 
@@ -310,11 +287,11 @@ def test_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             url_of("vertex:gemini-2.5-flash", {"GOOGLE_APPLICATION_CREDENTIALS": str(file)}).count("/from-file/") == 1
         )
         status = 401
-        with pytest.raises(AuthenticationError, match="Google gave no token.*gcloud auth"):
+        with pytest.raises(AuthenticationError, match="Google returned no token.*gcloud auth"):
             google_token()()
 
 
-def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.engines.clouds.identities.find_spec", lambda _name: None)
     with pytest.raises(MissingKeyError, match=r"AZURE_OPENAI_API_KEY.*pip install 'dragoman\[azure\]'"):
         connection("azure:gpt", base_url=RES)
@@ -322,7 +299,7 @@ def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
         connection("vertex:gemini-2.5-flash", project="p")
 
 
-# --- what clouds refuse -----------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 EXPIRED = Status(403, "The security token included in the request is expired", "ExpiredTokenException")
 WRONG_REGION = Status(400, "The provided model identifier is invalid.", "ValidationException")
@@ -343,7 +320,7 @@ REFUSALS: list[tuple[str, Status, type[ProviderError], str]] = [
 
 
 @pytest.mark.parametrize(("model", "refusal", "kind", "hint"), REFUSALS)
-def test_a_refusal_says_what_to_do(model: str, refusal: Status, kind: type[ProviderError], hint: str) -> None:
+def test_a_refusal_has_a_hint(model: str, refusal: Status, kind: type[ProviderError], hint: str) -> None:
     with Simulator([refusal]) as simulator:
         base_url = simulator.base_url(model.partition(":")[0])
         with engine(model, key="k", base_url=base_url) as talker, pytest.raises(kind) as caught:
@@ -358,7 +335,7 @@ class NoSuchHost(SocketTransport):
         raise ConnectionFailedError(f"The host name {request.host} could not be found.", code="unknown_host")
 
 
-def test_a_region_that_does_not_exist_says_so() -> None:
+def test_an_unknown_host_has_a_hint_about_the_region() -> None:
     model = f"bedrock:{SONNET}"
     with (
         engine(model, key="k", region="eu-moon-1", transport=NoSuchHost(), retry=RetryPolicy(max_attempts=1)) as talker,
@@ -367,7 +344,7 @@ def test_a_region_that_does_not_exist_says_so() -> None:
         talker.run_inference(ASKED)
 
 
-def test_expired_keys_of_amazon_are_found_anew(tmp_path: Path) -> None:
+def test_expired_keys_of_amazon_are_looked_up_again(tmp_path: Path) -> None:
     (tmp_path / ".aws").mkdir()
     file = tmp_path / ".aws" / "credentials"
 

@@ -91,7 +91,7 @@ BLANKS = (FENCE, "{", '"name"', ":", '"weather"', ",", '"arguments"', ":", ARGUM
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 1000])
 @pytest.mark.parametrize("text", [CALL, *[blanks.join(BLANKS) for blanks in ("", " ", "\n  ")]])
-def test_a_call_with_any_blanks_and_after_some_words(text: str, size: int) -> None:
+def test_calls_with_any_blanks_and_after_some_words(text: str, size: int) -> None:
     message = read(text, [size])
     assert message.blocks == (ToolCall("call_abc", "weather", ARGUMENTS),)
     assert (message.stop_reason, message.model) == (StopReason.TOOL_CALLS, "m")
@@ -124,7 +124,7 @@ def test_texts_stay_texts(text: str, size: int) -> None:
     assert message.stop_reason is StopReason.END
 
 
-def test_calls_and_thoughts_that_were_cut_and_no_call_without_tools() -> None:
+def test_partial_calls_and_thoughts_and_no_call_without_tools() -> None:
     message = read(call_start("weather") + '{"city": "Par', reason=StopReason.MAX_TOKENS)
     assert [call.partial for call in message.tool_calls] == [True]
     assert message.stop_reason is StopReason.MAX_TOKENS
@@ -134,7 +134,7 @@ def test_calls_and_thoughts_that_were_cut_and_no_call_without_tools() -> None:
 
 
 @pytest.mark.parametrize(("used", "reason"), [(99, StopReason.CONTEXT_FULL), (50, StopReason.MAX_TOKENS)])
-def test_a_full_context_is_told_from_a_limit(used: int, reason: StopReason) -> None:
+def test_a_full_context_is_not_reported_as_a_token_limit(used: int, reason: StopReason) -> None:
     usage = Usage(input=used - 10, output=10, total=used)
     assert read("words", reason=StopReason.MAX_TOKENS, usage=usage).stop_reason is reason
 
@@ -153,7 +153,7 @@ def test_pieces_make_no_difference(sizes: list[int], seed: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 @pytest.mark.parametrize(("think", "start"), [("maybe", "<think>\n"), ("always", ""), ("always", "<think>")])
-def test_thinking_before_an_answer_and_before_a_call_or_nothing_thought(think: Thinks, start: str, size: int) -> None:
+def test_thinking_before_an_answer_or_a_call(think: Thinks, start: str, size: int) -> None:
     message = read(f"{start}hm < hm\n</think>\n\nYes.", [size], think=think)
     assert isinstance(message.blocks[0], Thinking)
     assert (message.thinking.strip(), message.text, len(message.blocks)) == ("hm < hm", "Yes.", 2)

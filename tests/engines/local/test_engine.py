@@ -68,7 +68,7 @@ class Place(msgspec.Struct):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_tool_is_called_its_result_used_and_an_answer_of_a_type_given(way: str, stand: Stand) -> None:
+def test_a_tool_call_and_a_typed_answer(way: str, stand: Stand) -> None:
     replies = [Reply(f"I look.\n{LYON}", delta=SLOW), "It rains.", '{"city": "Lyon", "rainy": true}', "Bye."]
     talk = stand.talk(replies, way, [weather], system="Be brief.")
     result = talk.chat("Weather in Lyon?")
@@ -101,7 +101,7 @@ def test_a_tool_is_called_its_result_used_and_an_answer_of_a_type_given(way: str
 # --- one model for all ------------------------------------------------------------------------------------------------
 
 
-def test_engines_share_one_program_for_each_context(stand: Stand) -> None:
+def test_engines_share_one_server_for_each_context(stand: Stand) -> None:
     model = stand.play(lambda _: "Yes.", context=4096)
     small = {"context_window": 2048}
     with engine(model) as first, engine(model) as second, engine(model, profile=small) as third:
@@ -113,7 +113,7 @@ def test_engines_share_one_program_for_each_context(stand: Stand) -> None:
         assert third.profile.context_window == 2048
 
 
-def test_tasks_do_not_block_the_loop_and_one_that_is_cancelled_lets_others_go_on(stand: Stand) -> None:
+def test_tasks_do_not_block_the_loop_and_can_be_cancelled(stand: Stand) -> None:
     model = stand.play([*"abcde", Reply("Never.", faults=[Stall(after=0)]), "Yes."])
 
     async def tick(ticks: list[int]) -> None:
@@ -180,7 +180,7 @@ def test_tool_choice(stand: Stand) -> None:
         asked(stand, [WEATHER], tool_choice=OneTool("nobody"))
 
 
-def test_what_a_schema_says_and_no_grammar_holds_is_reported(stand: Stand) -> None:
+def test_unenforced_schema_keywords_are_reported(stand: Stand) -> None:
     unique = Raw(b'{"type":"object","properties":{"a":{"type":"array","uniqueItems":true}}}')
     talker = stand.engine(["{}", '{"answer": [1, 2]}'])
     form = ModelOptions(response_format=ResponseFormat(schema=unique))
@@ -196,7 +196,7 @@ def test_what_a_schema_says_and_no_grammar_holds_is_reported(stand: Stand) -> No
 # --- histories --------------------------------------------------------------------------------------------------------
 
 
-def test_every_history_becomes_texts_that_alternate_and_what_is_lost_is_said(stand: Stand) -> None:
+def test_any_history_becomes_alternating_texts_and_losses_are_reported(stand: Stand) -> None:
     mixed = Conversation().plus(
         Message.user("One.", PICTURE),
         Message.user("Two."),
@@ -218,7 +218,7 @@ def test_every_history_becomes_texts_that_alternate_and_what_is_lost_is_said(sta
         strict.reply(mixed)
 
 
-def test_a_loss_is_said_where_the_question_is_worded_anew(stand: Stand) -> None:
+def test_losses_are_reported_for_a_reworded_question(stand: Stand) -> None:
     after = ASKED.plus(Message.assistant("It rains."), Message.user(Text("What is this?"), PICTURE))
     form = ModelOptions(response_format=ResponseFormat(schema=Raw(b'{"type":"string"}')))
     talker = stand.engine(lambda _: '"Yes."')
@@ -226,7 +226,7 @@ def test_a_loss_is_said_where_the_question_is_worded_anew(stand: Stand) -> None:
         assert [(loss.message, loss.block, loss.what) for loss in told.losses] == [(2, 1, "media")]
 
 
-def test_thinking_is_kept_apart_and_not_sent_back(stand: Stand) -> None:
+def test_thinking_is_separate_and_not_sent_back(stand: Stand) -> None:
     template = "{% if add_generation_prompt %}<think>\n{% endif %}"
     replies = [Reply("hm, hm\n</think>\n\nYes.", delta=SLOW), Reply("so</think>" + LYON)]
     talker = stand.engine(replies, {"template": template})
@@ -245,9 +245,9 @@ def test_thinking_is_kept_apart_and_not_sent_back(stand: Stand) -> None:
 @pytest.mark.parametrize("dead", [True, False])
 def test_a_connection_that_breaks(way: str, stand: Stand, *, dead: bool) -> None:
     talk = stand.talk([Reply("One two three. " * 50, faults=[Cut(share=0.5)]), "Yes."], way, retry=ONCE)
-    with pytest.raises(ConnectionFailedError, match="program that runs the local model") as caught:
+    with pytest.raises(ConnectionFailedError, match="server of the local model") as caught:
         talk.chat("Well?")
-    assert "started anew" in caught.value.hint
+    assert "restarted" in caught.value.hint
     if dead:
         stand.programs[0].die()
     assert talk.chat("Well?").text == "Yes."
@@ -256,9 +256,11 @@ def test_a_connection_that_breaks(way: str, stand: Stand, *, dead: bool) -> None
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dead", [True, False])
-def test_a_program_that_just_ended(way: str, stand: Stand, monkeypatch: pytest.MonkeyPatch, *, dead: bool) -> None:
-    """Of a program that dies, the connections go first: it is looked at, and if it has died another one is asked."""
-    monkeypatch.setattr(server, "_DYING_SECONDS", 5.0 if dead else 0.2)
+def test_a_server_that_exits_is_replaced(
+    way: str, stand: Stand, monkeypatch: pytest.MonkeyPatch, *, dead: bool
+) -> None:
+    """Its connections close before its lock is released."""
+    monkeypatch.setattr(server, "_EXIT_SECONDS", 5.0 if dead else 0.2)
 
     def spawn_dying(state: Path, model: Path, context: int) -> Program:
         program = stand.spawn(state, model, context)
@@ -274,12 +276,12 @@ def test_a_program_that_just_ended(way: str, stand: Stand, monkeypatch: pytest.M
     if dead:
         assert talk.chat("Well?").text == "Yes."
     else:
-        with pytest.raises(ConnectionFailedError, match="program that runs the local model"):
+        with pytest.raises(ConnectionFailedError, match="server of the local model"):
             talk.chat("Well?")
     assert len(stand.programs) == 1 + dead
 
 
-def test_errors_of_the_program_and_after_closing(stand: Stand) -> None:
+def test_errors_of_the_server_and_after_closing(stand: Stand) -> None:
     talker = stand.engine([Status(400, "too long", "exceed_context_size_error"), "Yes."])
     with pytest.raises(ContextTooLongError):
         talker.reply(ASKED)

@@ -72,7 +72,7 @@ ANSWER = Turn(tools=TOOLS, answer=json.dumps(CITY).encode())
         (LYON, [FREE, ANSWER]),
     ],
 )
-def test_a_turn(text: str, allowed: list[Turn]) -> None:
+def test_what_a_turn_allows(text: str, allowed: list[Turn]) -> None:
     assert [turn for turn in (FREE, MUST, ANSWER) if fits(turn, text)] == allowed
 
 
@@ -86,7 +86,7 @@ def test_a_turn(text: str, allowed: list[Turn]) -> None:
         ("<think>hm", False, False),
     ],
 )
-def test_thinking(text: str, *, maybe: bool, always: bool) -> None:
+def test_thinking_before_a_call(text: str, *, maybe: bool, always: bool) -> None:
     assert fits(Turn(tools=TOOLS, must_call=True, thinks="maybe"), text) == maybe
     assert fits(Turn(tools=TOOLS, must_call=True, thinks="always"), text) == always
 
@@ -116,7 +116,7 @@ def test_thinking(text: str, *, maybe: bool, always: bool) -> None:
         (True, ["1", "{}"], ["x"]),
     ],
 )  # fmt: skip
-def test_values(schema: Any, good: list[str], bad: list[str]) -> None:
+def test_schemas_and_bounds(schema: Any, good: list[str], bad: list[str]) -> None:
     assert [text for text in [*good, *bad] if fits(of_schema(schema), text)] == good
 
 
@@ -131,7 +131,7 @@ def test_values(schema: Any, good: list[str], bad: list[str]) -> None:
         False,
     ],
 )
-def test_a_schema_that_nothing_fits_is_refused(schema: Any) -> None:
+def test_unsatisfiable_schemas_are_refused(schema: Any) -> None:
     with pytest.raises(ToolDefinitionError, match="schema of tool 't' cannot be used") as caught:
         turn_grammar(Turn(tools=(("t", json.dumps(schema).encode()),)))
     assert "x-guidance" not in str(caught.value)
@@ -148,7 +148,7 @@ def test_a_schema_that_nothing_fits_is_refused(schema: Any) -> None:
         ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "oneOf"),
     ],
 )
-def test_what_is_not_enforced_is_said(schema: Any, named: str) -> None:
+def test_unenforced_keywords_are_reported(schema: Any, named: str) -> None:
     ((what, why),) = turn_grammar(of_schema(schema))[1]
     assert what == "schema of the reply"
     assert why.startswith("not enforced: ")
@@ -156,7 +156,7 @@ def test_what_is_not_enforced_is_said(schema: Any, named: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_whatever_is_let_through_is_valid(seed: int) -> None:
+def test_whatever_the_grammar_allows_is_valid(seed: int) -> None:
     """A model without any sense: at each place it takes one of the bytes that are allowed."""
     random = Random(seed)
     schema = quality().members(random, 2)

@@ -32,12 +32,12 @@ def gguf(path: Path, *, template: str | None = None, context: int | None = None,
     ("template", "thinks"),
     [(None, "never"), ("{{ messages }}", "never"), (OFF, "maybe"), (TAGS, "maybe"), (ON, "always")],
 )
-def test_what_a_file_says(tmp_path: Path, template: str | None, thinks: str) -> None:
+def test_settings_are_read_from_the_file(tmp_path: Path, template: str | None, thinks: str) -> None:
     chosen = resolve_model(str(gguf(tmp_path / "a model.gguf", template=template, context=4096)))
     assert (chosen.context, chosen.thinks) == (4096, thinks)
     assert chosen.file == tmp_path / "a model.gguf"
     for long in (131_072, None):
-        assert resolve_model(str(gguf(tmp_path / "m.gguf", context=long))).context == 8192, "not taken unasked"
+        assert resolve_model(str(gguf(tmp_path / "m.gguf", context=long))).context == 8192, "more only on request"
 
 
 def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"GG", b"PK\x03\x04 a zip", b"GGUF", b"GGUF\x01\x00\x00\x00", b"GGUF" + b"\xff" * 4]
 )
-def test_a_wrong_file(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_gguf_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "m.gguf").write_bytes(content)
     for path in (tmp_path / "m.gguf", tmp_path / "none.gguf", tmp_path):
         with pytest.raises(LocalModelError) as caught:
@@ -59,7 +59,7 @@ def test_a_wrong_file(tmp_path: Path, content: bytes) -> None:
         assert caught.value.reason == "wrong_file"
 
 
-def test_a_head_that_promises_more_than_there_is(tmp_path: Path) -> None:
+def test_a_truncated_header(tmp_path: Path) -> None:
     path = gguf(tmp_path / "m.gguf", template="x" * 100)
     path.write_bytes(path.read_bytes()[:-50])
     assert resolve_model(str(path)).thinks == "never"

@@ -1,4 +1,4 @@
-"""The program that runs a model: starting, sharing, failing, ending. A small module stands in for the runtime."""
+"""The server process of a model: start, sharing, failures, exit. A small module stands in for the runtime."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def gone(pid: int, seconds: float = 20.0) -> bool:
     return False
 
 
-def test_one_runs_for_all_until_it_is_stopped(runs: Runs, tmp_path: Path) -> None:
+def test_a_server_is_shared_until_it_is_stopped(runs: Runs, tmp_path: Path) -> None:
     first = runs()
     assert first.address == "http://127.0.0.1:1"
     assert len(first.key) > 30
@@ -91,7 +91,7 @@ def test_one_runs_for_all_until_it_is_stopped(runs: Runs, tmp_path: Path) -> Non
     assert runs().pid not in (first.pid, other.pid)
 
 
-def test_only_its_user_can_find_it(runs: Runs, tmp_path: Path) -> None:
+def test_only_its_user_can_read_the_state(runs: Runs, tmp_path: Path) -> None:
     (tmp_path / "servers").mkdir(mode=0o755)
     runs()
     (state,) = (tmp_path / "servers").glob("*.json")
@@ -99,47 +99,47 @@ def test_only_its_user_can_find_it(runs: Runs, tmp_path: Path) -> None:
     assert stat.S_IMODE(state.parent.stat().st_mode) == 0o700
 
 
-def test_many_that_start_it_at_once_start_one(runs: Runs) -> None:
+def test_concurrent_starts_start_one_server(runs: Runs) -> None:
     with ThreadPoolExecutor(6) as threads:
         found = list(threads.map(lambda _: runs("time.sleep(0.5)"), range(6)))
     assert len({each.pid for each in found}) == 1
 
 
-def test_one_that_was_killed_is_replaced(runs: Runs, tmp_path: Path) -> None:
+def test_a_killed_server_is_replaced(runs: Runs, tmp_path: Path) -> None:
     first = runs()
     os.kill(first.pid, signal.SIGKILL)
     assert gone(first.pid)
-    (state,) = (tmp_path / "servers").glob("*.json")  # somebody else may listen at the address that it names
+    (state,) = (tmp_path / "servers").glob("*.json")  # another program may use its address by now
     lock = os.open(state.with_suffix(".lock"), os.O_RDWR)
-    assert try_lock(lock)  # as the next one does, before it has a file of its own
+    assert try_lock(lock)  # as the next server does, before it writes its own file
     assert not running_models()
     os.close(lock)
-    assert runs("time.sleep(0.5)").pid != first.pid  # which nobody believes while the next one loads
+    assert runs("time.sleep(0.5)").pid != first.pid
 
 
-def test_another_file_is_another_model(runs: Runs, tmp_path: Path) -> None:
+def test_a_changed_file_gets_a_new_server(runs: Runs, tmp_path: Path) -> None:
     first = runs()
     (tmp_path / "m.gguf").write_bytes(b"GGUF, but another")
     assert runs().pid != first.pid
 
 
-def test_it_ends_when_it_has_computed_nothing_for_some_time(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DRAGOMAN_LOCAL_IDLE", "0")  # which means as soon as possible
+def test_an_idle_server_exits(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_LOCAL_IDLE", "0")  # as soon as possible: 2 seconds
     computes = """
         def compute():
-            end = time.monotonic() + 5
+            end = time.monotonic() + 4
             while time.monotonic() < end:
                 sum(range(2_000_000))
                 time.sleep(0.2)
         threading.Thread(target=compute, daemon=True).start()
     """
     busy = runs(computes)
-    assert not gone(busy.pid, 4)
+    assert not gone(busy.pid, 3)
     assert gone(busy.pid, 60)
     assert not running_models()
 
 
-def test_it_outlives_the_program_that_started_it(runs: Runs, tmp_path: Path) -> None:
+def test_a_server_outlives_the_program_that_started_it(runs: Runs, tmp_path: Path) -> None:
     runs()
     stop_models()
     program = f"""
@@ -153,7 +153,7 @@ print(step(server.find_or_start(Path({str(tmp_path / "m.gguf")!r}), 512, blockin
     assert runs().pid == int(done.stdout)
 
 
-def test_what_it_knows_of_the_environment(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_not_in_its_environment(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_API_KEY", "DATABASE_URL", "GITHUB_TOKEN"):
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
@@ -162,7 +162,7 @@ def test_what_it_knows_of_the_environment(runs: Runs, monkeypatch: pytest.Monkey
     assert "secret" not in known.values()
 
 
-def test_what_it_is_told_to_run(runs: Runs, tmp_path: Path) -> None:
+def test_parameters_reach_the_runtime(runs: Runs, tmp_path: Path) -> None:
     told = runs("self.listening_address = f'{parameters.model.path} {parameters.n_ctx} {parameters.api_keys[0]}'")
     assert told.address == f"{tmp_path / 'm.gguf'} 512 {told.key}"
 
@@ -177,7 +177,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("load", FAILURES)
-def test_what_its_failures_mean(load: str, runs: Runs) -> None:
+def test_failures_have_a_reason_and_a_hint(load: str, runs: Runs) -> None:
     reason, said = FAILURES[load]
     with pytest.raises(LocalModelError) as caught:
         runs(load)
@@ -187,7 +187,7 @@ def test_what_its_failures_mean(load: str, runs: Runs) -> None:
     assert runs().address  # it can be tried again
 
 
-def test_the_runtime_is_missing(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_runtime_is_reported(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_COMMAND", (sys.executable, "-I", "-S", server._COMMAND[-1]))
     with pytest.raises(LocalModelError) as caught:
         runs()
@@ -198,7 +198,7 @@ def test_the_runtime_is_missing(runs: Runs, tmp_path: Path, monkeypatch: pytest.
     assert caught.value.reason == "not_installed"
 
 
-def test_what_cannot_be_started(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_before_the_start(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAGOMAN_LOCAL_IDLE", "five minutes")
     with pytest.raises(ConfigurationError, match="DRAGOMAN_LOCAL_IDLE"):
         runs()
@@ -213,7 +213,7 @@ def test_what_cannot_be_started(runs: Runs, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(server, "_directory", lambda: tmp_path / "servers")
 
 
-# --- nobody waits for it any more ---
+# --- cancelled starts ---
 
 
 @pytest.mark.parametrize("how", ["cancelled", "deadline"])
@@ -222,11 +222,9 @@ def test_stopped_while_it_loads(how: str, runs: Runs) -> None:
     given = Stop(None if how == "cancelled" else time.monotonic() + 0.5)
     canceller = threading.Timer(0.5 if how == "cancelled" else 60, given.cancel)
     canceller.start()
-    began = time.monotonic()
     with stopping(given), pytest.raises(StoppedError) as caught:
         runs("time.sleep(600)")
     assert caught.value.reason == how
-    assert time.monotonic() - began < 10
     canceller.cancel()
     canceller.join()
     assert threading.active_count() == threads

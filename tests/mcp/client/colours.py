@@ -54,7 +54,7 @@ def _call(name: str, given: dict[str, Any]) -> ToolCall:
 
 def hostile(mode: str, state: Path | str = "", **options: Any) -> McpServers:
     """A server that misbehaves so."""
-    chosen: dict[str, Any] = {"prefix": "", "connect_timeout": 30.0, "restart_backoff": 0.01, **options}
+    chosen: dict[str, Any] = {"prefix": "", "connect_timeout": 30.0, **options}
     server = StdioServer(sys.executable, ["-S", str(HOSTILE), mode, str(state)], options=ServerOptions(**chosen))
     return McpServers({"bad": server})
 

@@ -57,7 +57,7 @@ def think() -> str:
 
 
 @pytest.mark.parametrize(("protocol", "is_async"), [("legacy", False), ("auto", True)])
-def test_questions_go_to_the_functions_that_were_given(colour: Colour, protocol: str, is_async: bool) -> None:
+def test_questions_are_passed_to_the_functions(colour: Colour, protocol: str, is_async: bool) -> None:
     asked: list[Question] = []
 
     def plain(question: Question) -> dict[str, Any] | None:
@@ -80,7 +80,7 @@ def test_questions_go_to_the_functions_that_were_given(colour: Colour, protocol:
 
 
 @pytest.mark.parametrize("function", [None, lambda _: None, lambda _: 1 / 0])
-def test_what_is_not_answered_is_declined(colour: Colour, function: Callable[..., Any] | None) -> None:
+def test_unanswered_questions_are_declined(colour: Colour, function: Callable[..., Any] | None) -> None:
     def body(_servers: McpServers, call: Call) -> None:
         said = json.loads(call("ok").text)
         assert said["roots/list"] in (-32600, -32601)
@@ -91,7 +91,7 @@ def test_what_is_not_answered_is_declined(colour: Colour, function: Callable[...
     colour(McpServers({"bad": server}, elicit=function, sample=function), body)
 
 
-def test_a_server_that_asks_without_end_is_left(colour: Colour) -> None:
+def test_endless_questions_end_the_call(colour: Colour) -> None:
     def body(_servers: McpServers, call: Call) -> None:
         assert "10 times" in call("ok").text
 
@@ -104,12 +104,12 @@ def test_a_server_that_asks_without_end_is_left(colour: Colour) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["legacy", "auto"])
-def test_a_server_that_wants_a_token_is_named_as_that(colour: Colour, protocol: str) -> None:
+def test_a_missing_token_is_reported(colour: Colour, protocol: str) -> None:
     options = ServerOptions(protocol=protocol)  # type: ignore[arg-type]
     with (
         McpServer([greet]) as server,
         HttpDoor(server, token="a-token-of-some-length") as door,
-        pytest.raises(errors.McpConnectionError, match="does not let us in: it answered with HTTP 401") as caught,
+        pytest.raises(errors.McpConnectionError, match="refused access: it answered with HTTP 401") as caught,
     ):
         colour(McpServers({"ours": HttpServer(door.url, options=options)}), lambda *_: None)
     assert "oauth" in str(caught.value.hint)
@@ -138,7 +138,7 @@ def test_tokens_are_kept_in_a_file_for_their_owner_alone(tmp_path: Path) -> None
     asyncio.run(main())
 
 
-def test_the_browser_comes_back_with_what_it_was_given() -> None:
+def test_the_redirect_of_the_browser_is_received() -> None:
     async def main() -> None:
         pages: list[str] = []
         provider = oauth("https://mcp.dragoman.dev/mcp", "unused.json", show=pages.append, port=0)

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from dragoman import ToolCall, ToolExecutor, errors
-from dragoman.mcp import ClientLimits, McpServers
+from dragoman.mcp import McpServers
 from dragoman.toolkit import PermissionChecker
 from tests.mcp.client.colours import Call, Colour, hostile, plain, running, until
 
@@ -28,8 +28,7 @@ def never(_servers: McpServers, _call: Call) -> None:
     pytest.fail("it must not get so far")
 
 
-TWIN = ("twin", True, "the first counts")
-SMALL = ClientLimits(max_message_bytes=1_000_000)
+TWIN = ("twin", True, "the first one is used")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +40,7 @@ SMALL = ClientLimits(max_message_bytes=1_000_000)
         ("die-start", {}, "no configuration found"),  # its last words
         ("die-list", {}, "cannot be used"),
         ("flood-garbage", {}, "messages that are not MCP without end"),
-        ("flood-line", {"limits": SMALL}, "has more than 1000000 bytes"),
+        ("flood-line", {"max_message_bytes": 1_000_000}, "has more than 1000000 bytes"),
         ("lie-too-deep", {}, "cannot be read"),
         ("lie-no-schema", {}, "tools.0.inputSchema"),
         ("flood-list", {}, "200000 items, and 10000 are allowed"),
@@ -61,13 +60,13 @@ def test_a_server_that_cannot_be_connected(colour: Colour, mode: str, options: d
     [
         ("hang-call", {"call_timeout": 0.5}, "ok", "timeout", "within 0.5 seconds"),
         ("error", {}, "ok", "execution", "the disk is full"),
-        ("lie-output", {}, "n", "execution", "output schema for 'n', and the result does not fit it: n: "),
+        ("lie-output", {}, "n", "execution", "broke its own output schema for 'n': n: "),
         ("lie-output-missing", {}, "n", "execution", "no structured content"),
         ("lie-result", {}, "ok", "execution", "not MCP"),
         ("lie-result-type", {}, "ok", "execution", "not MCP"),
         ("lie-error", {}, "ok", "execution", "the call of 'ok' failed: "),
-        ("flood-result-small", {"limits": ClientLimits(max_result_bytes=50_000)}, "ok", None, "[cut here"),
-        ("flood-image", {"limits": ClientLimits(max_result_bytes=100_000)}, "ok", None, "left out"),
+        ("flood-result-small", {"max_result_bytes": 50_000}, "ok", None, "[cut here"),
+        ("flood-image", {"max_result_bytes": 100_000}, "ok", None, "left out"),
         ("flood-parts", {}, "ok", None, "8000 further parts"),
         ("flood-blocks", {}, "ok", "execution", "400000 items, and 10000 are allowed"),
         ("lie-base64", {}, "ok", None, "not valid base64"),
@@ -93,14 +92,14 @@ def test_a_call_always_has_one_result(
 
 
 @pytest.mark.parametrize("mode", ["flood-result", "lie-deep-result"])
-def test_a_message_that_cannot_be_read_ends_its_call_at_once(colour: Colour, mode: str) -> None:
+def test_an_unreadable_message_ends_its_call(colour: Colour, mode: str) -> None:
     def body(servers: McpServers, call: Call) -> None:
         result = call("ok")
         assert (result.is_error, result.error_type) == (True, "execution")
         assert "cannot be read, or has more than 5000000 bytes" in result.text
         until(lambda: servers.status["bad"].restarts == 1, "it is started again")
 
-    colour(hostile(mode, limits=ClientLimits(max_message_bytes=5_000_000)), body)
+    colour(hostile(mode, max_message_bytes=5_000_000), body)
 
 
 @pytest.mark.parametrize(
@@ -114,14 +113,14 @@ def test_a_message_that_cannot_be_read_ends_its_call_at_once(colour: Colour, mod
         ("lie-output-invalid", {}, ["n"], [("n", True, "")]),
         ("lie-doubling", {}, ["out", "ok"], [("big", False, "too large"), ("out", True, "too large")]),
         ("task", {}, ["ok"], [("long", False, "only be called as a task")]),
-        ("flood-tools", {"limits": ClientLimits(max_tools=3)}, ["t0", "t1", "t2"], [("", False, "more than 3")]),
-        ("flood-pages", {"limits": ClientLimits(max_tools=3)}, ["t0", "t1", "t2"], [("", False, "more than 3")]),
+        ("flood-tools", {"max_tools": 3}, ["t0", "t1", "t2"], [("", False, "more than 3")]),
+        ("flood-pages", {"max_tools": 3}, ["t0", "t1", "t2"], [("", False, "more than 3")]),
         ("flood-circle", {}, ["t0", "t1"], [("", False, "in circles")]),
         ("flood-empty-pages", {}, [], [("", False, "in circles")]),
         ("names", {}, ["twin", "ok"], [*[(name, False, "") for name in ("", "a b", "x\ny", "n" * 128)], TWIN]),
     ],
 )
-def test_what_a_list_has_wrong_costs_only_that(
+def test_a_wrong_declaration_affects_only_its_tool(
     colour: Colour, mode: str, options: dict[str, Any], tools: list[str], problems: list[tuple[str, bool, str]]
 ) -> None:
     def body(servers: McpServers, call: Call) -> None:
@@ -136,7 +135,7 @@ def test_what_a_list_has_wrong_costs_only_that(
 
 
 @pytest.mark.parametrize(("mode", "alive"), [("stubborn", 1), ("family", 2)])
-def test_a_server_that_will_not_end_is_made_to_with_its_children(colour: Colour, mode: str, alive: int) -> None:
+def test_a_stubborn_server_is_killed_with_its_children(colour: Colour, mode: str, alive: int) -> None:
     marker = uuid4().hex
 
     def body(servers: McpServers, call: Call) -> None:
@@ -147,9 +146,7 @@ def test_a_server_that_will_not_end_is_made_to_with_its_children(colour: Colour,
     until(lambda: not running(marker), "all of it has ended")
 
 
-def test_a_call_during_which_the_server_dies_is_not_repeated_and_the_next_one_works(
-    colour: Colour, tmp_path: Path
-) -> None:
+def test_a_call_is_not_repeated_if_the_server_dies_and_the_next_one_works(colour: Colour, tmp_path: Path) -> None:
     def body(servers: McpServers, call: Call) -> None:
         result = call("ok")
         assert result.is_error
@@ -161,7 +158,7 @@ def test_a_call_during_which_the_server_dies_is_not_repeated_and_the_next_one_wo
     colour(hostile("die-once", tmp_path / "state"), body)
 
 
-def test_a_server_that_dies_while_nobody_asks_is_started_again(colour: Colour, tmp_path: Path) -> None:
+def test_a_server_that_dies_while_idle_is_restarted(colour: Colour, tmp_path: Path) -> None:
     def body(servers: McpServers, call: Call) -> None:
         until(lambda: servers.status["bad"].restarts == 1 and servers.status["bad"].state == "ready", "a restart")
         assert not call("ok").is_error
@@ -189,7 +186,7 @@ def test_a_server_that_keeps_failing_is_given_up(colour: Colour, mode: str, opti
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-def test_hints_are_not_believed_unless_the_server_is_trusted(colour: Colour, trusted: bool) -> None:
+def test_hints_count_only_from_trusted_servers(colour: Colour, trusted: bool) -> None:
     def body(servers: McpServers, call: Call) -> None:
         options = servers.tools.get("wipe").options
         assert (options.read_only, options.idempotent) == (trusted, trusted)
@@ -200,7 +197,7 @@ def test_hints_are_not_believed_unless_the_server_is_trusted(colour: Colour, tru
 # --- they change -----------------------------------------------------------------------------------------------------
 
 
-def test_a_change_is_followed_and_what_was_allowed_before_is_asked_about_again(colour: Colour, tmp_path: Path) -> None:
+def test_a_changed_tool_needs_permission_again(colour: Colour, tmp_path: Path) -> None:
     def body(servers: McpServers, call: Call) -> None:
         checker, asked = PermissionChecker(), ToolCall("1", "ok", "{}")
         checker.remember(checker.suggest(asked, servers.tools.get("ok"))[-1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import json
 import signal
@@ -11,16 +10,15 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
 
 from dragoman import Media, ToolCall, ToolExecutor, ToolRegistry, errors, execute_tool, tool
+from dragoman._serving import WebServer
 from dragoman.mcp import (
-    ClientLimits,
     HttpDoor,
     HttpServer,
     LocalServer,
@@ -54,26 +52,8 @@ def stdio() -> Iterator[StdioServer]:
 
 @contextmanager
 def http() -> Iterator[HttpServer]:
-    with listening(official().streamable_http_app()) as port:
-        yield HttpServer(f"http://127.0.0.1:{port}/mcp", options=OPTIONS)
-
-
-@contextmanager
-def listening(app: object) -> Iterator[int]:
-    """An ASGI application behind a port."""
-    config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=1)  # type: ignore[arg-type]
-    server = uvicorn.Server(config)
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])), daemon=True)
-        thread.start()
-        until(lambda: server.started, "it listens")
-        try:
-            yield bound.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join(30)
+    with WebServer(official().streamable_http_app(), lifespan="on") as web:
+        yield HttpServer(f"{web.url}/mcp", options=OPTIONS)
 
 
 Way = Callable[[], AbstractContextManager[object]]
@@ -145,7 +125,7 @@ def test_our_own_server_with_a_token(colour: Colour, protocol: str) -> None:
         colour(McpServers({"ours": HttpServer(door.url, {"Authorization": f"Bearer {token}"}, options)}), body)
 
 
-def test_a_server_can_pass_on_the_tools_of_another(colour: Colour) -> None:
+def test_a_server_can_serve_the_tools_of_another(colour: Colour) -> None:
     def body(servers: McpServers, call: Call) -> None:
         with McpServer(servers.tools) as outer, HttpDoor(outer) as door, connect(door.url) as again:
             assert again.tools.get("add").function.about.output_schema is not None
@@ -157,10 +137,10 @@ def test_a_server_can_pass_on_the_tools_of_another(colour: Colour) -> None:
     colour(McpServers({"sdk": LocalServer(official(), OPTIONS)}), body)
 
 
-def test_a_server_that_forgets_its_sessions_is_connected_again(colour: Colour) -> None:
+def test_a_lost_session_is_reconnected(colour: Colour) -> None:
     """As after a restart behind the same address."""
     port = free_port()
-    options = ServerOptions(prefix="", protocol="legacy", restart_backoff=0.05, max_restarts=20)
+    options = ServerOptions(prefix="", protocol="legacy", max_restarts=20)
     with McpServer([greet]) as server:
         first = HttpDoor(server, port=port)
         first.__enter__()
@@ -201,7 +181,7 @@ def test_names_have_prefixes_and_filters(colour: Colour) -> None:
     colour(servers, body)
 
 
-def test_a_server_cannot_take_away_a_tool_of_another(colour: Colour) -> None:
+def test_a_server_cannot_replace_a_tool_of_another(colour: Colour) -> None:
     first = LocalServer(McpServer([greet]), ServerOptions(prefix=""))
     second = LocalServer(McpServer([greet.renamed("greet")]), ServerOptions(prefix=""))
 
@@ -215,7 +195,7 @@ def test_a_server_cannot_take_away_a_tool_of_another(colour: Colour) -> None:
     colour(McpServers({"first": first, "second": second}), body)
 
 
-def test_one_server_that_fails_ends_all_unless_it_is_optional(colour: Colour) -> None:
+def test_a_failed_server_raises_unless_optional(colour: Colour) -> None:
     entries = {"good": LocalServer(official(), OPTIONS), "bad": StdioServer("/no/such/program")}
     with pytest.raises(errors.McpConnectionError, match="'/no/such/program' cannot be started") as caught:
         colour(McpServers(entries), lambda *_: None)
@@ -229,7 +209,7 @@ def test_one_server_that_fails_ends_all_unless_it_is_optional(colour: Colour) ->
     colour(McpServers(entries, optional=True), body)
 
 
-def test_the_json_that_programs_share(colour: Colour, tmp_path: Path) -> None:
+def test_the_shared_json_format(colour: Colour, tmp_path: Path) -> None:
     document = {
         "mcpServers": {
             "mine": {
@@ -259,10 +239,8 @@ def test_the_json_that_programs_share(colour: Colour, tmp_path: Path) -> None:
 # --- answers over HTTP that are too large, or not what they say ---
 
 
-def answering(body: bytes, kind: str = "application/json", **headers: str) -> object:
-    async def app(scope: dict[str, object], receive: object, send: Callable[..., object]) -> None:
-        if scope["type"] == "lifespan":
-            return
+def answering(body: bytes, kind: str = "application/json", **headers: str) -> Callable[..., Awaitable[None]]:
+    async def app(_scope: object, _receive: object, send: Callable[..., object]) -> None:
         sent = [(b"content-type", kind.encode()), *[(k.encode(), v.encode()) for k, v in headers.items()]]
         await send({"type": "http.response.start", "status": 200, "headers": sent})  # type: ignore[misc]
         for _ in range(50):
@@ -284,14 +262,14 @@ def answering(body: bytes, kind: str = "application/json", **headers: str) -> ob
     ],
     ids=["large", "large-event", "html", "compressed", "empty", "no-json"],
 )
-def test_answers_over_http_that_cannot_be_used(colour: Colour, app: object) -> None:
-    options = ServerOptions(connect_timeout=20.0, limits=ClientLimits(max_message_bytes=1_000_000))
-    with listening(app) as port, pytest.raises(errors.McpError):
-        colour(McpServers({"odd": HttpServer(f"http://127.0.0.1:{port}/mcp", options=options)}), lambda *_: None)
+def test_unusable_http_responses_are_errors(colour: Colour, app: Callable[..., Awaitable[None]]) -> None:
+    options = ServerOptions(connect_timeout=20.0, max_message_bytes=1_000_000)
+    with WebServer(app) as web, pytest.raises(errors.McpError):
+        colour(McpServers({"odd": HttpServer(f"{web.url}/mcp", options=options)}), lambda *_: None)
 
 
 @pytest.mark.parametrize(("listens", "what"), [(False, "cannot be used"), (True, "within 0.5 seconds")])
-def test_an_address_where_nobody_is_or_says_nothing(colour: Colour, listens: bool, what: str) -> None:
+def test_a_url_without_a_server_or_an_answer_is_an_error(colour: Colour, listens: bool, what: str) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         if listens:
@@ -306,7 +284,7 @@ def test_an_address_where_nobody_is_or_says_nothing(colour: Colour, listens: boo
 # --- opening and closing ---
 
 
-def test_closing_ends_calls_and_closed_servers_say_so(tmp_path: Path) -> None:
+def test_closing_ends_running_calls(tmp_path: Path) -> None:
     servers = hostile("hang-call", tmp_path / "state")
     results: list[str] = []
     with servers, ToolExecutor(servers.tools) as executor:
@@ -352,7 +330,7 @@ def test_a_cancelled_task_closes_what_it_opened() -> None:
     asyncio.run(main())
 
 
-def test_forgotten_servers_are_ended() -> None:
+def test_dropped_servers_are_killed() -> None:
     servers = hostile("ok", "forgotten-marker")
     servers.__enter__()
     assert running("forgotten-marker")
@@ -397,7 +375,7 @@ def test_nothing_outlives_the_program(tmp_path: Path, misbehaviour: str, mode: s
     until(lambda: not running(marker), "nothing is left", 10)
 
 
-def test_within_a_running_loop_the_plain_form_works_too() -> None:
+def test_the_sync_form_works_within_a_running_loop() -> None:
     async def main() -> str:
         with hostile("ok") as servers:  # as in a notebook
             return execute_tool(servers.tools, "ok", {"text": "x"})
@@ -405,7 +383,7 @@ def test_within_a_running_loop_the_plain_form_works_too() -> None:
     assert asyncio.run(main()) == 'ok {"text": "x"}'
 
 
-def test_the_secrets_of_a_server_are_not_in_its_last_words(colour: Colour) -> None:
+def test_secrets_are_removed_from_the_last_output(colour: Colour) -> None:
     code = "import os, sys; print('my key is', os.environ['KEY'], file=sys.stderr); sys.exit(1)"
     server = StdioServer(sys.executable, ["-c", code], env={"KEY": "s3cret-value"})
     with pytest.raises(errors.McpConnectionError, match="my key is …") as caught:

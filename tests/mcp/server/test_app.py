@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypedDict
 
 import mcp
@@ -21,7 +20,6 @@ from dragoman import (
     Allow,
     Ask,
     Deny,
-    Media,
     Text,
     Tool,
     ToolCall,
@@ -58,7 +56,7 @@ def boom() -> None:
     raise ValueError("no luck")
 
 
-def test_tools_are_listed_and_called_and_what_goes_wrong_is_a_result(door: Door, era: str) -> None:
+def test_tools_are_listed_and_called_and_errors_are_results(door: Door, era: str) -> None:
     async def body(client: mcp.Client) -> None:
         listed = {each.name: each for each in (await client.list_tools()).tools}
         assert list(listed) == ["add", "shout", "boom"]
@@ -136,7 +134,7 @@ STRUCTURED: dict[Callable[[], object], object] = {
 }
 
 
-def test_results_with_named_fields_promise_a_schema_and_keep_it(door: Door, era: str) -> None:
+def test_return_types_with_fields_have_an_output_schema(door: Door, era: str) -> None:
     async def body(client: mcp.Client) -> None:
         listed = {each.name: each for each in (await client.list_tools()).tools}
         promised = {name for name, each in listed.items() if each.output_schema is not None}
@@ -151,7 +149,7 @@ def test_results_with_named_fields_promise_a_schema_and_keep_it(door: Door, era:
     talk(McpServer([*map(tool, STRUCTURED), tool(lying), add]), door, era, body)
 
 
-def test_what_is_said_of_a_tool_can_be_given(era: str) -> None:
+def test_titles_hints_and_output_schemas_can_be_given(era: str) -> None:
     about = ToolAbout(
         title="Addition",
         destructive=False,
@@ -171,32 +169,10 @@ def test_what_is_said_of_a_tool_can_be_given(era: str) -> None:
     talk(McpServer([plus], about={"plus": about}), in_process, era, body)
 
 
-def test_media_and_several_parts(door: Door, era: str, tmp_path: Path) -> None:
-    file = tmp_path / "a.png"
-    file.write_bytes(b"\x89PNG")
-
-    @tool
-    def mixed() -> list[object]:
-        return [Text("look"), Media.from_path(file), Media.from_bytes(b"RIFF", "audio/wav")]
-
-    @tool
-    def lost() -> Media:
-        return Media.from_path(tmp_path / "none.png")
-
-    async def body(client: mcp.Client) -> None:
-        result = await client.call_tool("mixed")
-        assert [block.type for block in result.content] == ["text", "image", "audio"]
-        gone = await client.call_tool("lost")
-        assert gone.is_error
-        assert "'none.png' is not a file that can be sent" in text_of(gone)
-
-    talk(McpServer([mixed, lost]), door, era, body)
-
-
 # --- the executor's limits hold ---
 
 
-def test_permissions_hold_and_are_told_with_their_reason(door: Door, era: str) -> None:
+def test_permissions_apply_and_their_reason_is_returned(door: Door, era: str) -> None:
     def check(call: ToolCall, _tool: object, _context: object) -> Allow | Ask | Deny:
         return {"add": Allow(), "shout": Deny("too loud"), "boom": Ask("dangerous")}[call.name]
 
@@ -213,7 +189,7 @@ def test_permissions_hold_and_are_told_with_their_reason(door: Door, era: str) -
     talk(McpServer([add, shout, boom], permission=check), door, era, body)
 
 
-def test_timeouts_budgets_and_allowed_tools_hold(era: str) -> None:
+def test_timeouts_budgets_and_allowed_tools_apply(era: str) -> None:
     @tool(timeout=0.1)
     def slow() -> None:
         time.sleep(5)
@@ -273,7 +249,7 @@ def test_an_executor_can_be_shared(era: str) -> None:
 # --- while a call runs ---
 
 
-def test_progress_is_told_in_order_by_plain_and_async_tools(door: Door, era: str) -> None:
+def test_progress_is_sent_in_order(door: Door, era: str) -> None:
     @tool
     def plain() -> str:
         for done in (1, 2, 2, 1, float("nan"), 3):  # only what grows is told
@@ -336,7 +312,7 @@ def test_a_cancelled_request_cancels_the_tool(door: Door, era: str) -> None:
     talk(McpServer([wait, wait_in_a_thread, add]), door, era, body)
 
 
-def test_a_tool_may_look_at_the_request_and_fail_as_the_protocol_does(door: Door, era: str) -> None:
+def test_a_tool_can_read_the_request_and_raise_a_protocol_error(door: Door, era: str) -> None:
     @tool
     def version() -> str:
         request = current_request()
@@ -359,7 +335,7 @@ def test_a_tool_may_look_at_the_request_and_fail_as_the_protocol_does(door: Door
 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # gone since 2026-07-28
-def test_changed_tools_prompts_and_resources_are_told(era: str) -> None:
+def test_clients_are_notified_of_changes(era: str) -> None:
     registry = ToolRegistry([add])
     offers = [Offer("a", "", lambda: "b", "notes://a")]
     server = McpServer(registry, prompts=offers, resources=offers, watch_seconds=0.02)
@@ -409,7 +385,7 @@ async def _changed(client: mcp.Client, change: Callable[[], object]) -> object:
     pytest.fail("no notice came")
 
 
-def test_two_tools_of_one_name_are_told_and_do_not_end_the_server(era: str) -> None:
+def test_two_tools_of_one_name_are_an_error_but_do_not_end_the_server(era: str) -> None:
     registry = ToolRegistry([add, shout])
     view = registry.renamed({"shout": "add"})
 
@@ -440,7 +416,7 @@ async def prompt(client: mcp.Client, name: str) -> str:
     return message.content.text
 
 
-def test_whatever_can_be_read_is_offered_as_resource_and_prompt(door: Door, era: str) -> None:
+def test_offers_are_resources_and_prompts(door: Door, era: str) -> None:
     offers = [Offer("make coffee", "How to.", lambda: "# Grind"), Offer("image", "A picture.", lambda: b"\x89PNG")]
 
     async def body(client: mcp.Client) -> None:
@@ -461,7 +437,7 @@ def test_whatever_can_be_read_is_offered_as_resource_and_prompt(door: Door, era:
     talk(McpServer([add], resources=lambda: offers, prompts=offers[:1]), door, era, body)
 
 
-def test_the_skills_of_a_store_are_offered_and_loaded_when_read(era: str) -> None:
+def test_skills_are_offered_as_resources_and_prompts(era: str) -> None:
     store = MemorySkillStore([Skill(name="make-coffee", description="How to.", body="# Grind")])
     server = McpServer(resources=offers_of(store), prompts=offers_of(store))
 

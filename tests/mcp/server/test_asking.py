@@ -50,7 +50,7 @@ class Person:
         return types.ElicitResult(action="decline" if answer is None else "accept", content=answer)
 
 
-def test_a_tool_asks_and_goes_on_with_the_answers(door: Door, era: str) -> None:
+def test_a_tool_asks_questions_and_continues_with_the_answers(door: Door, era: str) -> None:
     person = Person({"name": "Ada"}, {"name": 5}, {"name": "Ulm"})  # what does not fit is asked for again
     ROUNDS.clear()
 
@@ -101,7 +101,7 @@ def test_a_person_approves_or_refuses_a_call(door: Door, era: str) -> None:
 
 
 @pytest.mark.parametrize("door", [in_process, over_http])
-def test_an_approval_that_nobody_asked_for_does_not_count(door: Door) -> None:
+def test_an_unsolicited_approval_is_ignored(door: Door) -> None:
     ran: list[int] = []
 
     @tool

@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import mcp
 import pytest
 from mcp.client.stdio import StdioServerParameters
 
+from tests.mcp.client.colours import until
 from tests.mcp.server.doors import ROOT
 from tests.processes import started
 
@@ -113,7 +113,7 @@ def exchange(process: subprocess.Popen[str], sent: str, answers: int) -> list[di
     return [json.loads(process.stdout.readline()) for _ in range(answers)]
 
 
-def test_nothing_but_the_protocol_is_on_standard_output(server: Path) -> None:
+def test_only_the_protocol_is_on_standard_output(server: Path) -> None:
     with start(server) as process:
         said = exchange(process, shake_hands() + call(2, "chatty", text="x"), 2)
         assert [message["id"] for message in said] == [1, 2]
@@ -125,7 +125,7 @@ def test_nothing_but_the_protocol_is_on_standard_output(server: Path) -> None:
         assert stray in err
 
 
-def test_garbage_is_passed_over_and_a_change_is_told(server: Path) -> None:
+def test_garbage_is_ignored_and_changes_are_notified(server: Path) -> None:
     garbage = "garbage\n\n[]\n{}\n\x00\n" + '{"jsonrpc":"2.0","id":{},"method":5}\n'
     with start(server) as process:
         said = exchange(process, garbage + shake_hands() + call(2, "more"), 3)
@@ -136,21 +136,13 @@ def test_garbage_is_passed_over_and_a_change_is_told(server: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["input", signal.SIGTERM, signal.SIGINT])
-def test_it_ends_at_once_and_cancels_what_runs(server: Path, ending: str | signal.Signals) -> None:
+def test_the_server_ends_and_cancels_running_calls(server: Path, ending: str | signal.Signals) -> None:
     with start(server) as process:
         exchange(process, shake_hands() + call(2, "endless"), 1)
-        wait_for(Path(f"{server}.begun"))
+        until(Path(f"{server}.begun").exists, "the tool runs")
         if isinstance(ending, signal.Signals):
             process.send_signal(ending)  # its input stays open, and nothing more comes
             assert process.wait(60) == 0
         else:
             process.communicate(timeout=60)
     assert Path(f"{server}.cancelled").exists()
-
-
-def wait_for(path: Path) -> None:
-    for _ in range(3_000):
-        if path.exists():
-            return
-        time.sleep(0.01)
-    pytest.fail(f"{path.name} was not made")

@@ -23,7 +23,7 @@ payloads = st.binary(max_size=60)
     st.lists(st.tuples(st.sampled_from(["messageStart", "x" * 200]), payloads), max_size=5),
     st.lists(st.integers(0, 2000)),
 )
-def test_frames_in_any_pieces_are_those_of_amazon(said: list[tuple[str, bytes]], places: list[int]) -> None:
+def test_frames_are_those_that_botocore_reads(said: list[tuple[str, bytes]], places: list[int]) -> None:
     data = b"".join([frame(name, payload, extra=OTHERS) for name, payload in said])
     theirs = EventStreamBuffer()
     theirs.add_data(data)
@@ -33,7 +33,7 @@ def test_frames_in_any_pieces_are_those_of_amazon(said: list[tuple[str, bytes]],
     assert list(frames.finish()) == []
 
 
-def test_any_flipped_bit_is_noticed() -> None:
+def test_a_flipped_bit_is_detected() -> None:
     data = STARTED + delta(0, text="Hello") + stop(0) + ended()
     complete, error = attempt(decoder_of(call_of("bedrock:m", stream=True)), data)
     assert error is None
@@ -56,10 +56,10 @@ def test_errors_in_the_stream() -> None:
     text = b"\x0e:error-message\x07\x00\x04Gone"
     code = b"\x0b:error-code\x07\x00\x15internalServerFailure"
     [(name, payload)] = BinaryEvents().feed(frame("", b"", kind="error", extra=code + text))
-    assert (name, payload) == (EXCEPTION + b"internalServerFailure", b'{"message":"Gone"}')
+    assert (name, payload) == (f"{EXCEPTION}internalServerFailure".encode(), b'{"message":"Gone"}')
 
 
 @pytest.mark.parametrize("extra", [b"\x05ab", b"\x01a\x07\xff\xff", b"\x01a\x0c"])
-def test_headers_that_cannot_be_read(extra: bytes) -> None:
+def test_malformed_headers_are_refused(extra: bytes) -> None:
     with pytest.raises(ProtocolError, match="headers of a frame"):
         list(BinaryEvents().feed(frame("x", b"{}", extra=extra)))

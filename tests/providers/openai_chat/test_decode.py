@@ -28,7 +28,7 @@ from dragoman.conversation import (
 )
 from dragoman.errors import InvalidRequestError, OverloadedError, ProtocolError, ProviderError, RateLimitError
 from dragoman.providers.openai_chat import decode
-from tests.providers.feeding import attempt, events_of, message_of
+from tests.providers.feeding import attempt, events_of, fields_in, message_of
 from tests.providers.openai_chat.wire import (
     DONE,
     USAGE,
@@ -37,7 +37,6 @@ from tests.providers.openai_chat.wire import (
     decoder,
     event,
     fails,
-    kept_in,
     read,
     stream,
     whole,
@@ -71,7 +70,7 @@ PLAIN_REPLIES = [
 ]
 
 
-def test_a_plain_whole_reply_is_read_alike_on_both_roads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_path_for_whole_replies_gives_the_same_message(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = [each.body.encode() for each in exchanges("chat") if each.status == 200 and each.body.startswith("{")]
     bodies = PLAIN_REPLIES + recorded
     quick = [attempt(decoder(), body) for body in bodies]
@@ -85,7 +84,7 @@ def test_a_plain_whole_reply_is_read_alike_on_both_roads(monkeypatch: pytest.Mon
         assert (message, str(error)) == (slow, str(why))
 
 
-def test_a_plain_stream_gives_these_events() -> None:
+def test_events_of_a_plain_stream() -> None:
     pieces = [chunk({"role": "assistant", "content": ""}), chunk({"content": "Hel"}), chunk({"content": "lo"})]
     events = events_of(decoder(), [stream(*pieces, chunk({}, "stop"), chunk(choices=[], usage=USAGE))])
     assert events[:-1] == [
@@ -100,7 +99,7 @@ def test_a_plain_stream_gives_these_events() -> None:
     assert (events[-1].stop_reason, events[-1].raw_stop_reason) == (StopReason.END, "stop")
 
 
-def test_a_stream_and_a_whole_reply_make_the_same_message() -> None:
+def test_streamed_and_whole_replies_are_the_same_message() -> None:
     calls = [call_piece('{"a":1}', 0, "call_1", "f"), call_piece("{}", 1, "call_2", "g")]
     streamed = read(
         stream(
@@ -124,7 +123,7 @@ def test_a_stream_and_a_whole_reply_make_the_same_message() -> None:
 # --- framing ---
 
 
-def test_several_events_in_one_read_are_all_taken_and_none_behind_the_end() -> None:
+def test_all_events_of_a_read_are_decoded_but_none_after_the_end() -> None:
     a, b, c, d, e, f = (event(chunk({"content": letter})) for letter in "abcdef")
     nothing, end = DONE.replace(b"[DONE]", b'{"choices":[]}'), event(chunk({}, "stop"))
     pieces = [a, b + c, d + b": comment\n\n" + e, f + nothing, end]
@@ -136,13 +135,13 @@ def test_several_events_in_one_read_are_all_taken_and_none_behind_the_end() -> N
 # --- the end ---
 
 
-def test_without_done_a_finish_reason_is_enough_even_in_an_event_that_lacks_its_blank_line() -> None:
+def test_a_finish_reason_completes_a_reply_without_done() -> None:
     body = stream(chunk({"content": "a"}), chunk({}, "stop"), done=False)
     for message in (read(body), read(body.rstrip())):
         assert (message.text, message.stop_reason) == ("a", StopReason.END)
 
 
-def test_a_stream_that_ends_early_is_an_error_with_everything_so_far() -> None:
+def test_a_stream_that_ends_early_fails_and_keeps_its_text() -> None:
     message, error = fails(stream(chunk({"content": "a"}), chunk({"content": "b"}, usage=USAGE), done=False))
     assert type(error) is ProtocolError
     assert error.provider == "openai-compatible"
@@ -153,7 +152,7 @@ def test_a_stream_that_ends_early_is_an_error_with_everything_so_far() -> None:
     assert message.interrupted
 
 
-def test_done_with_a_count_of_tokens_behind_the_last_choice_is_enough() -> None:
+def test_done_after_a_token_count_completes_a_reply() -> None:
     message = read(stream(chunk({"content": "a"}), chunk(choices=[], usage=USAGE)))
     assert (message.text, message.stop_reason, message.raw_stop_reason) == ("a", StopReason.OTHER, None)
     # A count beside a choice may be one of many on the way.
@@ -163,7 +162,7 @@ def test_done_with_a_count_of_tokens_behind_the_last_choice_is_enough() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\n\n", b"hello", b"data: \n\n", b"data: [DONE]\n\n", b": only comments\n\n"])
-def test_nothing_is_not_a_reply(body: bytes) -> None:
+def test_an_empty_reply_is_refused(body: bytes) -> None:
     assert type(fails(body)[1]) is ProtocolError
     assert type(fails(body, stream=False)[1]) is ProtocolError
 
@@ -195,13 +194,13 @@ def test_finish_reasons(finish: str, expected: StopReason) -> None:
         ({"stop_reason": 154827}, StopReason.END),
     ],
 )
-def test_further_words_about_the_end(choice: dict[str, object], expected: StopReason) -> None:
+def test_stop_reasons_in_other_members(choice: dict[str, object], expected: StopReason) -> None:
     body = chunk({"content": "a"}, "stop")
     body["choices"][0].update(choice)
     assert read(stream(body)).stop_reason is expected
 
 
-def test_a_call_that_was_cut_off_by_the_limit_is_partial() -> None:
+def test_a_call_cut_off_by_the_limit_is_partial() -> None:
     pieces = [call_piece('{"a":1}', 0, "c1", "f"), call_piece('{"b":', 1, "c2", "g")]
     message = read(stream(chunk({"tool_calls": pieces}), chunk({}, "length")))
     assert [call.partial for call in message.tool_calls] == [False, True]
@@ -257,13 +256,13 @@ ONE, TWO = ("f", {"n": 1}), ("g", {"n": 2})
         ([call_piece('{"n":1', 0, "a"), call_piece("}", 0, None, "f")], [ONE]),
     ],
 )
-def test_pieces_of_calls_find_each_other(pieces: list[Any], expected: list[tuple[str, object]]) -> None:
+def test_pieces_of_calls_are_joined(pieces: list[Any], expected: list[tuple[str, object]]) -> None:
     calls = read(calls_stream(*pieces)).tool_calls
     assert [(call.name, call.parsed) for call in calls] == expected
     assert len({call.id for call in calls if call.id}) == len(calls)
 
 
-def test_arguments_arrive_piece_by_piece_and_names_are_changed_back() -> None:
+def test_arguments_are_streamed_and_names_are_mapped_back() -> None:
     body = calls_stream(call_piece("", 0, "c1", "my_tool"), call_piece('{"x"', 0), call_piece(":2}", 0))
     assert events_of(decoder(names={"my_tool": "my.tool"}), [body])[1:5] == [
         ToolCallStarted(0, "c1", "my.tool"),
@@ -273,7 +272,7 @@ def test_arguments_arrive_piece_by_piece_and_names_are_changed_back() -> None:
     ]
 
 
-def test_missing_ids_are_made_up_and_stay_the_same_and_double_ones_are_told_apart() -> None:
+def test_missing_ids_are_generated_and_duplicate_ones_are_changed() -> None:
     body = stream(
         chunk({"tool_calls": [call_piece("{}", 0, "", "f"), call_piece("{}", 1, None, "g")]}), chunk({}, "tool_calls")
     )
@@ -286,20 +285,20 @@ def test_missing_ids_are_made_up_and_stay_the_same_and_double_ones_are_told_apar
     assert [call.id for call in read(double).tool_calls] == ["same", "same_1"]
 
 
-def test_a_name_that_never_comes_and_calls_that_are_none() -> None:
-    assert "without saying which one" in str(fails(calls_stream(call_piece("{}", 0, "a")))[1])
+def test_a_call_without_a_name_fails_and_empty_calls_are_ignored() -> None:
+    assert "without naming it" in str(fails(calls_stream(call_piece("{}", 0, "a")))[1])
     message = read(stream(chunk({"content": "a", "tool_calls": []}), chunk({"tool_calls": [{"index": 0}]}, "stop")))
     assert (message.tool_calls, message.stop_reason) == ((), StopReason.END)
 
 
-def test_calls_count_where_the_server_says_stop_and_text_behind_one_is_kept() -> None:
+def test_calls_with_finish_reason_stop_and_text_after_a_call() -> None:
     call = chunk({"tool_calls": [call_piece("{}", 0, "c", "f")]})
     message = read(stream(chunk({"content": "a"}), call, chunk({"content": "b"}), chunk({}, "stop")))
     assert [type(block) for block in message.blocks] == [Text, ToolCall, Text]
     assert (message.text, message.stop_reason) == ("ab", StopReason.TOOL_CALLS)
 
 
-def test_the_old_form_of_calls() -> None:
+def test_calls_in_the_legacy_function_call_member() -> None:
     pieces = [{"name": "f", "arguments": ""}, {"arguments": '{"n":1}'}]
     message = read(stream(*[chunk({"function_call": piece}) for piece in pieces], chunk({}, "function_call")))
     assert [(call.name, call.parsed) for call in message.tool_calls] == [ONE]
@@ -307,16 +306,16 @@ def test_the_old_form_of_calls() -> None:
     assert read(whole({"content": "a", "function_call": {"name": "", "arguments": ""}})).tool_calls == ()
 
 
-def test_unknown_members_of_a_call_are_kept_and_custom_tools_have_text_for_arguments() -> None:
+def test_unknown_members_of_calls_are_kept_and_custom_tools_take_text() -> None:
     signature = {"google": {"thought_signature": "abc"}}
     native = read(calls_stream({**call_piece("{}", 0, "c", "f"), "extra_content": signature})).tool_calls[0].native
     assert native is not None
     assert native.provider == "openai_chat:openai-compatible"
-    assert kept_in(native) == {"extra_content": signature}
+    assert fields_in(native) == {"extra_content": signature}
     shell = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
     for body in (whole({"tool_calls": [shell]}), calls_stream(shell), calls_stream({**shell, "function": None})):
         call = read(body).tool_calls[0]
-        assert (call.name, call.arguments, kept_in(call.native)) == ("shell", "ls", {"type": "custom"})
+        assert (call.name, call.arguments, fields_in(call.native)) == ("shell", "ls", {"type": "custom"})
     assert read(calls_stream(shell, {"index": 0, "custom": {"input": " -l"}})).tool_calls[0].arguments == "ls -l"
     for empty in (None, {"input": "", "name": ""}):
         call = read(calls_stream({**call_piece("{}", 0, "c", "f"), "custom": empty})).tool_calls[0]
@@ -327,21 +326,21 @@ def test_unknown_members_of_a_call_are_kept_and_custom_tools_have_text_for_argum
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_reasoning_in_a_field_of_its_own(field: str) -> None:
+def test_reasoning_in_a_member_of_its_own(field: str) -> None:
     pieces = [chunk({field: "h", "content": None}), chunk({field: "m"}), chunk({"content": "a"}), chunk({}, "stop")]
     thought, text = read(stream(*pieces)).blocks
     assert isinstance(thought, Thinking)
     assert (thought.text, thought.provider) == ("hm", "openai_chat:openai-compatible")
-    assert kept_in(thought.native) == {"field": field}
+    assert fields_in(thought.native) == {"field": field}
     assert text == Text("a")
 
 
-def test_both_fields_at_once_say_the_same() -> None:
+def test_reasoning_in_both_members_is_read_once() -> None:
     message = read(stream(chunk({"reasoning_content": "hm", "reasoning": "hm"}), chunk({"content": "a"}, "stop")))
     assert message.thinking == "hm"
 
 
-def test_details_with_signatures_and_encrypted_ones() -> None:
+def test_reasoning_details_with_signatures_and_encryption() -> None:
     def detail(**members: object) -> dict[str, Any]:
         details = [{"index": 0, "format": "x", **members}]
         return chunk({"reasoning": members.get("text"), "reasoning_details": details})
@@ -363,10 +362,10 @@ def test_details_with_signatures_and_encrypted_ones() -> None:
     assert (sealed.text, sealed.encrypted, sealed.redacted) == ("", "secret", True)
     assert text == Text("ab")
     named = {"field": "reasoning_details", "type": "reasoning.encrypted"}
-    assert kept_in(sealed.native) == {**named, "format": "x", "index": 0, "id": "rs_1"}
+    assert fields_in(sealed.native) == {**named, "format": "x", "index": 0, "id": "rs_1"}
 
 
-def test_details_of_a_whole_reply_stay_apart_and_beside_reasoning_that_they_hide() -> None:
+def test_reasoning_details_of_a_whole_reply_are_separate_blocks() -> None:
     details = [{"type": "reasoning.summary", "summary": text, "index": 0} for text in ("one", "two")]
     message = read(whole({"content": "a", "reasoning": "onetwo", "reasoning_details": details}), "openrouter")
     assert [block.text for block in message.blocks if isinstance(block, Thinking)] == ["one", "two"]
@@ -402,7 +401,7 @@ def test_other_lists_of_content() -> None:
     assert read(whole({"content": [{"type": "thinking", "thinking": "hm"}]}, "stop")).thinking == "hm"
     marked = read(whole({"content": [{"type": "text", "text": "a", "annotations": [1]}]})).blocks[0]
     assert isinstance(marked, Text)
-    assert kept_in(marked.native) == {"annotations": [1]}
+    assert fields_in(marked.native) == {"annotations": [1]}
 
 
 # --- what else a reply holds ---
@@ -415,7 +414,7 @@ def test_a_refusal_is_text_and_a_stop_reason() -> None:
     assert read(whole({"content": "a", "refusal": ""})).stop_reason is StopReason.END
 
 
-def test_sound_comes_in_pieces_and_is_one_block() -> None:
+def test_pieces_of_speech_become_one_block() -> None:
     pieces: list[dict[str, Any]] = [
         {"id": "audio_1", "transcript": "Hel"},
         {"data": "AAEC", "transcript": "lo"},
@@ -426,13 +425,13 @@ def test_sound_comes_in_pieces_and_is_one_block() -> None:
     block = read(body, extra_body={"audio": {"format": "mp3"}}).blocks[0]
     assert isinstance(block, Media)
     assert (block.kind, block.mime_type, block.data) == ("audio", "audio/mpeg", bytes(range(5)))
-    assert kept_in(block.native) == {"id": "audio_1", "expires_at": 17, "transcript": "Hello"}
+    assert fields_in(block.native) == {"id": "audio_1", "expires_at": 17, "transcript": "Hello"}
     empty = {"data": "", "expires_at": 0, "id": "", "transcript": ""}
     assert [type(block) for block in read(whole({"content": "a", "audio": empty})).blocks] == [Text]
     assert isinstance(read(whole({"audio": {"id": "x", "data": "?!"}})).blocks[0], Opaque)
 
 
-def test_images_that_the_model_made() -> None:
+def test_images_made_by_the_model() -> None:
     urls = ("data:image/png;base64,AAEC", "https://host/a.png")
     images = [*[{"type": "image_url", "image_url": {"url": url}} for url in urls], {"type": "something"}]
     inline, linked, unknown = read(whole({"content": None, "images": images})).blocks
@@ -448,7 +447,7 @@ def test_unknown_members_are_kept_with_the_message() -> None:
     second = chunk({"content": "b", "executed_tools": [{"index": 0, "output": "x"}], "annotations": [1]}, x_new=[1])
     second["choices"][0]["logprobs"] = {"content": [{"token": "b"}]}
     third = chunk({"annotations": [2], "note": "o"}, "stop", usage={**USAGE, "cost": 0.5})
-    kept = kept_in(read(stream(first, second, chunk({"note": "k"}), third)).native)
+    kept = fields_in(read(stream(first, second, chunk({"note": "k"}), third)).native)
     assert (kept["system_fingerprint"], kept["x_new"], kept["usage"]["cost"]) == ("fp", [1], 0.5)
     assert kept["choice"] == {"logprobs": {"content": [{"token": "a"}, {"token": "b"}]}}
     tools = [{"index": 0, "type": "search", "output": "x"}]
@@ -458,11 +457,11 @@ def test_unknown_members_are_kept_with_the_message() -> None:
 def test_the_first_of_several_answers_is_the_reply_and_the_others_are_kept() -> None:
     second = {"index": 1, "delta": {"content": "no"}, "finish_reason": "stop"}
     message = read(stream(chunk({"content": "a"}), chunk(choices=[second]), chunk({}, "stop")))
-    assert (message.text, kept_in(message.native)["choices"]) == ("a", [second])
+    assert (message.text, fields_in(message.native)["choices"]) == ("a", [second])
     body = json.loads(whole({"content": "a"}))
     body["choices"].insert(0, {"index": 1, "message": {"content": "no"}, "finish_reason": "stop"})
     message = read(json.dumps(body).encode(), stream=False)
-    assert (message.text, kept_in(message.native)["choices"]) == ("a", body["choices"][:1])
+    assert (message.text, fields_in(message.native)["choices"]) == ("a", body["choices"][:1])
 
 
 def test_a_first_chunk_without_choices() -> None:
@@ -470,10 +469,10 @@ def test_a_first_chunk_without_choices() -> None:
     azure = chunk(choices=[], id="", model="", prompt_filter_results=[{"prompt_index": 0}])
     message = read(stream(azure, chunk({"content": "a"}), chunk({}, "stop")))
     assert (message.id, message.model) == ("chatcmpl-1", "m-1")
-    assert "prompt_filter_results" in kept_in(message.native)
+    assert "prompt_filter_results" in fields_in(message.native)
 
 
-def test_numbers_that_are_none_and_half_an_emoji() -> None:
+def test_nan_and_half_an_emoji_are_tolerated() -> None:
     odd = event(chunk({"content": "a"}, "stop")).replace(b'"logprobs": null', b'"logprobs": {"content": [NaN]}')
     assert read(odd).text == "a"
     half = event(chunk({}, "stop")).replace(b'"delta": {}', b'"delta": {"content": "\\ud83d!"}')
@@ -515,7 +514,7 @@ def test_usage_under_all_its_names(usage: object, expected: Usage | None) -> Non
     assert read(stream(chunk({"content": "a"}), chunk({}, "stop", usage=usage))).usage == expected
 
 
-def test_usage_in_other_places_and_the_last_count_stands() -> None:
+def test_usage_in_other_places_and_the_last_count_wins() -> None:
     assert read(stream(chunk({"content": "a"}), chunk({}, "stop", x_groq={"usage": USAGE}))).usage == COUNTED
     moonshot = chunk({"content": "a"}, "stop")
     moonshot["choices"][0]["usage"] = USAGE
@@ -528,7 +527,7 @@ def test_usage_in_other_places_and_the_last_count_stands() -> None:
 # --- what particular servers do ---------------------------------------------------------------------------------------
 
 
-def test_a_message_that_repeats_all_deltas_says_nothing_new() -> None:
+def test_a_message_that_repeats_all_deltas_is_ignored() -> None:
     """Perplexity's chunks have both."""
     said, chunks = "", list[dict[str, Any]]()
     for piece, finish in (("Hel", None), ("lo", None), ("", "stop")):
@@ -579,7 +578,7 @@ def test_an_error_in_a_stream_keeps_what_came_before(odd: bytes, expected: type[
     assert message.stop_reason is StopReason.INTERRUPTED
 
 
-def test_usage_that_comes_with_an_error_is_told() -> None:
+def test_usage_beside_an_error_is_reported() -> None:
     message, _ = fails(stream(chunk({"content": "a"}), chunk({}, error={"message": "no"}, usage=USAGE)))
     assert message.usage is not None
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
-
-from dragoman.conversation import Message, Native
+from dragoman.conversation import Message
 from dragoman.errors import ProviderError
 from dragoman.providers import Call, Decoder
 from tests.providers.calls import call_of, decoder_of
@@ -49,12 +47,6 @@ def call_to(provider: str = "openai-compatible", *, stream: bool = True, **how: 
 
 def decoder(provider: str = "openai-compatible", *, names: dict[str, str] | None = None, **how: Any) -> Decoder:
     return decoder_of(call_to(provider, **how), names)
-
-
-def kept_in(native: Native | None) -> dict[str, Any]:
-    """The native fields, parsed."""
-    assert native is not None
-    return {name: msgspec.json.decode(raw) for name, raw in native.fields.items()}
 
 
 def read(body: bytes, provider: str = "openai-compatible", **how: Any) -> Message:

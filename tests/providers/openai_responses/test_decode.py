@@ -11,7 +11,6 @@ from msgspec import Raw
 
 from dragoman.conversation import (
     Media,
-    Native,
     Opaque,
     ReplyEvent,
     ReplyStarted,
@@ -35,7 +34,7 @@ from dragoman.errors import (
     RateLimitError,
 )
 from tests.providers.calls import decoder_of
-from tests.providers.feeding import message_of
+from tests.providers.feeding import fields_in, message_of
 from tests.providers.openai_responses.calls import (
     READER,
     call_item,
@@ -53,12 +52,6 @@ from tests.providers.openai_responses.calls import (
     streamed_item,
     whole,
 )
-
-
-def fields(native: Native | None) -> dict[str, Any]:
-    assert native is not None
-    assert native.provider == READER
-    return {name: json.loads(bytes(raw)) for name, raw in native.fields.items()}
 
 
 def said(text: str, *annotations: object) -> dict[str, Any]:
@@ -100,7 +93,7 @@ ITEMS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", ITEMS)
-def test_streams_and_whole_replies_are_the_same(name: str) -> None:
+def test_streamed_and_whole_replies_are_the_same_message(name: str) -> None:
     items = ITEMS[name]
     message = whole(response(*items))
     assert stream(streamed(*items)) == message
@@ -110,7 +103,7 @@ def test_streams_and_whole_replies_are_the_same(name: str) -> None:
     assert stream([created(), ended(*items)]) == message
 
 
-def test_the_reply_itself() -> None:
+def test_a_plain_reply() -> None:
     message = whole(response(message_item("Hello")))
     assert (message.role, message.provider, message.model) == ("assistant", "openai-responses", "gpt-5.6-2026")
     assert message.id == "resp_1"
@@ -121,7 +114,7 @@ def test_the_reply_itself() -> None:
     (text,) = message.blocks
     assert isinstance(text, Text)
     assert text.text == "Hello"
-    assert fields(text.native) == {
+    assert fields_in(text.native) == {
         "item": {"id": "msg_1", "type": "message", "status": "completed", "role": "assistant"},
         "annotations": [],
         "logprobs": [],
@@ -139,7 +132,7 @@ def test_what_is_kept_of_a_response() -> None:
         usage={"input_tokens": 1, "output_tokens": 2, "cost": 0.1, "input_tokens_details": {"cache_write_tokens": 1}},
     )
     message = whole(body)
-    assert fields(message.native) == {
+    assert fields_in(message.native) == {
         "service_tier": "flex",
         "moderation": {"input": {}},
         "usage": body["usage"],
@@ -148,16 +141,16 @@ def test_what_is_kept_of_a_response() -> None:
     assert whole(response(message_item(), usage=None)).usage is None
 
 
-def test_refusals_are_texts_that_say_so() -> None:
+def test_refusals_are_marked_texts() -> None:
     message = whole(response(*ITEMS["refusal"]))
     (text,) = message.blocks
     assert isinstance(text, Text)
     assert text.text == "I won't."
-    assert fields(text.native)["type"] == "refusal"
+    assert fields_in(text.native)["type"] == "refusal"
     assert message.stop_reason is StopReason.REFUSAL
 
 
-def test_parts_arrive_piece_by_piece() -> None:
+def test_pieces_are_streamed() -> None:
     item = call_item()
     events = stream_events([created(), *streamed_item(0, item, ['{"a"', ":1}"]), ended(item)])
     pieces = [one for one in events if isinstance(one, ToolCallDelta)]
@@ -179,11 +172,11 @@ def test_pictures_become_media() -> None:
     (picture,) = whole(response(item)).blocks
     assert isinstance(picture, Media)
     assert (picture.kind, picture.mime_type, picture.data) == ("image", "image/webp", data)
-    assert fields(picture.native)["item"] == {k: v for k, v in item.items() if k != "result"}
+    assert fields_in(picture.native)["item"] == {k: v for k, v in item.items() if k != "result"}
 
 
 @pytest.mark.parametrize("result", [None, "", "not base64!"])
-def test_pictures_that_are_none(result: str | None) -> None:
+def test_items_without_a_picture_stay_opaque(result: str | None) -> None:
     item = {"id": "ig_1", "type": "image_generation_call", "status": "failed", "result": result}
     (block,) = whole(response(item)).blocks
     used = ServerToolUse("image_generation", "both", "ig_1", is_error=True)
@@ -297,14 +290,14 @@ def test_items_that_overlap() -> None:
     assert stream(events) == whole(response(*THREE[1:]))
 
 
-def test_deltas_without_a_beginning_and_an_end_that_repeats_only_the_last_token() -> None:
+def test_deltas_without_added_items_and_an_end_with_the_last_token_only() -> None:
     events = [one for one in streamed(*THREE[:2]) if not one["type"].endswith(".added")]
     assert stream(events) == whole(response(*THREE[:2]))
     short = [*streamed(message_item("Hello"))[:-1], ended(message_item("lo"))]
     assert stream(short) == whole(response(message_item("Hello")))
 
 
-def test_items_that_are_never_done_come_from_the_end() -> None:
+def test_items_that_are_never_done_are_read_from_the_final_list() -> None:
     tools = {"id": "mcpl_1", "type": "mcp_list_tools", "server_label": "s", "tools": []}
     full = {**tools, "tools": [{"name": "t", "input_schema": {}}]}
     added = event("response.output_item.added", output_index=0, item=tools)
@@ -313,7 +306,7 @@ def test_items_that_are_never_done_come_from_the_end() -> None:
     assert message == whole(response(full, message_item()))
 
 
-def test_items_that_nobody_finishes_are_what_was_streamed() -> None:
+def test_unfinished_items_are_what_was_streamed() -> None:
     events = [created()]
     for index, item in enumerate(THREE):
         events += streamed_item(index, item)[:-1]
@@ -328,20 +321,20 @@ def test_items_that_nobody_finishes_are_what_was_streamed() -> None:
     assert isinstance(last, Opaque)
 
 
-def test_a_complete_reply_with_half_a_call_is_none() -> None:
+def test_a_complete_reply_with_an_incomplete_call_is_refused() -> None:
     events = [created(), *streamed_item(0, call_item(), ['{"a'])[:2], ended()]
     with pytest.raises(ProtocolError):
         stream(events)
 
 
-def test_items_that_were_tidied_up_at_their_end() -> None:
+def test_finished_items_may_be_stripped() -> None:
     item = message_item("Hello")
     assert stream([created(), *streamed_item(0, item, ["Hello", "\n"]), ended(item)]).text == "Hello\n"
     (call,) = stream([created(), *streamed_item(0, call_item(), ['{"a": 1}']), ended(call_item())]).tool_calls
     assert call.arguments == '{"a": 1}'
 
 
-def test_a_call_that_is_named_at_its_end() -> None:
+def test_a_call_that_is_named_when_it_is_done() -> None:
     item = call_item()
     events = streamed_item(0, item)
     events[0]["item"].update(name="", call_id=None)
@@ -359,17 +352,17 @@ def test_calls_without_ids_and_with_an_object_for_arguments() -> None:
     assert call.parsed == {"a": 1}
 
 
-def test_call_ids_that_are_counted_anew_in_every_reply() -> None:
+def test_call_ids_that_are_unique_in_a_reply_only() -> None:
     call = make_call("bedrock-mantle:openai.gpt-5.6-luna", stream=True)
     (made,) = stream(streamed(call_item(call_id="call_0")), call).tool_calls
     assert made.id == "resp_1:call_0"
 
 
-def test_a_stream_taken_up_in_its_middle() -> None:
+def test_a_stream_without_its_first_event() -> None:
     assert stream_events(streamed(*THREE)[1:])[0] == ReplyStarted("openai-responses")
 
 
-def test_both_thoughts_and_summaries() -> None:
+def test_thoughts_and_summaries_together() -> None:
     content = [{"type": "reasoning_text", "text": "long"}]
     item = reasoning_item("short", content=content)
     events = streamed_item(0, item)
@@ -388,16 +381,25 @@ def test_unknown_events_are_kept() -> None:
     assert message.blocks == EXPECTED.blocks
     assert message.native is not None
     assert json.loads(bytes(message.native.fields["events"])) == [new]
+    many = stream([*events[:3], *[new] * 200, *events[3:]])
+    assert many.blocks == EXPECTED.blocks
+    assert many.native is not None
+    assert json.loads(bytes(many.native.fields["events"])) == [new] * 100
 
 
-def test_tools_of_the_service_may_fail_without_the_reply_failing() -> None:
+def test_a_server_tool_with_an_odd_status() -> None:
+    (block,) = whole(response({"type": "web_search_call", "id": "w", "status": {"new": 1}})).blocks
+    assert isinstance(block, Opaque)
+
+
+def test_a_failed_server_tool_does_not_fail_the_reply() -> None:
     failed = event("response.mcp_list_tools.failed", output_index=0, item_id="m", error={"message": "away"})
     unknown = event("response.new_tool.failed", error={"message": "away"})
     events = streamed(*THREE)
     assert stream([*events[:3], failed, unknown, *events[3:]]).blocks == EXPECTED.blocks
 
 
-def test_a_completed_reply_that_says_it_is_not() -> None:
+def test_a_completed_event_with_an_incomplete_response() -> None:
     last = event("response.completed", response=response(*THREE[:2], status="incomplete"))
     message = stream([*streamed(*THREE[:2])[:-1], last])
     assert message.raw_stop_reason == "incomplete"
@@ -424,7 +426,7 @@ def test_malformed_events(bad: bytes) -> None:
     assert caught.value.provider == "openai-responses"
 
 
-def test_events_that_contradict_each_other() -> None:
+def test_contradicting_events_are_refused() -> None:
     item = message_item("Hello")
     events = streamed_item(0, item, ["Hel", "lo"])
     deltas = [index for index, one in enumerate(events) if one["type"].endswith(".delta")]
@@ -473,7 +475,7 @@ def test_failures_are_typed(error: dict[str, Any], kind: type[ProviderError]) ->
         whole({"error": error})
 
 
-def test_what_came_before_a_failure_is_not_lost() -> None:
+def test_text_before_a_failure_is_kept() -> None:
     decoder = decoder_of(make_call(stream=True))
     events: list[ReplyEvent] = []
     error = {"code": "server_error", "message": "oops"}
@@ -483,14 +485,14 @@ def test_what_came_before_a_failure_is_not_lost() -> None:
     assert [one.text for one in events if isinstance(one, TextDelta)] == ["Half"]
 
 
-def test_a_body_that_is_no_reply() -> None:
+def test_a_malformed_body_is_refused() -> None:
     for body in (b"", b"{}", b"[]", b"null", b'{"output":', b'{"object":"list","data":[]}', b"<html>", b'{"a":"\xff"}'):
         with pytest.raises(ProtocolError):
             whole(body)
 
 
 @pytest.mark.parametrize("shift", [1, 2])
-def test_text_that_is_counted_otherwise_while_it_is_streamed(shift: int) -> None:
+def test_content_indexes_that_differ_from_the_finished_item(shift: int) -> None:
     """Bedrock streams as part 1 what stands at 0 in the finished item."""
     first, second = message_item("Hello")["content"][0], message_item("Hello again")["content"][0]
     item = message_item(content=[first, second])

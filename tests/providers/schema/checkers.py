@@ -1,6 +1,6 @@
-"""What each style allows, written down a second time and from the providers' pages alone.
+"""The rules of each style, written a second time and from the providers' pages alone.
 
-Each checker walks over a schema and gives what is wrong with it; an empty list is what a conversion must reach.
+Each checker lists what is wrong with a schema; after a conversion that must be nothing.
 """
 
 from __future__ import annotations
@@ -169,13 +169,13 @@ CHECKERS: dict[str, Callable[[Any], list[str]]] = {
 }
 
 
-# --- what the tests of all styles share -------------------------------------------------------------------------------
+# --- helpers for the tests of all styles ------------------------------------------------------------------------------
 
 STYLES: tuple[SchemaStyle, ...] = ("json_schema", "openai_strict", "anthropic_strict")
 
 
 def convert(schema: Any, style: SchemaStyle, *, strict: bool = False) -> tuple[Any, tuple[str, ...]]:
-    """The converted schema, and what was said about it."""
+    """The converted schema and its notes."""
     done = schemas.convert(schema, style, strict=strict)
     return done.schema, done.lines
 

@@ -12,9 +12,9 @@ import jsonschema_rs
 import pytest
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.providers import restored
 from dragoman.providers.profile import SchemaStyle
 from dragoman.providers.schema import Conversion, convert
+from dragoman.tools import compile_schema, forgive
 from tests.providers.schema.checkers import CHECKERS, STYLES
 from tests.providers.schema.generated import instances, seeded
 from tests.rounds import rounds
@@ -27,7 +27,7 @@ def converted(schema: dict[str, Any], style: SchemaStyle) -> Conversion | None:
     try:
         return convert(schema, style, strict=True)
     except ToolDefinitionError as error:
-        if "root allows none" not in error.message and "contradicts itself" not in error.message:
+        if "root allows none" not in error.message:
             raise
         return None
 
@@ -47,7 +47,7 @@ def check(schema: dict[str, Any], style: SchemaStyle, choose: Callable[[int], in
 
 
 def obeys_the_rules(done: Conversion, style: SchemaStyle) -> None:
-    rules = CHECKERS["json_schema" if done.reasons else style]
+    rules = CHECKERS["json_schema" if done.reason else style]
     assert rules(done.schema) == [], json.dumps(done.schema)
     assert jsonschema_rs.meta.is_valid(done.schema)
 
@@ -61,7 +61,7 @@ def is_stable(schema: dict[str, Any], done: Conversion, style: SchemaStyle) -> N
     assert again is not None
     assert json.dumps(again.schema) == json.dumps(done.schema)
     assert again.exact
-    assert bool(again.reasons) == bool(done.reasons)
+    assert bool(again.reason) == bool(done.reason)
 
 
 def notes_are_lines(done: Conversion) -> None:
@@ -72,20 +72,16 @@ def notes_are_lines(done: Conversion) -> None:
 
 def allows_no_more(schema: dict[str, Any], done: Conversion, choose: Callable[[int], int]) -> None:
     """Whatever fits what is sent fits the given schema."""
-    sent, wanted = validator(done.schema), validator(schema)
+    sent, wanted = compile_schema(done.schema), compile_schema(schema)
     for _ in range(5):
         value = instances(done.schema, choose)
-        if sent.is_valid(value):
-            assert wanted.is_valid(restored(value, schema)), json.dumps([schema, done.schema, value])
-
-
-def validator(schema: Any) -> Any:
-    return jsonschema_rs.Draft202012Validator(schema, offline=True)
+        if sent.fits(value):
+            assert wanted.fits(forgive(value, wanted.unwanted_nulls(value))), json.dumps([schema, done.schema, value])
 
 
 @every_style
 @pytest.mark.parametrize("tame", [False, True])
-def test_many_schemas(style: SchemaStyle, tame: bool) -> None:
+def test_random_schemas(style: SchemaStyle, tame: bool) -> None:
     for seed in range(rounds(800)):
         schema = seeded(seed, tame=tame)
         try:
@@ -96,7 +92,7 @@ def test_many_schemas(style: SchemaStyle, tame: bool) -> None:
 
 
 @every_style
-def test_schemas_without_anything_unusual_are_converted_without_loss(style: SchemaStyle) -> None:
+def test_simple_schemas_are_converted_without_loss(style: SchemaStyle) -> None:
     """The tests above would prove little if most conversions were lossy or given up."""
     done = [found for seed in range(300) if (found := converted(seeded(seed, tame=True), style)) is not None]
-    assert sum(one.exact and not one.reasons for one in done) > 100
+    assert sum(one.exact and not one.reason for one in done) > 100

@@ -1,4 +1,4 @@
-"""The strict subsets of OpenAI and of Anthropic, rule by rule; and what is not quite JSON Schema."""
+"""The strict subsets of OpenAI and of Anthropic, rule by rule."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ WORD = {
     "examples": ["y"],
 }
 PAIR = {"type": "array", "minItems": 2}
+CLOSED = {"type": "object", "properties": {"a": STR}, "additionalProperties": False}
 PLACES = [{"type": "number"}, STR]
 
 
-def told(limits: str, before: str = "") -> str:
+def described(limits: str, before: str = "") -> str:
     return f"{before}Must also match the JSON Schema {limits}."
 
 
-# A style, a schema that is required, what is sent for it, and what is said about that.
+# A style, the schema of a required property, what is sent for it, and the notes.
 REQUIRED: list[tuple[SchemaStyle, Any, Any, list[str]]] = [
-    # What a provider enforces stays, the rest is described.
+    # What a provider enforces is kept, the rest is described.
     *[
         (OPENAI, kept, kept, [])
         for kept in (
@@ -46,80 +47,80 @@ REQUIRED: list[tuple[SchemaStyle, Any, Any, list[str]]] = [
         (CLAUDE, kept, kept, [])
         for kept in ({**STR, "pattern": "^[a-z]{1,8}$", "format": "uri"}, {**PAIR, "minItems": 1, "items": STR})
     ],
+    # What limits nothing is left out.
+    (OPENAI, {**STR, "minLength": 0}, STR, []),
+    (CLAUDE, {"type": "array", "items": STR, "uniqueItems": False}, {"type": "array", "items": STR}, []),
+    (CLAUDE, {**CLOSED, "unevaluatedProperties": False}, CLOSED, []),
     (
         OPENAI,
         WORD,
         {
             "type": "string",
-            "description": told('{"minLength":2,"pattern":"^(?!x)"}', 'A word. Default: "no". Examples: "y". '),
+            "description": described('{"minLength":2,"pattern":"^(?!x)"}', 'A word. Default: "no". Examples: "y". '),
         },
         [
             "x/minLength: 2 is only in the description",
             'x/pattern: "^(?!x)" is only in the description',
-            "x/default: told in the description",
-            "x/examples: told in the description",
+            "x/default: moved into the description",
+            "x/examples: moved into the description",
         ],
     ),
     (
         OPENAI,
         {**STR, "format": "uri"},
-        {**STR, "description": told('{"format":"uri"}')},
+        {**STR, "description": described('{"format":"uri"}')},
         ['x/format: "uri" is only in the description'],
     ),
     (
         CLAUDE,
         {**INT, "minimum": 1, "multipleOf": 2},
-        {**INT, "description": told('{"minimum":1,"multipleOf":2}')},
+        {**INT, "description": described('{"minimum":1,"multipleOf":2}')},
         ["x/minimum: 1 is only in the description", "x/multipleOf: 2 is only in the description"],
     ),
-    # Alternatives, and what holds at once.
+    # Combinators.
     (
         OPENAI,
         {"oneOf": [STR, INT]},
         {"anyOf": [STR, INT]},
-        ["x/oneOf: written as anyOf: a value may fit more than one form"],
+        ["x/oneOf: written as anyOf: several forms may fit"],
     ),
     (
         OPENAI,
         {"allOf": [{"$ref": "#/$defs/Base"}, {"properties": {"b": INT}, "required": ["b"], "minProperties": 2}]},
         {
             "type": "object",
-            "description": told('{"allOf":[{"minProperties":2}]}'),
+            "description": described('{"allOf":[{"minProperties":2}]}'),
             "properties": {"a": STR, "b": INT},
             "required": ["a", "b"],
             "additionalProperties": False,
         },
         ['x/allOf: [{"minProperties":2}] is only in the description'],
     ),
-    # Items by position; `items` is how it was written before 2020-12.
-    *[
-        (
-            OPENAI,
-            {**PAIR, word: PLACES},
-            {
-                **PAIR,
-                "description": told('{"prefixItems":[{"type":"number"},{"type":"string"}]}'),
-                "items": {"anyOf": PLACES},
-            },
-            ['x/prefixItems: [{"type":"number"},{"type":"string"}] is only in the description'],
-        )
-        for word in ("prefixItems", "items")
-    ],
-    # Oddities are read for what they mean.
-    (OPENAI, {"type": "number", "minimum": 0, "exclusiveMinimum": True}, {"type": "number", "exclusiveMinimum": 0}, []),
-    (OPENAI, {**STR, "nullable": True, "enum": ["a"]}, {**MAYBE, "enum": ["a", None]}, []),
-    (OPENAI, {**INT, "minimum": "3"}, INT, ['x/minimum: "3" is no number, removed']),
     (
         OPENAI,
-        {"type": "dict", "properties": {"a": NULL}, "required": ["a"]},
-        {"type": "object", "properties": {"a": NULL}, "required": ["a"], "additionalProperties": False},
-        ['x/type: "dict" is no type, read as any', "x/type: added: object"],
+        {**PAIR, "prefixItems": PLACES},
+        {
+            **PAIR,
+            "description": described('{"prefixItems":[{"type":"number"},{"type":"string"}]}'),
+            "items": {"anyOf": PLACES},
+        },
+        ['x/prefixItems: [{"type":"number"},{"type":"string"}] is only in the description'],
     ),
+    (
+        OPENAI,
+        {"minLength": 1, "x-y": 1, **STR},
+        {**STR, "description": described('{"minLength":1}')},
+        [
+            "x/x-y: removed, the provider does not know it",
+            "x/minLength: 1 is only in the description",
+        ],
+    ),
+    (OPENAI, {"pattern": "^a"}, {**STR, "pattern": "^a"}, ["x/type: added: string"]),
 ]
 
 
 @pytest.mark.parametrize(("style", "schema", "sent", "lines"), REQUIRED)
-def test_what_is_sent(style: SchemaStyle, schema: Any, sent: Any, lines: list[str]) -> None:
+def test_what_is_sent_and_noted(style: SchemaStyle, schema: Any, sent: Any, lines: list[str]) -> None:
     base = {"type": "object", "properties": {"a": STR}, "required": ["a"]}
     assert one(style, schema, **{"$defs": {"Base": base}}) == (sent, tuple(lines))
 
@@ -156,7 +157,7 @@ def test_optional_properties_may_be_null_for_openai_and_stay_for_anthropic(given
     assert convert(kept, CLAUDE, strict=True) == (kept, ())
 
 
-def test_alternatives_beside_other_words_are_folded_and_told() -> None:
+def test_alternatives_beside_other_keywords_are_merged_and_described() -> None:
     schema = {
         "type": "object",
         "properties": {"a": STR, "b": STR},
@@ -165,10 +166,10 @@ def test_alternatives_beside_other_words_are_folded_and_told() -> None:
     done, lines = one(OPENAI, schema)
     assert done["properties"] == {"a": MAYBE, "b": MAYBE, "c": NULL}
     assert done["description"] == "One of these forms must be met: (1) with a; (2) with b, c."
-    assert lines[0] == "x: the alternatives are folded into one object, only the description tells them apart"
+    assert lines[0] == "x: the alternatives are merged into one object, only the description tells them apart"
 
 
-def test_references_may_be_recursive_for_openai_and_stand_alone() -> None:
+def test_references_may_be_recursive_for_openai_only() -> None:
     again = {"$ref": "#/$defs/a node", "description": "The next."}
     node = {"type": "object", "properties": {"value": INT, "next": again}, "required": ["value", "next"]}
     whole = {"type": "object", "properties": {"x": {"$ref": "#/$defs/a%20node"}}, "$defs": {"a node": node}}
@@ -178,12 +179,10 @@ def test_references_may_be_recursive_for_openai_and_stand_alone() -> None:
     assert written == {"description": "The next.", "anyOf": [{"$ref": "#/$defs/a_node"}]}
     assert len(lines) == 1
     assert convert(whole, CLAUDE, strict=True)[1][0] == "not strict: /$defs/a node: the schema is recursive"
-    told_root = {"type": "object", "properties": {"more": {"$ref": "#", "description": "Again."}}}
-    assert any("recursive" in line for line in convert(told_root, CLAUDE, strict=True)[1])
-    described = one(
-        CLAUDE, {"$ref": "#/$defs/S", "description": "This one."}, **{"$defs": {"S": {**STR, "enum": ["a"]}}}
-    )
-    assert described[0] == {**STR, "description": "This one.", "enum": ["a"]}, "Anthropic gets it written out"
+    root = {"type": "object", "properties": {"more": {"$ref": "#", "description": "Again."}}}
+    assert any("recursive" in line for line in convert(root, CLAUDE, strict=True)[1])
+    inlined = one(CLAUDE, {"$ref": "#/$defs/S", "description": "This one."}, **{"$defs": {"S": {**STR, "enum": ["a"]}}})
+    assert inlined[0] == {**STR, "description": "This one.", "enum": ["a"]}
 
 
 # --- what cannot be strict --------------------------------------------------------------------------------------------
@@ -194,17 +193,16 @@ def test_references_may_be_recursive_for_openai_and_stand_alone() -> None:
     ("schema", "reason"),
     [
         ({}, "any value is allowed"),
-        ({"type": "object"}, "an object that says nothing of its properties"),
+        ({"type": "object"}, "an object that declares no properties"),
         ({"type": "object", "additionalProperties": True}, "an object with properties of any name"),
         ({"type": "object", "additionalProperties": STR}, "an object with properties of any name"),
         ({"type": "object", "patternProperties": {"^a": STR}}, "an object with properties of any name"),
-        ({"type": "object", "properties": {"a": NULL}, "required": ["b"]}, "required but not described: b"),
-        ({"type": "array"}, "an array that says nothing of its items"),
-        ({"type": "array", "items": False}, "an array that must be empty"),
-        ({"allOf": [{**STR, "pattern": "a"}, {"pattern": "b"}]}, "allOf cannot be told as one object"),
+        ({"type": "object", "properties": {"a": NULL}, "required": ["b"]}, "required but not declared: b"),
+        ({"type": "array"}, "an array that declares no items"),
+        ({"allOf": [{**STR, "pattern": "a"}, {"pattern": "b"}]}, "allOf cannot be merged into one object"),
     ],
 )
-def test_what_needs_more_freedom_is_not_strict(style: SchemaStyle, schema: Any, reason: str) -> None:
+def test_a_schema_that_needs_more_freedom_is_not_strict(style: SchemaStyle, schema: Any, reason: str) -> None:
     assert one(style, schema) == (schema, (f"not strict: x: {reason}",))
 
 
@@ -240,22 +238,20 @@ def of(**properties: Any) -> dict[str, Any]:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_schemas_beyond_a_limit_are_not_strict(style: SchemaStyle, schema: Any, reason: str) -> None:
+def test_a_schema_that_exceeds_a_limit_is_not_strict(style: SchemaStyle, schema: Any, reason: str) -> None:
     done, lines = convert(schema, style, strict=True)
     assert done == schema
     assert lines[0].startswith(f"not strict: /: {reason}")
     assert convert(nested(10), OPENAI, strict=True)[1] == ()
 
 
-def test_what_else_is_strict_or_refused() -> None:
+def test_plain_and_empty_and_invalid_schemas() -> None:
     schema = {"type": "object", "properties": {"a": {**STR, "minLength": 1}}}
-    assert convert(schema, OPENAI) == convert(schema, CLAUDE) == (schema, ()), "without strict what is given is sent"
+    assert convert(schema, OPENAI) == convert(schema, CLAUDE) == (schema, ())
     empty = {"type": "object", "properties": {}}
     assert convert(empty, OPENAI, strict=True) == ({**empty, "required": [], "additionalProperties": False}, ())
     with pytest.raises(ToolDefinitionError, match="must be a schema"):
         one(OPENAI, {"type": "array", "items": 5})
-    of_gemini = {"type": "OBJECT", "properties": {"a": {"type": "STRING", "nullable": True}}, "required": ["a"]}
-    assert convert(of_gemini, "json_schema")[0] == of(a=MAYBE)
 
 
 def test_alternatives_of_objects_stay_alternatives() -> None:
@@ -264,14 +260,14 @@ def test_alternatives_of_objects_stay_alternatives() -> None:
     assert [list(form["properties"]) for form in sent["anyOf"]] == [["a"], ["b"]]
 
 
-def test_what_is_said_around_alternatives_holds_for_all_of_them() -> None:
+def test_properties_around_alternatives_hold_for_all_of_them() -> None:
     kind = {"enum": ["a", "b"]}
     forms = [{"properties": {"kind": {"const": "a"}}, "required": ["size"]}, {"required": ["kind"]}]
     schema = {"type": "object", "properties": {"kind": kind, "size": INT}, "oneOf": forms}
     sent = convert(schema, OPENAI)[0]
     assert '"b"' in str(sent["properties"]["kind"]).replace("'", '"')
     assert "allOf" not in str(sent["properties"]["kind"])
-    said = {"properties": {"op": {"const": "get"}}, "required": ["id"]}, {"properties": {"op": {"const": "list"}}}
+    forms = {"properties": {"op": {"const": "get"}}, "required": ["id"]}, {"properties": {"op": {"const": "list"}}}
     own = {"op": {**STR, "enum": ["get", "list"]}, "id": STR}
-    told = str(convert({"type": "object", "properties": own, "required": ["op"], "anyOf": [*said]}, OPENAI)[0])
-    assert '(1) with op = "get", id; (2) with op = "list"' in told
+    text = str(convert({"type": "object", "properties": own, "required": ["op"], "anyOf": [*forms]}, OPENAI)[0])
+    assert '(1) with op = "get", id; (2) with op = "list"' in text

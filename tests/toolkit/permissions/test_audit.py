@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 
@@ -21,13 +20,6 @@ POLICY = PermissionPolicy(
         Rule(action="allow", tool="Bash", command="ls"),
     )
 )
-
-
-def _alone(name: str, *handlers: logging.Handler) -> logging.Logger:
-    logger = logging.getLogger(f"dragoman-tests.{name}")
-    logger.propagate, logger.handlers = False, list(handlers)
-    logger.setLevel(logging.DEBUG)
-    return logger
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -57,26 +49,7 @@ def test_one_line_for_each_decision(caplog: pytest.LogCaptureFixture) -> None:
     assert records[0].permission["rule"] == "no-rm"  # type: ignore[attr-defined]
 
 
-def test_the_same_call_leaves_the_same_line_on_every_door(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "dragoman.audit")
-    checker = PermissionChecker(POLICY)
-    made = [call("Bash", "toolu_1", command="rm -rf /"), ToolCall("7", "Bash", '{ "command" : "rm -rf \\/" }')]
-    texts: list[str] = []
-    with (
-        ToolExecutor(TOOLS, permission=checker) as api,
-        ToolExecutor(TOOLS, permission=checker.at("mcp")) as mcp,
-    ):
-        texts.append(api.execute(made[0]).text)
-        texts.append(asyncio.run(mcp.aexecute(made[1])).text)
-    refusal = checker.check(call("Bash", "x", command="rm -rf /"), BY_NAME["Bash"], door="claude")
-    written = lines(caplog)
-    assert [line.rpartition("=")[2] for line in written] == ["api", "mcp", "claude"]
-    assert len({line.rpartition(" ")[0] for line in written}) == 1
-    assert len(set(texts)) == 1
-    assert refusal.reason in texts[0]  # type: ignore[union-attr]
-
-
-def test_arguments_are_not_in_the_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_arguments_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     secret = "sk-very-secret-0123456789"
     checker = PermissionChecker({"rules": [{"action": "deny", "tool": "Bash", "command": "curl"}]})
@@ -110,9 +83,12 @@ def test_no_text_can_forge_a_line(text: str) -> None:
         def emit(self, record: logging.LogRecord) -> None:
             written.append(self.format(record))
 
-    logger = _alone("forging", Keep())
-    subject = Subject(tool=text, read_only=False, arguments="{}")
-    audit(logger, subject, Verdict("deny", text, "rule", text), door=text)
+    logger, keep = logging.getLogger("dragoman.audit"), Keep()
+    logger.addHandler(keep)
+    try:
+        audit(Subject(tool=text, read_only=False, arguments="{}"), Verdict("deny", text, "rule", text), door=text)
+    finally:
+        logger.removeHandler(keep)
     [line] = written
     assert line.isprintable()
     assert len(line.splitlines()) == 1
@@ -122,7 +98,9 @@ def test_no_text_can_forge_a_line(text: str) -> None:
     ), line
 
 
-def test_nothing_is_printed_where_no_logging_is_set_up(capsys: pytest.CaptureFixture[str]) -> None:
-    logger = _alone("nobody")
-    audit(logger, Subject(tool="x", read_only=False), Verdict("deny", "no"), door="api")
+def test_nothing_is_printed_if_logging_is_not_set_up(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("dragoman.audit"), "propagate", False)
+    audit(Subject(tool="x", read_only=False), Verdict("deny", "no"), door="api")
     assert capsys.readouterr() == ("", "")

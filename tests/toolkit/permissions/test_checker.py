@@ -176,7 +176,7 @@ ODD_ANSWERS += [PermissionAnswer(allowed=True, remember="session")]  # type: ign
 
 @both_colours
 @pytest.mark.parametrize("answer", ODD_ANSWERS, ids=repr)
-def test_an_answer_that_does_not_fit_is_not_a_yes(execute_all: Runner, answer: object) -> None:
+def test_an_invalid_answer_is_not_a_yes(execute_all: Runner, answer: object) -> None:
     for person in (PlainPerson, AsyncPerson, OddPerson):
         _, executor = checked(responder=person(answer))
         result = one(execute_all(executor(), [call("Bash", command="ls")]))
@@ -185,7 +185,7 @@ def test_an_answer_that_does_not_fit_is_not_a_yes(execute_all: Runner, answer: o
     assert ran == []
 
 
-def test_a_plain_responder_is_asked_in_the_callers_thread_or_beside_the_loop() -> None:
+def test_a_sync_responder_runs_in_the_callers_thread_or_beside_the_loop() -> None:
     somebody = PlainPerson(YES, YES)
     _, executor = checked(responder=somebody)
     with executor() as running:
@@ -195,7 +195,7 @@ def test_a_plain_responder_is_asked_in_the_callers_thread_or_beside_the_loop() -
     assert somebody.threads[1] is not threading.current_thread()
 
 
-def test_a_run_without_time_and_ctrl_c_leave_no_question_behind() -> None:
+def test_deadlines_and_ctrl_c_leave_no_question_behind() -> None:
     _, executor = checked(responder=AsyncPerson(YES))
     with executor() as running:
         result = running.execute(call("Bash", command="ls"), ToolRun(deadline=time.monotonic() - 1))

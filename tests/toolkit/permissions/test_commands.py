@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from dragoman.errors import ConfigurationError
 from dragoman.toolkit.permissions.rules import Match
-from dragoman.toolkit.permissions.shell import LONGEST, compile_command, read_shell
+from dragoman.toolkit.permissions.shell import MAX_LENGTH, compile_command, read_shell
 from tests.toolkit.permissions.helpers import allow, call, decision, deny, pairs
 
 STATUS = [allow("Bash", command="git status", options=("--short", "-s"))]
@@ -60,7 +60,7 @@ HOSTILE = [
     "/tmp/evil/git status", "./git status", "../git status", "Git status", "GIT STATUS", "git statusx",
     "git  status-x", "gitstatus", "git", "git stash", "status git", "\uff47it status", "git\u00a0status",
     "git\u200b status", "git status\x00; rm", "git status \x1b[2K", "git status \u202e", "git status \u2028rm",
-    "git\x0bstatus", "", "   ", ";", "'", "git status " + "x" * LONGEST,
+    "git\x0bstatus", "", "   ", ";", "'", "git status " + "x" * MAX_LENGTH,
 ]  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def test_a_rule_for_git_status_allows_that_and_nothing_else(expected: str, comma
     assert decision(STATUS, call("Bash", command=command)) == expected
 
 
-def test_a_list_of_words_is_a_command_too() -> None:
+def test_a_list_of_words_is_a_command() -> None:
     rules = [allow("run", command="git status")]
     assert decision(rules, call("run", argv=["git", "status"])) == "allow"
     assert decision(rules, call("run", argv=["git", "status", "; rm"])) == "allow", "one operand"
@@ -80,7 +80,7 @@ def test_a_list_of_words_is_a_command_too() -> None:
 @pytest.mark.parametrize(
     "arguments", [{"cwd": "/"}, {"cwd": "../elsewhere"}, {"env": {"GIT_PAGER": "rm"}}, {"env": {"PATH": "/tmp/evil"}}]
 )
-def test_what_the_rule_does_not_mention_must_be_harmless(arguments: dict[str, object], tmp_path: Path) -> None:
+def test_other_arguments_of_an_allowed_command_must_be_harmless(arguments: dict[str, object], tmp_path: Path) -> None:
     assert decision(STATUS, call("Bash", command="git status"), tmp_path) == "allow"
     assert decision(STATUS, call("Bash", command="git status", **arguments), tmp_path) == "ask"
 
@@ -100,7 +100,7 @@ LETTER = {
 
 
 @pytest.mark.parametrize(("expected", "case"), pairs(LETTER))
-def test_programs_that_run_others_are_allowed_only_to_the_letter(expected: str, case: tuple[str, str]) -> None:
+def test_programs_that_run_others_are_allowed_only_with_exact_words(expected: str, case: tuple[str, str]) -> None:
     pattern, command = case
     assert decision([allow("Bash", command=pattern)], call("Bash", command=command)) == expected
 
@@ -125,13 +125,13 @@ REMOVES = [
 
 MAY_REMOVE = [
     "$X x", "$(printf 'r%s' m) x", "`echo cm0gLXJm | base64 -d` x", "eval $X", "bash -c $X", "foo 'rm x'",
-    "git -c alias.x='!rm y' x", "x" * (LONGEST + 1),
+    "git -c alias.x='!rm y' x", "x" * (MAX_LENGTH + 1),
 ]  # fmt: skip
 OTHERS = ["ls rm", "git rm x", "echo rm", "ls; echo rm", "rmdir x", "ls *.py", "echo $HOME"]
 
 
 @pytest.mark.parametrize(("expected", "command"), pairs({"deny": REMOVES, "ask": MAY_REMOVE, "allow": OTHERS}))
-def test_a_denied_command_is_found_wherever_it_can_be_seen(expected: str, command: str) -> None:
+def test_a_denied_command_is_found_anywhere_in_the_text(expected: str, command: str) -> None:
     assert decision([deny("Bash", command="rm"), allow("Bash")], call("Bash", command=command)) == expected
 
 
@@ -154,12 +154,12 @@ def test_a_denied_command_of_several_words(expected: tuple[str, str], command: s
     assert decision([deny("Bash", command=pattern), allow("Bash")], call("Bash", command=command)) == action
 
 
-def test_a_rule_that_denies_means_every_form() -> None:
+def test_a_deny_rule_has_no_options() -> None:
     with pytest.raises(ConfigurationError, match="only a rule that allows"):
         decision([deny("Bash", command="rm", options=("-r",))], call("Bash", command="x"))
 
 
-def test_a_long_text_is_looked_through_once() -> None:
+def test_a_long_command_is_searched_in_linear_time() -> None:
     many = "rm " * 200_000
     assert decision([deny("Bash", command="rm -rf now"), allow("Bash")], call("Bash", command=many)) == "ask"
     many = "$(" + "rm " * 10_000
@@ -177,7 +177,7 @@ TEXTS = st.lists(PIECES, max_size=12).map("".join)
 
 
 @given(TEXTS)
-def test_nothing_makes_the_reader_fail(text: str) -> None:
+def test_any_command_can_be_parsed(text: str) -> None:
     read = read_shell(text)
     pattern = compile_command("git status")
     assert pattern.touches(read) in Match

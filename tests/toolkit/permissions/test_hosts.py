@@ -65,7 +65,7 @@ def test_an_address_in_a_command_is_denied_too() -> None:
     assert decision(rules, call("Bash", command="curl -s https://good.net/x")) == "allow"
 
 
-def test_a_tool_that_only_reads_but_reaches_out_asks() -> None:
+def test_a_read_only_tool_that_takes_a_url_needs_permission() -> None:
     assert decision([], call("Fetch", url="https://docs.python.org/")) == "ask"
     assert decision([], call("look", anything="https://docs.python.org/")) == "ask"
 
@@ -78,6 +78,6 @@ NO_PATTERNS = {
 
 
 @pytest.mark.parametrize(("kind", "pattern"), pairs(NO_PATTERNS))
-def test_a_pattern_that_is_no_host_path_or_plain_command_is_refused(kind: str, pattern: str) -> None:
+def test_an_invalid_pattern_is_refused(kind: str, pattern: str) -> None:
     with pytest.raises(ConfigurationError):
         decision([allow("Fetch", **{kind: (pattern,)})], call("Fetch", url="x"))

@@ -8,12 +8,12 @@ from hypothesis import given, strategies as st
 from dragoman.conversation import ToolCall
 from dragoman.toolkit import PermissionChecker, PermissionPolicy, Rule
 from dragoman.toolkit.permissions.judge import compile_rule
-from dragoman.toolkit.permissions.places import Places, Surroundings
+from dragoman.toolkit.permissions.patterns import PathResolver, Root
 from dragoman.toolkit.permissions.rules import Match
 from dragoman.toolkit.permissions.subject import subject_of
 from tests.toolkit.permissions.helpers import BY_NAME, allow, decision, deny
 
-AROUND = Surroundings.of("/nowhere/work", "/nowhere/home")
+ROOT = Root.of("/nowhere/work")
 STRENGTH = {"deny": 2, "ask": 1, "allow": 0}
 
 COMMANDS = [
@@ -54,7 +54,7 @@ def calls(draw: st.DrawFn) -> ToolCall:
 
 def judged(chosen: list[Rule], made: ToolCall, default: Any = "ask") -> tuple[str, str, str]:
     policy = PermissionPolicy(rules=tuple(chosen), default=default)
-    checker = PermissionChecker(policy, workspace="/nowhere/work", home="/nowhere/home")
+    checker = PermissionChecker(policy, workspace="/nowhere/work")
     verdict = checker.judge(made, BY_NAME[made.name])
     return verdict.action, verdict.reason, verdict.rule
 
@@ -67,15 +67,17 @@ def test_the_order_of_rules_does_not_matter(chosen: list[Rule], made: ToolCall, 
 
 
 @given(st.lists(rules(), max_size=6), rules(), calls())
-def test_a_rule_that_denies_always_wins(chosen: list[Rule], rule: Rule, made: ToolCall) -> None:
+def test_deny_rules_always_win(chosen: list[Rule], rule: Rule, made: ToolCall) -> None:
     subject = subject_of(made, BY_NAME[made.name])
     denied = [each for each in [*chosen, rule] if each.action == "deny"]
-    touched = [each for each in denied if compile_rule(each, AROUND).touches(subject, Places(AROUND)) is Match.YES]
+    touched = [each for each in denied if compile_rule(each, ROOT).touches(subject, PathResolver(ROOT)) is Match.YES]
     assert (judged([*chosen, rule], made)[0] == "deny") == bool(touched)
 
 
 @given(st.lists(rules(), max_size=6), rules(), calls())
-def test_a_further_rule_can_only_do_what_it_says(chosen: list[Rule], rule: Rule, made: ToolCall) -> None:
+def test_another_rule_changes_the_decision_only_in_its_direction(
+    chosen: list[Rule], rule: Rule, made: ToolCall
+) -> None:
     before, after = judged(chosen, made)[0], judged([*chosen, rule], made)[0]
     if rule.action == "allow":
         assert STRENGTH[after] <= STRENGTH[before]
@@ -86,9 +88,9 @@ def test_a_further_rule_can_only_do_what_it_says(chosen: list[Rule], rule: Rule,
 
 @given(rules(), calls())
 def test_what_a_rule_covers_it_also_touches(rule: Rule, made: ToolCall) -> None:
-    compiled, subject = compile_rule(rule, AROUND), subject_of(made, BY_NAME[made.name])
-    if compiled.covers(subject, Places(AROUND)):
-        assert compiled.touches(subject, Places(AROUND)) is Match.YES
+    compiled, subject = compile_rule(rule, ROOT), subject_of(made, BY_NAME[made.name])
+    if compiled.covers(subject, PathResolver(ROOT)):
+        assert compiled.touches(subject, PathResolver(ROOT)) is Match.YES
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------
@@ -99,7 +101,7 @@ def test_the_model_cannot_declare_a_tool_to_be_harmless() -> None:
     assert decision([], made) == "ask"
 
 
-def test_keys_that_are_given_twice_are_judged_as_the_tool_gets_them() -> None:
+def test_duplicate_keys_are_judged_as_the_tool_gets_them() -> None:
     made = ToolCall("1", "Bash", '{"command": "git status", "command": "rm x"}')
     assert decision([allow("Bash", command="git status"), deny("Bash", command="rm")], made) == "deny"
     made = ToolCall("1", "Bash", '{"command": "rm x", "command": "git status"}')

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.toolkit.permissions.places import Places, Surroundings, compile_path
+from dragoman.toolkit.permissions.patterns import PathResolver, Root, compile_path
 from dragoman.toolkit.permissions.rules import Match
 from tests.toolkit.permissions.helpers import allow, ask, call, decision, deny, pairs
 
@@ -43,7 +43,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("path", HOSTILE)
 @pytest.mark.parametrize("rules", [[], [allow("Read", path=".")], [allow("Read", path="src")], [allow(path="src/**")]])
-def test_a_way_out_of_the_workspace_is_not_allowed(path: str, rules: list[object], workspace: Path) -> None:
+def test_a_path_out_of_the_workspace_is_not_allowed(path: str, rules: list[object], workspace: Path) -> None:
     assert decision(rules, call("Read", file_path=path), workspace) == "ask"  # type: ignore[arg-type]
 
 
@@ -56,7 +56,7 @@ def test_a_path_inside_is_read_without_asking(path: str, workspace: Path) -> Non
     assert decision([], call("Read", file_path=str(workspace / path)), workspace) == expected
 
 
-def test_the_workspace_may_be_reached_through_a_link(workspace: Path) -> None:
+def test_the_workspace_may_be_a_link(workspace: Path) -> None:
     same = workspace.parent / "same"
     assert decision([], call("Read", file_path=str(same / "src" / "a.py")), same) == "allow"
     assert decision([], call("Read", file_path="src/a.py"), same) == "allow"
@@ -92,6 +92,10 @@ DENYING = {
     ("../outside", "deny"): ["src/out/secret", "src/out-file", "dangling"],
     ("caf\u00e9", "deny"): ["cafe\u0301/x"],
     ("~/secrets", "deny"): ["~/secrets/x"],
+    ("~/../secrets", "deny"): [str(Path.home().parent / "secrets")],
+    ("~/../secrets", "allow"): ["secrets"],
+    ("~//secrets", "deny"): ["~/secrets/x"],
+    ("~*", "deny"): ["~x"],
 }
 IN_COMMANDS = {
     "allow": ["cat src/a.py", "cat src/a.py src/deep/b"],
@@ -123,7 +127,7 @@ def test_paths_within_commands(expected: str, command: str, workspace: Path) -> 
     assert decision(rules, call("Bash", command=command), workspace) == expected
 
 
-def test_operands_are_seen_from_where_the_command_runs(workspace: Path) -> None:
+def test_operands_are_relative_to_the_working_directory(workspace: Path) -> None:
     rules = [allow("Bash", command="cat", path="src/deep")]
     assert decision(rules, call("Bash", command="cat src/deep/x"), workspace) == "allow"
     assert decision(rules, call("Bash", command="cat src/deep/x", cwd="docs"), workspace) == "ask"
@@ -131,14 +135,14 @@ def test_operands_are_seen_from_where_the_command_runs(workspace: Path) -> None:
     assert decision([deny("Bash", path=".env")], call("Bash", command="cat ../.env", cwd="docs"), workspace) == "deny"
 
 
-def test_a_path_of_a_tool_that_nobody_knows_is_found_by_its_look(workspace: Path) -> None:
+def test_paths_in_the_arguments_of_unknown_tools_are_detected(workspace: Path) -> None:
     for text in ("/etc/passwd", "~/x", "../outside", "a/../../b", "\\\\server\\share", "C:\\x"):
         assert decision([], call("look", anything=text), workspace) == "ask", text
     for text in ("a question?", "1/2", "x", "v1..v2", "a\n/etc"):
         assert decision([], call("look", anything=text), workspace) == "allow", text
 
 
-AROUND = Surroundings.of("/nowhere/work", "/nowhere/home")
+ROOT = Root.of("/nowhere/work")
 PARTS = st.sampled_from(["a", "b", ".env", "..", ".", "x.py", "A", ""])
 PATHS = st.lists(PARTS, max_size=6).map("/".join).filter(bool)
 PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "**", "*.py", "?", ".env", ".."]), min_size=1, max_size=5).map(
@@ -148,24 +152,24 @@ PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "**", "*.py", "?", ".env", "
 
 @given(PATTERNS, PATHS)
 def test_what_a_pattern_covers_it_also_touches(pattern: str, path: str) -> None:
-    compiled, place = compile_path(pattern, AROUND), Places(AROUND).of(path)
+    compiled, place = compile_path(pattern, ROOT), PathResolver(ROOT).resolve(path)
     assert place is not None
     if compiled.covers(place):
-        assert compiled.touches(place, Places(AROUND)) is Match.YES
-    if compiled.touches(place, Places(AROUND)) is Match.YES:
-        below = Places(AROUND).of(f"{path}/below")
-        assert compiled.touches(below, Places(AROUND)) is Match.YES, "all below what is denied is denied"
+        assert compiled.touches(place, PathResolver(ROOT)) is Match.YES
+    if compiled.touches(place, PathResolver(ROOT)) is Match.YES:
+        below = PathResolver(ROOT).resolve(f"{path}/below")
+        assert compiled.touches(below, PathResolver(ROOT)) is Match.YES, "all below what is denied is denied"
 
 
 @given(PATHS)
-def test_inside_is_what_the_system_says(path: str) -> None:
-    place = Places(AROUND).of(path)
+def test_containment_agrees_with_normpath(path: str) -> None:
+    place = PathResolver(ROOT).resolve(path)
     assert place is not None
     real = os.path.normpath(path if path.startswith("/") else f"/nowhere/work/{path}")
-    assert compile_path(".", AROUND).covers(place) == (real == "/nowhere/work" or real.startswith("/nowhere/work/"))
+    assert compile_path(".", ROOT).covers(place) == (real == "/nowhere/work" or real.startswith("/nowhere/work/"))
 
 
-def test_ask_rules_are_touched_like_deny_rules_and_what_writes_asks_even_inside(workspace: Path) -> None:
+def test_ask_rules_match_like_deny_rules(workspace: Path) -> None:
     assert decision([], call("Write", file_path="src/a.py"), workspace) == "ask"
     rules = [ask("Read", path=".env", reason="it holds keys")]
     assert decision(rules, call("Read", file_path=".env"), workspace) == "ask"
@@ -183,7 +187,7 @@ def test_a_workspace_with_a_name_like_a_pattern(tmp_path: Path) -> None:
 
 
 @given(PATTERNS, PATHS)
-def test_patterns_mean_what_a_regular_expression_says(pattern: str, path: str) -> None:
+def test_patterns_agree_with_regular_expressions(pattern: str, path: str) -> None:
     if ".." in pattern or ".." in path or path.startswith("/"):
         return
     regex = "".join(
@@ -193,4 +197,4 @@ def test_patterns_mean_what_a_regular_expression_says(pattern: str, path: str) -
     plain = "".join(f"{part}/" for part in path.split("/") if part not in ("", "."))
     glob = any(letter in pattern for letter in "*?")
     expected = re.fullmatch(regex, plain) if glob else re.match(regex, plain)
-    assert compile_path(pattern, AROUND).covers(Places(AROUND).of(path)) == bool(expected)
+    assert compile_path(pattern, ROOT).covers(PathResolver(ROOT).resolve(path)) == bool(expected)

@@ -81,7 +81,7 @@ ARGUMENTS = st.dictionaries(st.sampled_from(["query", "path", "x"]), VALUES, max
 
 
 @given(ARGUMENTS, ARGUMENTS)
-def test_no_other_arguments_are_ever_meant(shown: dict[str, Any], other: dict[str, Any]) -> None:
+def test_exact_rules_match_no_other_arguments(shown: dict[str, Any], other: dict[str, Any]) -> None:
     checker = PermissionChecker()
     checker.remember(checker.suggest(call("db.run", **shown), REMOTE)[0])
     same = msgspec.json.encode(shown, order="sorted") == msgspec.json.encode(other, order="sorted")
@@ -205,7 +205,7 @@ def test_a_rule_can_be_shown_and_sent_before_it_is_remembered() -> None:
     assert decision([spaced], call("Bash", command="ls")) == "allow"
 
 
-def test_only_so_much_is_remembered() -> None:
+def test_the_oldest_rules_are_forgotten() -> None:
     checker = PermissionChecker()
     for number in range(1100):
         checker.remember(checker.suggest(call("Bash", command=f"run {number}"), TOOLS["Bash"])[0])
@@ -229,13 +229,13 @@ BEHIND = {
 
 
 @pytest.mark.parametrize(("expected", "behind"), pairs(BEHIND))
-def test_nothing_behind_a_command_leaves_the_path(expected: str, behind: str, tmp_path: Path) -> None:
+def test_operands_and_option_values_stay_in_the_path(expected: str, behind: str, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     rules = [allow("Bash", command="tool", path="src", options="*")]
     assert decision(rules, call("Bash", command=f"tool {behind}"), tmp_path) == expected
 
 
-def test_an_option_that_is_named_may_have_its_letters_glued(tmp_path: Path) -> None:
+def test_a_listed_option_may_have_its_value_attached(tmp_path: Path) -> None:
     rules = [allow("Bash", command="ls", path=".", options=("-la", "-n3"))]
     assert decision(rules, call("Bash", command="ls -la -n3 src"), tmp_path) == "allow"
     assert decision(rules, call("Bash", command="ls -al src"), tmp_path) == "ask"

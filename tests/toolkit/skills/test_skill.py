@@ -20,8 +20,8 @@ from dragoman.toolkit.skills.skill import is_safe_name, read_skill
         ("---\nname: a\ndescription: Use when: needed\n---\nbody", "a", "Use when: needed", "body", "must be quoted"),
         ("---\nname: b\ndescription: x\n---\nbody", "b", "x", "body", "not that of the directory"),
         ("---\ndescription: x\n---\nbody", "a", "x", "body", "name is missing"),
-        ("---\nname: ../x\ndescription: x\n---\nbody", "a", "x", "body", "the name of the directory is taken"),
-        ("---\nname: [a]\ndescription: x\n---\nbody", "a", "x", "body", "name must be a text"),
+        ("---\nname: ../x\ndescription: x\n---\nbody", "a", "x", "body", "the name of the directory is used"),
+        ("---\nname:\n  a: b\ndescription: x\n---\nbody", "a", "x", "body", "name must be a text"),
         ("---\nname: a\n---\n\n# Title\n\nText", "a", "Title", "# Title\n\nText", "description is missing"),
         ("# Title\n\nText", "a", "Title", "# Title\n\nText", "first line is not '---'"),
         ("---\nname: a\ndescription: x\n\n# Title", "a", "x", "# Title", "not closed"),
@@ -54,22 +54,26 @@ def test_odd_skills_are_read_with_a_warning(
         ("a: b: c\nd: 'e'\nf:\n  - g", {"a": "b: c", "d": "e", "f": ["g"]}, "line 2: .*must be quoted"),
         ("a: 'open\nb: c", {"a": "open", "b": "c"}, "line .*: this is not YAML"),
         ("a: b\na: c", {"a": "b"}, "line 3: the key 'a' is there twice"),
-        ("a: &x b", {"a": "b"}, "line 2: anchors"),
-        ("a: !!str b", {"a": "b"}, "tags are not read"),
-        ("a:\n  b:\n    c: d\n  e: f", {"a": {"b": "c: d", "e": "f"}}, "line 4: maps and lists inside"),
+        ("a: [&x [b], *x]", {"a": "[&x [b], *x]"}, "line 2: .*aliases are not read"),
+        ("a:\n  b:\n    c: d\n  e: f", {"a": {"b": '{"c": "d"}', "e": "f"}}, ""),
         ("- a\n- b", {}, "not 'key: value'"),
         ("a: b\x00", {"a": "b\x00"}, "special characters"),
-        ("a: " + "[" * 1000, {"a": "[" * 1000}, "line 2: this is not YAML"),
+        ("a: " + "[" * 60_000, {"a": "[" * 60_000}, "line 2: this is not YAML: it has too many brackets"),
+        ("a:" + " -" * 2000, {"a": " ".join("-" * 2000)}, "line 2: this is not YAML"),
+        ('a: "\\U99999999"', {"a": "\\U99999999"}, "line 2: this is not YAML"),
+        ("\"a\": b\n'c': d\n1: e", {"a": "b", "c": "d", "1": "e"}, ""),
+        ("  a: b\n  c: d", {"a": "b", "c": "d"}, ""),
+        ("a: {\nb: c,\n}\nd: e", {"a": {"b": "c"}, "d": "e"}, ""),
         ("x" * 70_000, {}, "more than 65536 characters"),
     ],
 )
-def test_front_matter_is_read_as_far_as_it_goes(front: str, values: object, problem: str) -> None:
+def test_broken_front_matter_is_read_as_far_as_possible(front: str, values: object, problem: str) -> None:
     found = read_front_matter(f"---\n{front}\n---\n")
     assert found.values == values
     assert re.search(problem, "".join(found.problems)) if problem else not found.problems
 
 
-def test_what_else_a_skill_says_is_kept_as_text() -> None:
+def test_other_keys_are_kept_as_text() -> None:
     skill = read_skill(
         "---\nname: a\ndescription: x\nlicense: MIT\nallowed-tools:\n  - Read\n  - Bash\n---\n", folder="a"
     )
@@ -84,7 +88,7 @@ def test_without_pyyaml_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @given(st.text(max_size=300), st.text(max_size=20))
-def test_nothing_makes_reading_fail(text: str, folder: str) -> None:
+def test_any_text_can_be_read(text: str, folder: str) -> None:
     skill = read_skill(f"---\n{text}", folder=folder)
     assert len(skill.description) <= 1024
     read_front_matter(text)

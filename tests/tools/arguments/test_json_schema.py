@@ -1,4 +1,4 @@
-"""Validation against a schema, and what is said."""
+"""Validation against a schema, and the words for problems."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ CASES: list[tuple[dict[str, object], object, str]] = [
     ({"type": ["integer", "null"]}, "x", 'expected integer or null, got string "x"'),
     ({"enum": ["a", 1]}, "b", 'expected one of "a", 1, got string "b"'),
     ({"const": 1}, 2, "expected 1, got integer 2"),
-    ({"minimum": 1}, 0, "expected integer >= 1, got integer 0"),
-    ({"exclusiveMinimum": 1.5}, 1, "expected integer > 1.5, got integer 1"),
-    ({"maximum": 1}, 1.5, "expected number <= 1, got number 1.5"),
-    ({"exclusiveMaximum": 1}, 1, "expected integer < 1, got integer 1"),
-    ({"multipleOf": 2}, 3, "expected integer that is a multiple of 2, got integer 3"),
-    ({"minLength": 1}, "", 'expected string with 1 or more characters, got string ""'),
-    ({"maxLength": 2}, "abc", 'expected string with 2 or fewer characters, got string "abc"'),
-    ({"pattern": "^a"}, "b", 'expected string that matches ^a, got string "b"'),
-    ({"minItems": 2}, [1], "expected array with 2 or more items, got array [1]"),
-    ({"maxItems": 1}, [1, 2], "expected array with 1 or fewer items, got array [1,2]"),
-    ({"minProperties": 2}, {"a": 1}, 'expected object with 2 or more properties, got object {"a":1}'),
-    ({"maxProperties": 1}, {"a": 1, "b": 2}, 'expected object with 1 or fewer properties, got object {"a":1,"b":2}'),
-    ({"uniqueItems": True}, [1, 1], "expected array without repeated items, got array [1,1]"),
-    ({"prefixItems": [{}], "items": False}, [1, 2], "[1]: expected nothing, got integer 2"),
-    ({"not": {"type": "string"}}, "a", '{"type":"string"} is not allowed for "a"'),
-    ({"contains": {"type": "string"}}, [1], "None of [1] are valid under the given schema"),
+    ({"minimum": 1}, 0, "integer 0 is less than the minimum of 1"),
+    ({"exclusiveMinimum": 1.5}, 1, "integer 1 is less than or equal to the minimum of 1.5"),
+    ({"maximum": 1}, 1.5, "number 1.5 is greater than the maximum of 1"),
+    ({"exclusiveMaximum": 1}, 1, "integer 1 is greater than or equal to the maximum of 1"),
+    ({"multipleOf": 2}, 3, "integer 3 is not a multiple of 2"),
+    ({"minLength": 1}, "", 'string "" is shorter than 1 character'),
+    ({"maxLength": 2}, "abc", 'string "abc" is longer than 2 characters'),
+    ({"pattern": "^a"}, "b", 'string "b" does not match "^a"'),
+    ({"minItems": 2}, [1], "array [1] has less than 2 items"),
+    ({"maxItems": 1}, [1, 2], "array [1,2] has more than 1 item"),
+    ({"minProperties": 2}, {"a": 1}, 'object {"a":1} has less than 2 properties'),
+    ({"maxProperties": 1}, {"a": 1, "b": 2}, 'object {"a":1,"b":2} has more than 1 property'),
+    ({"uniqueItems": True}, [1, 1], "array [1,1] has non-unique elements"),
+    ({"prefixItems": [{}], "items": False}, [1, 2], "[1]: False schema does not allow integer 2"),
+    ({"not": {"type": "string"}}, "a", '{"type":"string"} is not allowed for string "a"'),
+    ({"contains": {"type": "string"}}, [1], "None of array [1] are valid under the given schema"),
     (
         {"propertyNames": {"maxLength": 1}},
         {"ab": 1},
-        'ab: as a name in an object: expected string with 1 or fewer characters, got string "ab"',
+        'ab: as a name in an object: string "ab" is longer than 1 character',
     ),
     # --- objects
     (
@@ -53,14 +53,14 @@ CASES: list[tuple[dict[str, object], object, str]] = [
     (
         {"properties": {"limit": {}}, "additionalProperties": False},
         {"limits": 1},
-        "limits: unknown argument; did you mean limit?",
+        "limits: unknown field; did you mean limit?",
     ),
     (
         {"properties": {"a": {"additionalProperties": False}}},
         {"a": {"b": 1, "c": 2}},
         "a.b: unknown field; there are none; a.c: unknown field; there are none",
     ),
-    ({"properties": {"a": {}}, "unevaluatedProperties": False}, {"zzz": 1}, "zzz: unknown argument; known are: a"),
+    ({"properties": {"a": {}}, "unevaluatedProperties": False}, {"zzz": 1}, "zzz: unknown field; known are: a"),
     (
         {"items": {"allOf": [{"properties": {"a": {"type": "string"}}, "required": ["a"]}]}},
         [{}],
@@ -100,7 +100,7 @@ CASES: list[tuple[dict[str, object], object, str]] = [
 
 
 @pytest.mark.parametrize(("schema", "value", "message"), CASES, ids=str)
-def test_what_is_said(schema: dict[str, object], value: object, message: str) -> None:
+def test_problems_in_words(schema: dict[str, object], value: object, message: str) -> None:
     checker = compile_schema(schema)
     assert not checker.fits(value)
     assert str(InvalidArguments(checker.problems(value))) == message
@@ -110,14 +110,14 @@ def test_what_is_said(schema: dict[str, object], value: object, message: str) ->
     ("schema", "message"),
     [
         ({"type": "dict"}, "The JSON Schema is not valid at /type: "),
-        ({"properties": {"a": {"minimum": "x"}}}, 'not valid at /properties/a/minimum: "x" is not of type "number"'),
+        ({"properties": {"a": {"minimum": "x"}}}, 'at /properties/a/minimum: string "x" is not of type "number"'),
         ({"pattern": "("}, "not valid at /pattern: "),
         ({"$ref": "#/$defs/nothing"}, "not valid at the root: Pointer '/$defs/nothing' does not exist"),
         ({"$ref": "https://example.com/schema"}, "nothing is fetched, not even https://example.com/schema"),
         ({"default": object()}, "The JSON Schema cannot be used: "),
     ],
 )
-def test_schemas_that_cannot_be_used(schema: dict[str, Any], message: str) -> None:
+def test_invalid_schemas_are_refused(schema: dict[str, Any], message: str) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         compile_schema(schema)
     assert message in caught.value.message

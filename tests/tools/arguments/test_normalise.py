@@ -1,4 +1,4 @@
-"""Schemas from the wild, and what becomes of them."""
+"""Schemas from the wild are normalised."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ OBJECTS: list[tuple[object, object]] = [
 
 
 @pytest.mark.parametrize(("given_schema", "schema"), OBJECTS, ids=str)
-def test_what_becomes_of_odd_schemas(given_schema: dict[str, object], schema: dict[str, object]) -> None:
+def test_odd_schemas_are_normalised(given_schema: dict[str, object], schema: dict[str, object]) -> None:
     assert normalise(given_schema) == schema
     assert jsonschema_rs.meta.is_valid(schema)
 
@@ -126,17 +126,17 @@ def nested(levels: int) -> dict[str, object]:
         (nested(5_000), "recursion"),
         (
             {"$defs": {f"d{n}": {"items": {"$ref": f"#/$defs/d{n + 1}"}} for n in range(2_000)}, "$ref": "#/$defs/d0"},
-            "lead too far",
+            "chain of references is too long",
         ),
     ],
 )
-def test_a_schema_that_cannot_be_used_or_would_take_too_long_is_refused(given_schema: Any, message: str) -> None:
+def test_invalid_and_too_large_schemas_are_refused(given_schema: Any, message: str) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         Tool.from_schema(lambda **_: None, given_schema, name="t")
     assert message in str(caught.value)
 
 
-def test_definitions_that_are_used_often_or_by_themselves_are_fine() -> None:
+def test_repeated_and_recursive_definitions_are_accepted() -> None:
     for keyword in ("allOf", "properties"):
         Tool.from_schema(lambda **_: None, doubling(keyword, 8), name="t")
     pairs = {"anyOf": [{"$ref": "#/$defs/d"}, {"$ref": "#/$defs/d"}]}
@@ -176,7 +176,7 @@ property_schemas = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from("abc"), property_schemas, max_size=3))
-def test_the_result_is_valid_and_normal(properties: dict[str, object]) -> None:
+def test_the_result_is_valid_and_stable(properties: dict[str, object]) -> None:
     schema = normalise({"type": "dict", "properties": properties})
     assert jsonschema_rs.meta.is_valid(schema)
     assert schema["properties"].keys() == properties.keys()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What there is of a JSON value that is still arriving."""
+"""JSON that is still arriving."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VALUES = st.recursive(
 
 
 def has_grown(before: Any, after: Any) -> bool:
-    """Whether nothing is gone or changed, but for what was added behind it."""
+    """Whether nothing was removed or changed, only added."""
     match before, after:
         case dict(), dict():
             return all(name in after and has_grown(value, after[name]) for name, value in before.items())
@@ -35,7 +35,7 @@ def has_grown(before: Any, after: Any) -> bool:
 
 
 @given(value=VALUES, ascii_only=st.booleans(), indent=st.sampled_from([None, 1]))
-def test_every_beginning_of_every_document(value: Any, ascii_only: bool, indent: int | None) -> None:
+def test_every_prefix_of_any_document(value: Any, ascii_only: bool, indent: int | None) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     seen: Any = UNSET
     for end in range(len(text) + 1):
@@ -47,7 +47,7 @@ def test_every_beginning_of_every_document(value: Any, ascii_only: bool, indent:
 
 
 @given(text=st.text('{}[]",:\\ud8a1-. \ntrue', max_size=40))
-def test_what_is_no_json_does_no_harm(text: str) -> None:
+def test_invalid_json_is_harmless(text: str) -> None:
     for ended in (False, True):
         read_beginning(text, ended=ended)
         PartialReader({"type": "object"}).read(text, ended=ended)
@@ -80,7 +80,7 @@ def test_what_is_no_json_does_no_harm(text: str) -> None:
         ('"\ud800', UNSET),
     ],
 )
-def test_what_there_is(text: str, value: object) -> None:
+def test_prefixes(text: str, value: object) -> None:
     assert read_beginning(text) == value
 
 
@@ -110,12 +110,12 @@ SCHEMA = {
         ('{"to": {"price": 1', {"to": {}}),
         ("[", UNSET),
         ('{"lines": ' + "[" * 300, UNSET),
-        ('{"lines": [' + "5, " * 500, UNSET),  # nobody looks that long
+        ('{"lines": [' + "5, " * 500, UNSET),  # too many problems
     ],
 )
-def test_what_does_not_fit_is_left_out_and_nothing_is_required_yet(text: str, value: object) -> None:
+def test_parts_that_do_not_fit_are_left_out_and_nothing_is_required_yet(text: str, value: object) -> None:
     assert PartialReader(SCHEMA).read(text) == value
 
 
-def test_a_schema_that_nobody_here_understands_lets_all_pass() -> None:
+def test_an_unsupported_schema_leaves_nothing_out() -> None:
     assert PartialReader({"type": "string", "pattern": "(?P<odd>"}).read('["x') == ["x"]

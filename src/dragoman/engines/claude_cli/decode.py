@@ -1,15 +1,14 @@
 """From the claude program's messages to the events of one reply, or to a typed error.
 
-Owns: what belongs to a reply. The program may ask its model several times before it is our turn (it runs tools of its
-own, goes on after a cut, corrects a structured answer); for us all of that is one reply, up to the model's next call of
-one of our tools, or to the end of the turn.
-Must not know: lines, processes, control requests (protocol.py). What a message of the API says is read by its decoder.
+The program may call its model several times before it is our turn: it runs its own tools, continues after a cut,
+corrects a structured answer. For us all of that is one reply, up to a call of one of our tools or the end of the turn.
+Messages of the API are read by the API's decoder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Set as AbstractSet
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -43,42 +42,42 @@ from dragoman.providers import AnswerReader, Call, Encoded, ReplyDecoder, WireRe
 
 PROVIDER: Final = "claude-local"
 PREFIX: Final = "mcp__dragoman__"
-"""What the program puts before the names of our tools."""
+"""The program's prefix for the names of our tools."""
 STRUCTURED: Final = "StructuredOutput"
-"""The tool by which the program has its model give a structured answer."""
+"""The tool with which the program's model gives a structured answer."""
 _SYNTHETIC: Final = "<synthetic>"
-"""The model of messages that the program made up itself, mostly to tell of a failure."""
+"""The model of messages that the program wrote itself, mostly to report a failure."""
 
 
 class ReplyReader(Struct, eq=False):
-    """Reads one reply. Events are told as they come if it is streamed, else when a message of the model is whole."""
+    """Reads one reply. If it is not streamed, events are held back until the model's message is complete."""
 
     call: Call
     names: Mapping[str, str]
-    own_tools: Callable[[], frozenset[str]]
+    own_tools: AbstractSet[str]
     structured: bool = False
     answer: AnswerReader | None = None
     calls: list[ToolCall] = []
-    """The calls of our tools, as far as they are whole."""
+    """The complete calls of our tools."""
     ids: set[str] = set()
-    """The ids of all calls that the model has begun, also of those that are not whole."""
+    """The ids of all calls that the model has begun."""
     complete: bool = False
     """Whether the model waits for our tools."""
     _decoder: ReplyDecoder | None = None
     _streamed: str | None = None
-    """The id of the message that is, or was last, streamed."""
+    """The id of the last message that was streamed."""
     _whole: dict[str, Any] = {}
-    """A message that was not streamed, as far as it has come."""
+    """A message that was not streamed, as far as it has arrived."""
     _held: list[ReplyEvent] = []
     _late: list[dict[str, Any]] = []
-    """Results of the program's own tools that came in the middle of a message."""
+    """Results of the program's own tools that arrived in the middle of a message."""
     _pieces: dict[int, tuple[ToolCallStarted, list[str]]] = {}
-    _given: str | None = None
-    """The arguments of the last structured answer, as the model wrote them."""
+    _structured_answer: str | None = None
+    """The last one, as the model wrote it."""
     _offset: int = 0
     _next: int = 0
     _started: bool = False
-    _handed_on: bool = False
+    _passed_on: bool = False
     _usage: Usage | None = None
     _usage_before: Usage | None = None
     _stop: tuple[StopReason, str | None] = (StopReason.END, None)
@@ -90,12 +89,11 @@ class ReplyReader(Struct, eq=False):
     def _new_decoder(self) -> ReplyDecoder:
         return ReplyDecoder(self.call, Encoded(request=WireRequest(path="", body=b""), tool_names=self.names))
 
-    # --- a message while it arrives ---
-
     def stream(self, event: dict[str, Any], events: list[ReplyEvent]) -> None:
+        """Take the next event of a streamed message."""
         if event["type"] == "message_start":
             self.settle(events)
-            self._begin_anew()
+            self._start_message()
             self._streamed = event["message"].get("id")
             self._decoder = self._new_decoder()
         if self._decoder is None:
@@ -105,7 +103,7 @@ class ReplyReader(Struct, eq=False):
         self._take(found, events)
 
     def whole(self, message: dict[str, Any], events: list[ReplyEvent]) -> None:
-        """A message that may have been streamed before; if not, it comes block by block under one id."""
+        """Take a message, unless it was streamed before. It comes block by block, all with the same id."""
         id = message.get("id")
         if id is not None and id == self._streamed:
             return
@@ -115,12 +113,12 @@ class ReplyReader(Struct, eq=False):
         self._whole = {**message, **self._whole, "content": [*before, *message.get("content", [])]}
 
     def settle(self, events: list[ReplyEvent], *, over: bool = False) -> None:
-        """Nothing more will come of a message that was not streamed. What the program made up counts at the end."""
+        """Read a message that was not streamed, once it is complete. One by the program itself counts at the end."""
         message = self._whole
         if not message or self.complete or (message.get("model") == _SYNTHETIC and not over):
             return
         self._whole = {}
-        self._begin_anew()
+        self._start_message()
         if message.get("stop_reason") is None:
             calls = any(block.get("type") == "tool_use" for block in message["content"])
             message["stop_reason"] = "tool_use" if calls else "end_turn"
@@ -130,10 +128,13 @@ class ReplyReader(Struct, eq=False):
         decoder.finish(found)
         self._take(found, events)
 
-    def _begin_anew(self) -> None:
-        if self._decoder is not None:
-            if self._handed_on and not self._held_back:
-                raise broke_off(self.call)
+    def _start_message(self) -> None:
+        if self._decoder is not None:  # the program's connection broke, and it asks for the message again
+            if self._passed_on and not self._held_back:
+                message = f"The reply of {PROVIDER}:{self.call.model} broke off, and the program started it again."
+                hint = "Ask again; what had arrived is in error.partial."
+                model = self.call.model
+                raise ConnectionFailedError(message, hint=hint, provider=PROVIDER, model=model, code="cut_off")
             self._decoder = None
             self._held = [event for event in self._held if isinstance(event, ReplyStarted)]
             self._pieces.clear()
@@ -141,7 +142,7 @@ class ReplyReader(Struct, eq=False):
             self._usage = self._usage_before
         self._usage_before = self._usage
         self._offset = self._next
-        self._handed_on = False
+        self._passed_on = False
 
     def _take(self, found: list[ReplyEvent], events: list[ReplyEvent]) -> None:
         into = self._held if self._held_back else events
@@ -176,7 +177,7 @@ class ReplyReader(Struct, eq=False):
     def _pass(self, event: Any, into: list[ReplyEvent]) -> None:
         index = event.index + self._offset
         self._next = max(self._next, index + 1)
-        self._handed_on = True
+        self._passed_on = True
         into.append(event if self._offset == 0 else msgspec.structs.replace(event, index=index))
 
     def _end_call(self, event: ToolCallEnded, into: list[ReplyEvent]) -> None:
@@ -186,20 +187,22 @@ class ReplyReader(Struct, eq=False):
             self.calls.append(ToolCall(started.id, started.name, arguments))
             self._pass(event, into)
         elif started.name == STRUCTURED:
-            self._given = arguments
+            self._structured_answer = arguments
         else:
-            block = {"type": "tool_use", "id": started.id, "name": started.name, "input": _json(arguments)}
+            block = {"type": "tool_use", "id": started.id, "name": started.name, "input": parse_arguments(arguments)}
             self._pass(BlockReceived(event.index, event.id, Opaque(PROVIDER, Raw(msgspec.json.encode(block)))), into)
 
     def _is_own(self, call: ToolCallStarted) -> bool:
-        return call.name in self.own_tools() or (self.structured and call.name == STRUCTURED)
+        return call.name in self.own_tools or (self.structured and call.name == STRUCTURED)
 
     def _end_message(self, event: Completed, events: list[ReplyEvent]) -> None:
         self._decoder = None
         self._stop = (event.stop_reason, event.raw_stop_reason)
         if self._held_back:
-            # Beside a structured answer there is no place for other texts; with calls of ours it is no answer yet.
-            events += self._held if self.calls or not self.structured else self._accounts_only()
+            if self.structured and not self.calls:  # the answer comes at the end of the turn, and is the only text
+                self._held = [event for event in self._held if isinstance(event, ReplyStarted | UsageReported)]
+                self._next = self._offset
+            events += self._held
             self._held.clear()
         self._usage_before = self._usage
         late, self._late = self._late, []
@@ -209,57 +212,47 @@ class ReplyReader(Struct, eq=False):
             self.complete = True
             self._stop = (StopReason.TOOL_CALLS, event.raw_stop_reason)
 
-    def _accounts_only(self) -> list[ReplyEvent]:
-        kept: list[ReplyEvent] = [event for event in self._held if isinstance(event, ReplyStarted | UsageReported)]
-        self._next = self._offset
-        return kept
-
-    # --- what the program did itself ---
-
     def own_result(self, block: dict[str, Any], events: list[ReplyEvent]) -> None:
-        """The result of a tool that the program ran itself; one that comes within a message waits for its end."""
+        """Take the result of a tool that the program ran itself; in the middle of a message it is kept for its end."""
         if self._decoder is not None:
             self._late.append(block)
         elif not self.structured:
             events.append(BlockReceived(self._next, "", Opaque(PROVIDER, Raw(msgspec.json.encode(block)))))
             self._next += 1
 
-    # --- the end ---
-
     def finish(self, result: dict[str, Any], events: list[ReplyEvent]) -> None:
+        """End the reply with the result of the turn."""
         self.settle(events, over=True)
         if self._decoder is not None:
-            raise malformed(self.call, "a turn ended in the middle of a message")
+            message = "The claude program ended a turn in the middle of a message."
+            raise ProtocolError(message, provider=PROVIDER, model=self.call.model)
         if not self._started:
             self._started = True
             events.append(ReplyStarted(self.call.profile.provider, self.call.model, time=self.call.time))
-        answer, said = result.get("structured_output"), str(result.get("result") or "")
+        answer, text = result.get("structured_output"), str(result.get("result") or "")
         if self.structured and answer is not None:
-            # If the model wrote the same value itself, in its own spelling.
-            same = self._given is not None and _json(self._given) == answer
-            said = self._given if same and self._given is not None else msgspec.json.encode(answer).decode()
+            text = self._structured_answer
+            if not text or parse_arguments(text) != answer:  # the program has changed what the model wrote
+                text = msgspec.json.encode(answer).decode()
             self._stop = (StopReason.END, self._stop[1])
-        if self.structured or (self._next == 0 and said):
-            self._tell(said, events)
-
-    def _tell(self, said: str, events: list[ReplyEvent]) -> None:
-        index = self._next
-        self._next += 1
-        found: list[ReplyEvent] = [TextStarted(index, ""), TextDelta(index, "", said), TextEnded(index, "")]
-        events += found if self.answer is None else self.answer.events(found)
+        if self.structured or (self._next == 0 and text):
+            at = self._next
+            found: list[ReplyEvent] = [TextStarted(at, ""), TextDelta(at, "", text), TextEnded(at, "")]
+            events += found if self.answer is None else self.answer.events(found)
 
     def ending(self, native: Native) -> Completed:
         return Completed(self._stop[0], self._stop[1], native)
 
 
-def _json(written: str) -> object:
+def parse_arguments(text: str) -> object:
+    """The value of a JSON text; {} for an empty one, and the text itself if it is not JSON."""
     try:
-        return msgspec.json.decode(written) if written.strip() else {}
+        return msgspec.json.decode(text) if text.strip() else {}
     except msgspec.MsgspecError:
-        return written
+        return text
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 _CODES: Final = {
     "authentication_failed": "authentication_error",
@@ -269,7 +262,7 @@ _CODES: Final = {
     "overloaded": "overloaded_error",
     "rate_limit": "rate_limit_error",
 }
-"""The program's words for a failure, in those of the API."""
+"""The program's names for failures, and the API's."""
 _LOGIN: Final = (
     "Start `claude` in a terminal and log in with /login; or give a key: claude-local takes key=…, and the variable "
     "ANTHROPIC_API_KEY."
@@ -277,55 +270,35 @@ _LOGIN: Final = (
 _LIMITS: Final = ("usage limit", "session limit", "weekly limit", "hit your limit")
 
 
-def refused(call: Call, result: Mapping[str, object], word: str | None) -> ProviderError:
-    """The error of a turn that the program says has failed. `word` is what it called the failure before."""
-    said = _failure_text(result)
-    status = result.get("api_error_status")
-    code = _CODES.get(word or "", None)
-    if code is None and any(words in said.lower() for words in _LIMITS):
+def turn_failure(call: Call, result: Mapping[str, Any], name: str | None) -> ProviderError:
+    """The error for a turn whose result is a failure. `name` is the program's name for it, from an earlier message."""
+    subtype, status, errors = str(result.get("subtype") or ""), result.get("api_error_status"), result.get("errors")
+    listed = "; ".join(map(str, cast("list[object]", errors))) if isinstance(errors, list) else ""
+    text = listed or str(result.get("result") or "").strip() or subtype
+    code = _CODES.get(name or "")
+    if code is None and any(words in text.lower() for words in _LIMITS):
         code = "rate_limit_error"
-    subtype = result.get("subtype")
-    error = failure(call, status if isinstance(status, int) else None, code, said, {})
+    error = failure(call, status if isinstance(status, int) else None, code, text, {})
     if isinstance(error, AuthenticationError):
         error.hint = _LOGIN
-    if error.code is None and isinstance(subtype, str) and subtype != "success":
-        error.code = subtype
+    if error.code is None and subtype != "success":
+        error.code = subtype or None
     return error
 
 
-def _failure_text(result: Mapping[str, object]) -> str:
-    errors = result.get("errors")
-    if isinstance(errors, list) and errors:
-        return "; ".join([str(each) for each in errors])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    text = result.get("result")
-    if isinstance(text, str) and text.strip():
-        return text
-    return str(result.get("subtype") or "")
-
-
-def crashed(call: Call, code: int | None, words: str) -> ProviderError:
-    how = "ended" if code is None or code >= 0 else f"was killed by signal {-code} and ended"
-    status = f" with exit code {code}" if code is not None and code >= 0 else ""
-    message = f"The claude program {how}{status} before its reply was complete.{_quote(words)}"
+def exit_error(call: Call, code: int | None, output: str) -> ProviderError:
+    """The error for a program that has exited in the middle of a reply."""
+    how = "exited" if code is None else f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
+    message = f"The claude program {how} before its reply was complete.{_quote(output)}"
     hint = "Start `claude` in a terminal to see whether it works there."
     return ConnectionFailedError(message, hint=hint, provider=PROVIDER, model=call.model, code="exited")
 
 
-def silent(call: Call, seconds: float, doing: str, words: str, code: str = "read_timeout") -> ProviderError:
-    message = f"The claude program was given up after {seconds:g} seconds while it was {doing}.{_quote(words)}"
+def timeout_error(call: Call, seconds: float, doing: str, output: str, code: str) -> ProviderError:
+    """The error for a program that took too long."""
+    message = f"The claude program was stopped after {seconds:g} seconds while it was {doing}.{_quote(output)}"
     return RequestTimeoutError(message, provider=PROVIDER, model=call.model, code=code)
 
 
-def broke_off(call: Call) -> ProviderError:
-    """Its connection to the provider broke, and it began anew after a part had been handed on."""
-    message = f"The reply of {PROVIDER}:{call.model} broke off, and the program began it anew."
-    hint = "Ask again; what had arrived is in error.partial."
-    return ConnectionFailedError(message, hint=hint, provider=PROVIDER, model=call.model, code="cut_off")
-
-
-def malformed(call: Call, what: str) -> ProviderError:
-    return ProtocolError(f"What the claude program said cannot be used: {what}.", provider=PROVIDER, model=call.model)
-
-
-def _quote(words: str) -> str:
-    return f" Its last words: {words}" if words else ""
+def _quote(output: str) -> str:
+    return f" Its last output: {output}" if output else ""

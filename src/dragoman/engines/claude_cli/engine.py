@@ -1,7 +1,7 @@
-"""The claude program as an engine, in both colours, and engines for `claude-local:…`.
+"""The claude program as an engine, sync and async: `claude-local:…`.
 
-A call finds or starts a program, speaks and listens. Programs that wait for the next turn of their conversations are
-kept in a pool. Only a program's methods know whether they block or are awaited.
+A call finds or starts a program, writes to it and reads its lines. Idle programs are kept in a pool for the next turns
+of their conversations. Only a program's methods know whether they block or are awaited.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from inspect import isawaitable
 from typing import Any, Final, Unpack
@@ -42,20 +42,20 @@ from dragoman.providers import (
 from dragoman.tools import Allow, Ask, Deny
 from dragoman.transport import AttemptRecord, RetryPolicy, Timeouts, validate_base_url
 
-from .decode import PROVIDER, ReplyReader, crashed, refused, silent
+from .decode import PROVIDER, ReplyReader, exit_error, timeout_error, turn_failure
 from .history import continuation, result_losses, write_turn
-from .launch import DEFAULT_MODEL, Account, ClaudeSettings, Launch, launch_for
+from .launch import DEFAULT_MODEL, Account, ClaudeSettings, Launch, find_program, launch_for
 from .process import AsyncProgram, Program, ProgramEndedError, ProgramSilentError
-from .protocol import Dialogue, Heard, wire_tools
+from .protocol import Dialogue, wire_tools
 
-_KEPT: Final = ("duration_ms", "modelUsage", "num_turns", "permission_denials", "total_cost_usd")
+_NATIVE_FIELDS: Final = ("duration_ms", "modelUsage", "num_turns", "permission_denials", "total_cost_usd")
 
 
-# --- programs that wait for the next turn of their conversations ------------------------------------------------------
+# --- idle programs ----------------------------------------------------------------------------------------------------
 
 
 class Live(Struct, eq=False):
-    """A program, and what it knows."""
+    """A running program, and which messages it knows."""
 
     program: Program
     dialogue: Dialogue
@@ -64,59 +64,49 @@ class Live(Struct, eq=False):
     seen: tuple[Message, ...] = ()
 
     async def stop(self, *, gently: bool = False) -> None:
-        """End it. In the middle of a turn it would take the end of its input for the failure of a tool, and go on."""
+        """End it. In the middle of a turn not gently: it would go on as if a tool had failed."""
         await self.program.stop(gently=gently and not (self.seen and self.seen[-1].tool_calls))
 
 
 class Pool:
-    """The programs that nobody speaks to at the moment. Safe to use from any thread.
+    """Idle programs. A program in use is not in the pool, so no two callers share one. Safe to use from any thread."""
 
-    A program is taken out while it is spoken to, so that no two callers ever share one.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most: int = most
+    def __init__(self, size: int) -> None:
+        self._size: int = size
         self._idle: list[Live] = []
-        """The one that was used last stands last."""
+        """The one that was used last comes last."""
         self._closed: bool = False
         self._lock: threading.Lock = threading.Lock()
 
-    def find(self, messages: tuple[Message, ...]) -> Live | None:
-        """The program that knows most of this conversation, however it was started."""
-        with self._lock:
-            return self._best(None, messages)
-
-    def take(self, key: str, messages: tuple[Message, ...]) -> tuple[Live | None, list[Live]]:
-        """The program that knows most of this conversation; and those that have ended meanwhile, to be buried."""
-        with self._lock:
-            ended = [live for live in self._idle if not live.program.usable]
-            best = self._best(key, messages)
-            self._idle = [live for live in self._idle if live not in ended and live is not best]
-            return best, ended
-
-    def _best(self, key: str | None, messages: tuple[Message, ...]) -> Live | None:
+    def find(self, messages: tuple[Message, ...], key: str | None = None) -> Live | None:
+        """The program with this key, or any, that knows most of this conversation."""
         fitting = [
             live
-            for live in self._idle
-            if key in (None, live.key) and live.program.usable and continuation(live.seen, messages) is not None
+            for live in tuple(self._idle)
+            if key in (None, live.key) and live.program.is_usable and continuation(live.seen, messages) is not None
         ]
         return max(fitting, key=lambda live: len(live.seen), default=None)
 
-    def put(self, live: Live) -> list[Live]:
-        """Keep a program; those that are to be ended instead."""
+    def take(self, messages: tuple[Message, ...], key: str) -> tuple[Live | None, list[Live]]:
+        """Take out what `find` finds, and the programs that have exited meanwhile."""
         with self._lock:
-            if self._closed:
-                return [live]
+            best, ended = self.find(messages, key), [live for live in self._idle if not live.program.is_usable]
+            self._idle = [live for live in self._idle if live not in ended and live is not best]
+            return best, ended
+
+    def put(self, live: Live) -> list[Live]:
+        """Keep a program. Returns those that must be stopped instead."""
+        with self._lock:
             self._idle.append(live)
-            surplus = max(0, len(self._idle) - self._most)
-            gone, self._idle = self._idle[:surplus], self._idle[surplus:]
-            return gone
+            surplus = len(self._idle) if self._closed else max(0, len(self._idle) - self._size)
+            stopped, self._idle = self._idle[:surplus], self._idle[surplus:]
+            return stopped
 
     async def aclose(self) -> None:
         with self._lock:
             self._closed = True
-            left, self._idle = self._idle, []
-        for live in left:
+            idle, self._idle = self._idle, []
+        for live in idle:
             await live.stop(gently=True)
 
 
@@ -124,54 +114,47 @@ class Pool:
 
 
 class _UnusableError(ProviderError):
-    """This program will not answer, and nothing of its reply was seen: another one may."""
+    """This program cannot answer, but another one may: nothing of the reply has arrived."""
 
 
 class ProgramCall(ReplyCall):
-    """One call under way, with an account of it that is complete at any time."""
+    """One call."""
 
     def __init__(self, engine: _ClaudeProgram, call: Call, answer: AnswerReader | None) -> None:
         super().__init__()
         adaptations: list[Adaptation] = []
+        program = find_program(engine.settings, engine.find_program)
         self._engine: _ClaudeProgram = engine
         self._call: Call = call
         self._answer: AnswerReader | None = answer
-        self._launch: Launch = launch_for(call, engine.settings, engine.account, adaptations)
+        self._launch: Launch = launch_for(call, program, engine.settings, engine.account, adaptations)
         self._adaptations: tuple[Adaptation, ...] = tuple(adaptations)
         self._messages: tuple[Message, ...] = call.conversation.messages
         self._began: float = time.monotonic()
-        self._may_go_on: bool = True
-        """Whether a program that knows the beginning of the conversation may answer."""
+        self._can_continue: bool = True
+        """Whether an idle program that knows the beginning of the conversation may answer."""
         self._live: Live | None = None
-        """The program that is being spoken to."""
+        """The program in use."""
         self._losses: tuple[Loss, ...] = ()
-        self._longest: int | None = None
-        """Characters after which the program cuts the description of a tool."""
 
     @property
     def account(self) -> Reply:
         """The message and the account of the call so far."""
-        why = f"the program cuts it after {self._longest} characters"
-        cut = [
-            Adaptation(f"description of tool {spec.name!r}", why)
-            for spec in self._call.tools
-            if self._longest and self._launch.tools and len(spec.description) > self._longest
-        ]
         return Reply(
             message=self._fold.message(),
             received=time.time(),
-            adaptations=(*self._adaptations, *cut),
+            adaptations=self._adaptations,
             losses=self._losses,
             attempts=tuple(self.attempts),
         )
 
     async def advance(self) -> None:
-        """Speak to a program if none was spoken to, and listen to what it says next."""
-        await self._listen(self._live or await self._connect())
+        """Write to a program unless that is done, and read its next line."""
+        await self._read(self._live or await self._connect())
 
     async def try_again(self, error: ProviderError) -> bool:
-        """Whether another program may answer. What the provider failed at the program has tried again itself."""
-        self._may_go_on = False
+        """Whether to try another program. Failures of the provider were retried by the program itself."""
+        self._can_continue = False
         if isinstance(error, _UnusableError):
             return True
         without_keys(error, {"x-api-key": self._launch.environment.get("ANTHROPIC_API_KEY", "")})
@@ -179,77 +162,76 @@ class ProgramCall(ReplyCall):
         return False
 
     async def release(self) -> None:
-        """End the program that is speaking. The next call starts another one."""
+        """Kill the program in use. The next call starts another one."""
         live, self._live = self._live, None
         if live is not None:
             await live.program.stop(gently=False)
 
-    # --- speaking ---
+    # --- writing ---
 
     async def _connect(self) -> Live:
-        """Tell the program that knows most of the conversation what is new to it, or a new one everything."""
+        """Send the new messages to the idle program that knows most of the conversation, or everything to a new one."""
         launch = self._launch
-        if self._may_go_on:
-            live, ended = self._engine.pool.take(launch.key, self._messages)
+        if self._can_continue:
+            live, ended = self._engine.pool.take(self._messages, launch.key)
             self._live = live
             for each in ended:
                 await each.stop()
             if live is not None:
-                live.program.write(self._go_on(live))
+                live.program.write(self._new_lines(live))
                 return live
         dialogue = Dialogue(launch.tools, launch.names, launch.structured)
-        self._live = live = Live(self._engine.program.start(launch), dialogue, launch.key)
+        self._live = live = Live(self._engine.program(launch), dialogue, launch.key)
         live.program.write(dialogue.opening(launch.opening) + self._turn(0))
         return live
 
-    def _go_on(self, live: Live) -> bytes:
+    def _new_lines(self, live: Live) -> bytes:
         new = continuation(live.seen, self._messages)
         assert new is not None
         middle = new.first + new.answering
         if not new.answering:
             return self._turn(middle)
-        answers = self._messages[new.first : middle]
-        said = b""
+        turn = b""
         if middle < len(self._messages):
-            if not live.dialogue.asks_for(live.seen[-1].tool_calls):
-                # It disposes of these calls itself and is speaking already: it would not hear this in time.
-                raise _UnusableError("It would not hear this in time.")
-            said = self._turn(middle)
+            if not live.dialogue.will_request(live.seen[-1].tool_calls):
+                # It handles these calls itself, and the model is answering already.
+                raise _UnusableError("The message would arrive too late.")
+            turn = self._turn(middle)
+        answers = self._messages[new.first : middle]
         self._losses = (*result_losses(answers, new.first), *self._losses)
         results = [result for message in answers for result in message.tool_results]
-        return said + b"".join(live.dialogue.give(results))
+        return turn + b"".join(live.dialogue.give(results))
 
     def _turn(self, first: int) -> bytes:
         content, self._losses = write_turn(self._messages[first:], first, self._call.profile)
         return Dialogue.turn(content)
 
-    # --- listening ---
+    # --- reading ---
 
-    async def _listen(self, live: Live) -> None:
-        """The next line of the program, and what is to be done about it."""
+    async def _read(self, live: Live) -> None:
+        """Read the program's next line, and do what it asks for."""
         dialogue = live.dialogue
         if dialogue.reader is None:
             dialogue.reader = ReplyReader(
-                self._call, dialogue.names, lambda: dialogue.own_tools, self._launch.structured, self._answer
+                self._call, dialogue.names, dialogue.own_tools, self._launch.structured, self._answer
             )
         reader = dialogue.reader
-        heard = dialogue.receive(await self._read_line(live))
-        self._longest = dialogue.longest
-        if heard.out:
-            live.program.write(b"".join(heard.out))
-        for question in heard.questions:
+        received = dialogue.receive(await self._read_line(live))
+        if received.out:
+            live.program.write(b"".join(received.out))
+        for question in received.questions:
             live.program.write(Dialogue.decide(question, await self._decide(question.call)))
-        if (retried := heard.retried) is not None:
-            waited = (retried.get("retry_delay_ms") or 0) / 1000
-            self._note(str(retried.get("error") or "failed"), retried.get("error_status"), waited)
-        kept: dict[str, Any] = {}
+        if (retry := received.retry) is not None:
+            waited = (retry.get("retry_delay_ms") or 0) / 1000
+            self._note(str(retry.get("error") or "failed"), retry.get("error_status"), waited)
+        native: dict[str, Any] = {}
         if reader.complete:
-            dialogue.take_calls()
-        elif heard.result is not None:
-            kept = self._end_turn(dialogue, reader, heard)
-        self.take(heard.events)
-        if reader.complete or heard.result is not None:
-            await self._end(live, reader, kept)
+            dialogue.end_with_calls()
+        elif received.result is not None:
+            native = self._end_turn(dialogue, reader, received.result, received.events)
+        self.take(received.events)
+        if reader.complete or received.result is not None:
+            await self._end(live, reader, native)
 
     async def _read_line(self, live: Live) -> bytes:
         times, greeted = self._engine.timeouts, live.dialogue.greeted
@@ -257,72 +239,70 @@ class ProgramCall(ReplyCall):
         left = None if times.total is None else max(0.0, times.total - (time.monotonic() - self._began))
         try:
             return await live.program.read(min([each for each in (quiet, left) if each is not None], default=None))
-        except ProgramEndedError as gone:
+        except ProgramEndedError as ended:
             if live.seen and not self.has_begun:
-                raise _UnusableError("It has ended.") from None
-            raise crashed(self._call, *gone.args) from None
-        except ProgramSilentError as quietly:
+                raise _UnusableError("It has exited.") from None
+            raise exit_error(self._call, *ended.args) from None
+        except ProgramSilentError as silent:
             doing, code = ("silent", "read_timeout") if greeted else ("starting", "start_timeout")
             if times.total is not None and time.monotonic() - self._began >= times.total:
                 quiet, doing, code = times.total, "answering", "total_timeout"
-            raise silent(self._call, quiet or 0.0, doing, str(quietly), code) from None
+            raise timeout_error(self._call, quiet or 0.0, doing, str(silent), code) from None
 
     async def _decide(self, call: ToolCall) -> Allow | Deny | Ask:
-        """What the caller says about a use of one of the program's own tools."""
+        """Ask the user's `permission` about a use of one of the program's own tools."""
         permission = self._engine.settings.permission
         if permission is None:
             return Deny("nobody was there to allow it")
         try:
-            said = permission(call)
-            if not isawaitable(said):
-                return said
+            decision = permission(call)
+            if not isawaitable(decision):
+                return decision
             if not self._engine.program.blocking:
-                return await said
-        except Exception as error:  # noqa: BLE001 -- a question that failed is not a yes
-            return Deny(f"the question could not be asked ({type(error).__name__})")
-        close = getattr(said, "close", None)
-        if close is not None:
-            close()
+                return await decision
+        except Exception as error:  # noqa: BLE001 -- a check that fails is not a yes
+            return Deny(f"the permission check failed ({type(error).__name__})")
+        getattr(decision, "close", bool)()
         return Deny("the permission check is async, and this program is not")
 
     # --- the end ---
 
-    def _end_turn(self, dialogue: Dialogue, reader: ReplyReader, heard: Heard) -> dict[str, Any]:
-        """What is kept of the turn's result. Raises ProviderError if the turn has failed."""
-        result = heard.result or {}
+    def _end_turn(
+        self, dialogue: Dialogue, reader: ReplyReader, result: dict[str, Any], events: list[ReplyEvent]
+    ) -> dict[str, Any]:
+        """The fields of the turn's result to keep. Raises ProviderError if the turn has failed."""
         if result.get("is_error"):
-            self.take(heard.events)
-            raise refused(self._call, result, dialogue.word)
-        reader.finish(result, heard.events)
+            self.take(events)
+            raise turn_failure(self._call, result, dialogue.failure)
+        reader.finish(result, events)
         dialogue.reader = None
-        kept = {name: result[name] for name in _KEPT if name in result}
+        native = {name: result[name] for name in _NATIVE_FIELDS if name in result}
         cost = result.get("total_cost_usd")
         if isinstance(cost, int | float):
-            kept["cost_usd"] = max(0.0, cost - dialogue.cost)
+            native["cost_usd"] = max(0.0, cost - dialogue.cost)
             dialogue.cost = cost
-        return kept
+        return native
 
-    def _charge(self, dialogue: Dialogue, kept: dict[str, Any]) -> list[ReplyEvent]:
-        """The usage once more, with its cost. The program says that of a whole turn, when it is over: a reply in the
-        middle of one, which calls tools, is charged by the table, and the last one with the rest."""
-        message, own = self._fold.message(), self._engine.prices
+    def _charge(self, dialogue: Dialogue, turn_cost: float | None) -> list[ReplyEvent]:
+        """The usage again, with its cost. The program reports the cost at the end of a turn: replies before that, which
+        call tools, are charged by the price table, and the last one with the rest."""
+        message, prices = self._fold.message(), self._engine.prices
         if (usage := message.usage) is None:
             return []
-        if own is not None:
-            return [charge(UsageReported(usage), own)]
-        charged: float | None = kept.get("cost_usd")
-        if charged is not None:
-            charged, dialogue.charged = max(0.0, charged - dialogue.charged), 0.0
+        if prices is not None:
+            return [charge(UsageReported(usage), prices)]
+        if turn_cost is not None:
+            charged, dialogue.charged = max(0.0, turn_cost - dialogue.charged), 0.0
         else:
             known = prices_of(PROVIDER, message.model or "", time=message.time, tokens=usage.input or 0)
             charged = None if known is None else known.cost(usage)
             dialogue.charged += charged or 0.0
         return [UsageReported(msgspec.structs.replace(usage, charged=charged))]
 
-    async def _end(self, live: Live, reader: ReplyReader, kept: dict[str, Any]) -> None:
-        fields = {"session_id": live.dialogue.session, **kept}
-        native = Native(PROVIDER, {name: Raw(msgspec.json.encode(value)) for name, value in fields.items()})
-        self.take([*self._charge(live.dialogue, kept), reader.ending(native)])
+    async def _end(self, live: Live, reader: ReplyReader, fields: dict[str, Any]) -> None:
+        kept = {"session_id": live.dialogue.session, **fields}
+        native = Native(PROVIDER, {name: Raw(msgspec.json.encode(value)) for name, value in kept.items()})
+        self.take([*self._charge(live.dialogue, fields.get("cost_usd")), reader.ending(native)])
         self._note("ok", None, 0.0)
         live.seen = (*self._messages, self._fold.message())
         self._live, self.over = None, True
@@ -340,24 +320,20 @@ class ProgramCall(ReplyCall):
 
 
 class ClaudeOptions(EngineOptions, total=False):
-    """What an engine of the program can be given beside the model: its settings, and what every engine takes."""
+    """Options of an engine of the program: its settings, and what every engine takes."""
 
     settings: ClaudeSettings
-    environ: Mapping[str, str]
-    """The variables that the program's own are taken from, in place of those of this process."""
 
 
 class _ClaudeProgram(BaseEngine):
-    """What the two engines have in common. Every argument has a default: `ClaudeEngine()` is a whole sentence."""
+    """What the two engines have in common."""
 
     def __init__(self, program: type[Program], model: str, given: ClaudeOptions) -> None:
         base_url = given.get("base_url")
         if base_url:
             validate_base_url(base_url, allow_insecure=given.get("allow_insecure_base_url", False))
-        settings = given.get("settings") or ClaudeSettings()
-        if settings.find_program is None:
-            settings = msgspec.structs.replace(settings, find_program=given.get("find_program"))
-        self.settings: ClaudeSettings = settings
+        self.settings: ClaudeSettings = given.get("settings") or ClaudeSettings()
+        self.find_program: Callable[[str], str | None] | None = given.get("find_program")
         self.options: ModelOptions = given.get("options", ModelOptions())
         self.prices: Prices | None = given.get("prices")
         self.profile: Profile = profile_with(PROFILES[PROVIDER], given.get("profile", {}))
@@ -369,23 +345,23 @@ class _ClaudeProgram(BaseEngine):
         self.timeouts: Timeouts = given.get("timeouts", Timeouts())
         key = given_key(given.get("key"))
         if isinstance(key, Credential):
-            message = "The claude program takes a key that is typed, and none that is made by a function."
-            raise ConfigurationError(message, hint="Call the function and give what it returns.")
+            message = "The claude program needs a fixed key, not a function that generates one."
+            raise ConfigurationError(message, hint="Call the function, and pass what it returns.")
         self.account: Account = Account(
             key=key,
             base_url=base_url,
             headers=given.get("headers", {}),
             attempts=given.get("retry", RetryPolicy()).max_attempts,
-            environ=dict(given.get("environ", os.environ)),
+            environ=dict(os.environ),
         )
 
     @property
     def priced(self) -> bool:
-        """The program says itself what its turns cost."""
+        """The program reports what its turns cost."""
         return True
 
     def prepare_tools(self, tools: Sequence[ToolSpec]) -> object:
-        """The tools as the program is told of them, as JSON data; nothing is started."""
+        """The tools as the program gets them, as JSON data; nothing is started."""
         names = ToolNames([spec.name for spec in tools], self.profile.tool_limits)
         return msgspec.json.decode(msgspec.json.encode(wire_tools(tools, names)))
 
@@ -401,11 +377,11 @@ class _ClaudeProgram(BaseEngine):
     def call(
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
     ) -> ProgramCall:
-        """A call that is ready to be made. Raises before a program is started if it cannot be."""
+        """A call that is ready to be made. Raises before a program is started if it cannot be made."""
         conversation.ensure_valid()
         if not conversation.messages:
             message = "The conversation has no message that a model could answer."
-            raise InvalidConversationError(message, hint="Add a message of the user first.")
+            raise InvalidConversationError(message, hint="Add a user message first.")
         call = Call(
             model=self._model,
             conversation=conversation,
@@ -415,14 +391,14 @@ class _ClaudeProgram(BaseEngine):
             stream=stream,
             time=datetime.now(UTC),
         )
-        made = ProgramCall(self, *prepare(call))
+        ready = ProgramCall(self, *prepare(call))
         if self._strict and (losses := self.losses(conversation)):
             raise lossy(self.name, losses)
-        return made
+        return ready
 
 
 class ClaudeEngine(_ClaudeProgram, Engine):
-    """The claude program, for a plain program. Safe to share between threads."""
+    """The claude program as a model, for a sync program. Safe to share between threads."""
 
     def __init__(self, model: str = "", **options: Unpack[ClaudeOptions]) -> None:
         super().__init__(Program, model, options)
@@ -432,7 +408,7 @@ class ClaudeEngine(_ClaudeProgram, Engine):
 
 
 class AsyncClaudeEngine(_ClaudeProgram, AsyncEngine):
-    """The claude program, on an event loop. Safe to share between tasks."""
+    """ClaudeEngine for a program on an event loop. Safe to share between tasks."""
 
     def __init__(self, model: str = "", **options: Unpack[ClaudeOptions]) -> None:
         super().__init__(AsyncProgram, model, options)
@@ -441,5 +417,5 @@ class AsyncClaudeEngine(_ClaudeProgram, AsyncEngine):
         await self.pool.aclose()
 
 
-# What the factory of engines looks for. For other settings make a ClaudeEngine, and give that to the client.
+# For `claude-local:…`; with other settings, create a ClaudeEngine and pass it to the client.
 engine, async_engine = ClaudeEngine, AsyncClaudeEngine

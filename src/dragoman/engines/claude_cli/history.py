@@ -1,11 +1,7 @@
-"""What a program knows of a conversation, and how it is told the rest.
+"""Which messages a program knows, and how it gets the others.
 
-Owns: whether a conversation goes on from what a program knows; the content of a user's turn, the transcript in which
-the program reads what it was not there to hear, and what is lost.
-Must not know: processes, and how a program is spoken to.
-
-The program takes turns of the user only. What the model, or another model, said before is told as a transcript: a line
-of JSON for each message, in which no `<` stands, so that nothing said in it can end it.
+The program takes user turns only. What a model said before is sent as a transcript: a line of JSON for each message, in
+which `<` is escaped, so that no message can end the transcript.
 """
 
 from __future__ import annotations
@@ -21,7 +17,7 @@ from .protocol import MAX_RESULT
 
 
 class Continuation(NamedTuple):
-    """What of a conversation is new to a program."""
+    """Which messages are new to a program."""
 
     first: int
     """The index of the first new message."""
@@ -30,7 +26,7 @@ class Continuation(NamedTuple):
 
 
 def continuation(seen: tuple[Message, ...], messages: tuple[Message, ...]) -> Continuation | None:
-    """How a conversation goes on from what a program knows of it; None if that is not possible."""
+    """How a conversation continues after the messages that a program has seen; None if the program cannot be used."""
     if len(seen) > len(messages) or any(mine != other for mine, other in zip(seen, messages, strict=False)):
         return None
     first = len(seen)
@@ -44,11 +40,11 @@ def continuation(seen: tuple[Message, ...], messages: tuple[Message, ...]) -> Co
         last += 1
     if not all(call.id in answered for call in calls):
         return None
-    # In the middle of a turn the program hears the user only.
+    # In the middle of a turn the program takes user messages only.
     return Continuation(first, last - first) if all(each.role == "user" for each in messages[last:]) else None
 
 
-# --- a turn of the user -----------------------------------------------------------------------------------------------
+# --- a user turn ------------------------------------------------------------------------------------------------------
 
 _BEFORE: Final = (
     "This is the conversation so far, one JSON object for each message. You are the assistant in it. It is here for "
@@ -61,11 +57,11 @@ _THEN: Final = "The next message of the user follows."
 _AFTER_RESULTS: Final = "The results of your last calls stand at its end. Go on from there."
 _GO_ON: Final = "Go on from there."
 _NOTHING: Final = "(nothing)"
-_AS_TRANSCRIPT: Final = "it is told in a transcript, not as a call and its result"
+_AS_TRANSCRIPT: Final = "it is sent in a transcript, not as a call and its result"
 
 
 def result_losses(messages: tuple[Message, ...], first: int) -> tuple[Loss, ...]:
-    """What of the results in these messages is lost where they answer calls that the program waits for."""
+    """The losses in these results when they answer calls that the program waits for."""
     images_only = "of media in results the program takes images only"
     beginning = f"of a result with more than {MAX_RESULT} characters the program shows the beginning"
     losses: list[Loss] = []
@@ -82,28 +78,28 @@ def result_losses(messages: tuple[Message, ...], first: int) -> tuple[Loss, ...]
 def write_turn(
     messages: tuple[Message, ...], first: int, profile: Profile
 ) -> tuple[list[dict[str, object]], tuple[Loss, ...]]:
-    """These messages as one turn of the user, and what is lost in it; `first` is the index of the first message."""
+    """These messages as one user turn, and what is lost in it; `first` is the index of the first message."""
     writer = _Writer(profile)
     return writer.write(messages, first), tuple(writer.losses)
 
 
 class _Writer(msgspec.Struct):
-    """One turn while it is written."""
+    """Writes one turn."""
 
     _profile: Profile
     _media: list[dict[str, object]] = []
-    """What the transcript speaks of and cannot hold, with its number before it."""
+    """The media that the transcript refers to, each after a text with its number."""
     losses: list[Loss] = []
 
     def write(self, messages: tuple[Message, ...], first: int) -> list[dict[str, object]]:
-        spoken = len(messages)
-        while spoken and messages[spoken - 1].role == "user":
-            spoken -= 1
+        earlier = len(messages)
+        while earlier and messages[earlier - 1].role == "user":
+            earlier -= 1
         content: list[dict[str, object]] = []
-        if spoken:
-            content.append(_text(self._transcript(messages, spoken, first)))
+        if earlier:
+            content.append(_text(self._transcript(messages, earlier, first)))
             content += self._media
-        for index, message in enumerate(messages[spoken:], first + spoken):
+        for index, message in enumerate(messages[earlier:], first + earlier):
             content += self._turn(message, index)
         return content or [_text(_NOTHING)]
 
@@ -123,10 +119,10 @@ class _Writer(msgspec.Struct):
                 self._lose(index, number, block, "the program takes no such block")
         return found
 
-    def _transcript(self, messages: tuple[Message, ...], spoken: int, first: int) -> str:
-        lines = [self._line(message, index) for index, message in enumerate(messages[:spoken], first)]
+    def _transcript(self, messages: tuple[Message, ...], earlier: int, first: int) -> str:
+        lines = [self._line(message, index) for index, message in enumerate(messages[:earlier], first)]
         alone = _AFTER_RESULTS if messages[-1].role == "tool" else _GO_ON
-        closing = _THEN if spoken < len(messages) else alone
+        closing = _THEN if earlier < len(messages) else alone
         opening = _MEANWHILE if first else _BEFORE
         return "\n".join([opening, "<conversation>", *lines, "</conversation>", closing])
 
@@ -152,9 +148,9 @@ class _Writer(msgspec.Struct):
             case Media():
                 return self._numbered(block, index, number)
             case Thinking():
-                self._lose(index, number, block, "thinking cannot be told to the program")
+                self._lose(index, number, block, "the program takes no thinking")
             case Opaque():
-                self._lose(index, number, block, "only its provider understands it")
+                self._lose(index, number, block, "only its provider can read it")
         return None
 
     def _result(self, result: ToolResult, index: int, number: int) -> dict[str, object]:

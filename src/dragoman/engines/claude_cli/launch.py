@@ -1,7 +1,6 @@
-"""From settings and a call to the program that answers it: its arguments, its environment, and its first line.
+"""How the program for a call is started: arguments, environment, first line. None of it can change while it runs.
 
-Owns: ClaudeSettings; what of a call is decided when the program starts, and cannot be changed while it runs.
-Must not know: the conversation, but for its system prompt. Nothing is started here.
+Of the conversation, only the system prompt matters here. Nothing is started.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from .decode import PREFIX
 from .protocol import SERVER, wire_tools
 
 DEFAULT_MODEL: Final = "default"
-"""Stands for whichever model the program uses by itself."""
+"""The model that the program uses by itself."""
 OwnToolPermission: TypeAlias = "Callable[[ToolCall], Allow | Deny | Ask | Awaitable[Allow | Deny | Ask]]"
 """Decides about one use of the program's own tools; with a PermissionChecker: `checker.check`."""
 
@@ -37,49 +36,43 @@ _HOW_TO_GET: Final = (
 
 
 class ClaudeSettings(Struct, frozen=True, kw_only=True):
-    """How the program is run. By default it is kept to itself: no settings of the user's, no tools but ours."""
+    """How the program is run. By default it is isolated: none of the user's settings, no tools but ours."""
 
     program: str | None = None
-    """Its path; None: looked for with `find_program`."""
-    find_program: Callable[[str], str | None] | None = None
-    """How it is found by name; None: on the PATH, as shutil.which does."""
+    """Its path, or its name on the PATH; None: `claude`."""
     directory: str | None = None
-    """Where it works; None: the current directory."""
+    """Its working directory; None: the current one."""
     own_tools: tuple[str, ...] = ()
-    """Tools of the program itself that the model may use, such as "Bash" or "Read"."""
+    """The program's own tools that the model may use, such as "Bash" or "Read"."""
     permission: OwnToolPermission | None = None
-    """Decides about each use of those that the program asks about; None: all are refused."""
+    """Decides about each use of these; None: all are refused."""
     own_prompt: bool = False
-    """Keep the program's own system prompt, and put the conversation's behind it."""
+    """Keep the program's own system prompt, and append the conversation's."""
     setting_sources: tuple[str, ...] = ()
     """Which settings it reads: "user", "project", "local"."""
     environment: Mapping[str, str] = {}
-    """Further variables for it; they win over ours."""
+    """More variables for it, which override ours."""
     arguments: tuple[str, ...] = ()
-    """Further arguments for it, behind ours."""
+    """More arguments for it, after ours."""
     start_seconds: float = 60.0
-    """How long it may take until it says its first word."""
+    """How long it may take until its first output."""
     idle_programs: int = 4
-    """How many programs that wait for the next turn of their conversations are kept; the oldest is ended first."""
+    """How many programs are kept for the next turns of their conversations; the oldest is ended first."""
 
 
-def find_program(settings: ClaudeSettings) -> str:
+def find_program(settings: ClaudeSettings, find: Callable[[str], str | None] | None) -> str:
+    """The path of the program. `find` looks a program up by its name; None: shutil.which. Raises ConfigurationError."""
     if os.name != "posix":
         message = "claude-local needs Linux, macOS or another POSIX system."
         raise ConfigurationError(message, hint="Use the API instead: anthropic:claude-sonnet-4-5.")
-    if settings.program is not None:
-        if os.path.isfile(settings.program) and os.access(settings.program, os.X_OK):  # noqa: PTH113 -- a text, not a path
-            return settings.program
-        message = f"There is no program {settings.program!r} that could be run."
-        raise ConfigurationError(message, hint=_HOW_TO_GET)
-    found = (settings.find_program or shutil.which)("claude")
+    found = shutil.which(settings.program) if settings.program else (find or shutil.which)("claude")
     if found is None:
-        message = "The program `claude` was not found on this machine."
+        message = f"There is no executable program `{settings.program or 'claude'}` on this machine."
         raise ConfigurationError(message, hint=_HOW_TO_GET)
     return found
 
 
-# --- from a call to a program -----------------------------------------------------------------------------------------
+# --- arguments --------------------------------------------------------------------------------------------------------
 
 _FIXED: Final = (
     "-p",
@@ -100,32 +93,34 @@ _QUIET: Final = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "CLAUDE_CODE_DISABLE_TERMINAL_TITLE": "1",
 }
-_WHOLE: Final = {
-    # What the model gets is what we give it: all tools at once, whole results, and the history as it is.
+_COMPLETE: Final = {
+    # The model gets what we send: all tools at once, complete results, and the history as it is.
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
     "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1",
     "DISABLE_AUTO_COMPACT": "1",
     "ENABLE_TOOL_SEARCH": "false",
     "MAX_MCP_OUTPUT_TOKENS": "1000000",
-    # A call of a tool waits as long as our side takes, be it for a person's approval.
+    # A tool call waits as long as our side takes, perhaps for a person's approval.
     "MCP_TOOL_TIMEOUT": "100000000",
 }
 
 _ITS_OWN: Final = ("ANTHROPIC_", "CLAUDE_")
 _OF_A_SESSION: Final = ("CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID")
-"""Set inside of the program: a child that sees them takes itself for a part of that session."""
+"""Set by the program for its children: one that sees them believes that it is part of that session."""
 _CLOUDS: Final = {
     "CLAUDE_CODE_USE_BEDROCK": ("AWS_",),
     "CLAUDE_CODE_USE_VERTEX": ("GOOGLE_", "CLOUD_ML_", "VERTEX_"),
     "CLAUDE_CODE_USE_FOUNDRY": ("AZURE_",),
 }
 _KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-_LONGEST_ARGUMENT: Final = 64 * 1024
-"""Bytes; a longer schema goes through standard input."""
+_MAX_ARGUMENT: Final = 64 * 1024
+"""Bytes; a longer schema is sent through standard input."""
+_MAX_DESCRIPTION: Final = 2048
+_CUT: Final = "the program cuts it after 4096 characters, before its version 2.1.325 after 2048"
 
 
 class Account(Confidential, frozen=True, kw_only=True):
-    """Who pays and where: what the program takes from its own login unless it is said."""
+    """Who pays, and where; by default the program uses its own login."""
 
     key: Secret | None = None
     base_url: str | None = None
@@ -136,7 +131,7 @@ class Account(Confidential, frozen=True, kw_only=True):
 
 
 class Launch(Confidential, frozen=True, kw_only=True):
-    """A program to be started."""
+    """How to start a program."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
@@ -145,25 +140,30 @@ class Launch(Confidential, frozen=True, kw_only=True):
     """The request `initialize`."""
     tools: tuple[Raw, ...]
     names: Mapping[str, str]
-    """Own names of our tools by those that the program knows them by."""
+    """Our tools' own names, by the names that the program uses."""
     structured: bool
     key: str
-    """Names all of this: a program that was started the same way will do."""
+    """A hash of all this: programs with the same key are interchangeable."""
 
 
-def launch_for(call: Call, settings: ClaudeSettings, account: Account, adaptations: list[Adaptation]) -> Launch:
-    """The program for this call. Raises ConfigurationError for what the program cannot do, or if it is not there."""
+def launch_for(
+    call: Call, program: str, settings: ClaudeSettings, account: Account, adaptations: list[Adaptation]
+) -> Launch:
+    """How to start the program for this call. Raises ConfigurationError for what the program does not support."""
     options = effective_options(call, adaptations)
     tools = () if options.tool_choice == "none" else call.tools
-    unsupported = "the program does not support it"
-    adaptations += [Adaptation(f"strict of tool {spec.name!r}", unsupported) for spec in tools if spec.strict]
+    for spec in tools:
+        if spec.strict:
+            adaptations.append(Adaptation(f"strict of tool {spec.name!r}", "the program does not support it"))
+        if len(spec.description) > _MAX_DESCRIPTION:
+            adaptations.append(Adaptation(f"description of tool {spec.name!r}", _CUT))
     if options.server_tools:
         refuse_or_adapt(call, adaptations, "server_tools", "the program has tools of its own", "See own_tools.")
     names = ToolNames([spec.name for spec in tools], call.profile.tool_limits)
-    arguments = [find_program(settings), *_FIXED, *_by_model(call.model), *_isolation(settings)]
+    arguments = [program, *_FIXED, *_by_model(call.model), *_isolation(settings)]
     arguments += _by_reasoning(call, options, adaptations)
     opening: dict[str, object] = {"subtype": "initialize"}
-    # The system prompt goes through standard input: arguments can be seen by everybody on the machine.
+    # The system prompt is sent through standard input: everybody on the machine can read arguments.
     system = call.conversation.system or ""
     if system or not settings.own_prompt:
         opening["appendSystemPrompt" if settings.own_prompt else "systemPrompt"] = system
@@ -172,7 +172,7 @@ def launch_for(call: Call, settings: ClaudeSettings, account: Account, adaptatio
         arguments += ["--allowed-tools", f"{PREFIX}*"]
     if options.response_format is not None:
         schema = options.response_format.schema
-        if len(bytes(schema)) <= _LONGEST_ARGUMENT:
+        if len(bytes(schema)) <= _MAX_ARGUMENT:
             arguments += ["--json-schema", bytes(schema).decode()]
         else:
             opening["jsonSchema"] = schema
@@ -188,7 +188,7 @@ def launch_for(call: Call, settings: ClaudeSettings, account: Account, adaptatio
         tools=offered,
         names={f"{PREFIX}{names.wire(spec.name)}": spec.name for spec in tools},
         structured=options.response_format is not None,
-        key=blake2s(everything).hexdigest(),  # hashed: it holds the key of the account
+        key=blake2s(everything).hexdigest(),  # hashed, because it contains the account's key
     )
 
 
@@ -202,9 +202,9 @@ def _by_model(model: str) -> tuple[str, ...]:
 def _isolation(settings: ClaudeSettings) -> list[str]:
     found = ["--tools", ",".join(settings.own_tools), f"--setting-sources={','.join(settings.setting_sources)}"]
     if settings.own_tools:
-        # Also about what it would let pass by itself, the program is to ask.
-        asking = {"permissions": {"ask": list(settings.own_tools)}}
-        found += ["--settings", msgspec.json.encode(asking).decode()]
+        # The program must ask about every use, including those that it would allow by itself.
+        ask = {"permissions": {"ask": list(settings.own_tools)}}
+        found += ["--settings", msgspec.json.encode(ask).decode()]
     return found
 
 
@@ -233,7 +233,7 @@ def _environment(settings: ClaudeSettings, account: Account, options: ModelOptio
     found = child_environment(environ, own=(*_ITS_OWN, *clouds))
     for name in (*_OF_A_SESSION, *_KEYS):
         found.pop(name, None)
-    found |= _login(account) | _QUIET | _WHOLE
+    found |= _login(account) | _QUIET | _COMPLETE
     found["CLAUDE_CODE_MAX_RETRIES"] = str(max(0, account.attempts - 1))
     if options.max_tokens is not None:
         found["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(options.max_tokens)
@@ -246,7 +246,7 @@ def _environment(settings: ClaudeSettings, account: Account, options: ModelOptio
 
 
 def _login(account: Account) -> dict[str, str]:
-    """The key that was given, or else what the program would find by itself, where it may go."""
+    """The given key, or else the key that the program would find by itself, if it may be sent to the base URL."""
     found: dict[str, str] = {}
     if account.base_url:
         found["ANTHROPIC_BASE_URL"] = account.base_url
@@ -256,11 +256,8 @@ def _login(account: Account) -> dict[str, str]:
             raise ConfigurationError(message, hint="Give the key together with the base URL as arguments.")
         found["ANTHROPIC_API_KEY"] = account.key.reveal()
         return found
-    address = account.base_url or account.environ.get("ANTHROPIC_BASE_URL", "")
-    usual = usual_key(PROVIDERS["anthropic"], account.environ)
-    said_together = not account.base_url  # both of the user's own environment
-    for name in _KEYS:
-        value = account.environ.get(name)
-        if value and (said_together or (usual is not None and may_go(usual[0], address))):
-            found[name] = value
-    return found
+    if account.base_url:  # else key and address are both from the user's environment
+        usual = usual_key(PROVIDERS["anthropic"], account.environ)
+        if usual is None or not may_go(usual[0], account.base_url):
+            return found
+    return found | {name: account.environ[name] for name in _KEYS if account.environ.get(name)}

@@ -1,8 +1,7 @@
-"""The claude program as a child of this process, in both colours.
+"""The claude program as a child process, sync and async.
 
-Owns: the process, its pipes, and that nothing is left of it.
-Must not know: what is said. There are no threads and no tasks: whoever waits for a line also writes, and only the
-waiting itself differs between a plain program and an event loop.
+There are no threads and no tasks: whoever waits for a line also writes what is pending, and only `_wait` differs
+between the two. Must not know: what the lines mean.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from contextlib import nullcontext, suppress
-from typing import IO, ClassVar, Final, Self
+from typing import IO, ClassVar, Final, cast
 
 from dragoman._stop import current_stop
 from dragoman.errors import ConfigurationError
@@ -22,108 +21,102 @@ from dragoman.errors import ConfigurationError
 from .launch import Launch
 
 _READ: Final = 256 * 1024
-_SLICE: Final = 0.25
-"""Seconds after which it is looked whether the program still lives: a child of its own may hold the pipes open."""
-_GRACE: Final = 2.0
-_LAST: Final = 5.0
+_POLL_SECONDS: Final = 0.25
+"""How often a reader checks whether the program still runs: one of its own children may hold the pipes open."""
+_EXIT_SECONDS: Final = 2.0
+_KILL_SECONDS: Final = 5.0
 
 
 class ProgramEndedError(Exception):
-    """The program is gone: its exit code, and its last words."""
+    """The program has exited: its exit code, and its last output."""
 
 
 class ProgramSilentError(Exception):
-    """The program said nothing in time: its last words."""
+    """The program wrote nothing in time: its last output."""
 
 
 class Program:
-    """A program that was started by a plain program: its methods block. One caller at a time."""
+    """A running program whose methods block. For one caller at a time."""
 
     blocking: ClassVar[bool] = True
 
-    def __init__(self, launch: Launch, errors: IO[bytes]) -> None:
-        self._errors: IO[bytes] = errors
+    def __init__(self, launch: Launch) -> None:
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the program
         self._received: bytearray = bytearray()
         self._searched: int = 0
-        """How far there is no end of a line."""
+        """How much of it is known to contain no line end."""
         self._unwritten: bytearray = bytearray()
-        self._silenced: bool = False
-        """Whether it has closed its output."""
+        self._at_end: bool = False
+        """Whether the program has closed its output."""
         self._stopped: bool = False
         self._killed: bool = False
         self._owner: int = os.getpid()
-        self._child: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 -- the program that the user named
-            launch.arguments,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env=dict(launch.environment),
-            cwd=launch.directory,
-            bufsize=0,
-            start_new_session=True,
-        )
         try:
-            assert self._child.stdin is not None
-            assert self._child.stdout is not None
-            self._in: IO[bytes] = self._child.stdin
-            self._out: IO[bytes] = self._child.stdout
+            self._child: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 -- the program that the user named
+                launch.arguments,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=dict(launch.environment),
+                cwd=launch.directory,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except BaseException as error:  # also Ctrl-C
+            self._errors.close()
+            if not isinstance(error, OSError | ValueError):
+                raise
+            reason = getattr(error, "strerror", None) or str(error)
+            message = f"The program {launch.arguments[0]!r} cannot be started: {reason}."
+            hint = "Check that it is the claude program, built for this machine, and executable."
+            raise ConfigurationError(message, hint=hint) from error
+        try:
+            self._in: IO[bytes] = cast("IO[bytes]", self._child.stdin)
+            self._out: IO[bytes] = cast("IO[bytes]", self._child.stdout)
             os.set_blocking(self._in.fileno(), False)
             os.set_blocking(self._out.fileno(), False)
         except BaseException:  # Ctrl-C: nobody else knows of the program yet
             self._kill()
+            self._errors.close()
             raise
-
-    @classmethod
-    def start(cls, launch: Launch) -> Self:
-        errors = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the program
-        try:
-            return cls(launch, errors)
-        except BaseException as error:
-            errors.close()
-            if not isinstance(error, OSError | ValueError):
-                raise
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            message = f"The program {launch.arguments[0]!r} cannot be started: {reason}."
-            hint = "See that it is the claude program, made for this machine, and may be run."
-            raise ConfigurationError(message, hint=hint) from error
 
     @property
     def pid(self) -> int:
-        """Its process id, which is that of its group too."""
+        """Its process id, which is also the id of its process group."""
         return self._child.pid
 
     @property
-    def usable(self) -> bool:
-        """Whether it still runs, and is ours to speak to."""
+    def is_usable(self) -> bool:
+        """Whether it still runs, and was started by this process (not by the parent of a fork)."""
         return not self._stopped and self._owner == os.getpid() and not self._has_ended()
 
     def write(self, data: bytes) -> None:
-        """Say something; what does not fit into the pipe is written while waiting for an answer."""
+        """Write to its input; what does not fit into the pipe is written while waiting for output."""
         self._unwritten += data
         self._transfer()
 
     async def read(self, seconds: float | None) -> bytes:
-        """The next line. Raises ProgramEndedError, ProgramSilentError or, in a plain program, StoppedError."""
+        """The next line. Raises ProgramEndedError, ProgramSilentError or, in a sync program, StoppedError."""
         stop = current_stop() if self.blocking else None
         end = None if seconds is None else time.monotonic() + seconds
         with nullcontext() if stop is None else stop.waking(self._kill):
             while (line := self._take_line()) is None:
-                left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
+                left = _POLL_SECONDS if end is None else min(_POLL_SECONDS, end - time.monotonic())
                 if stop is not None:
                     left = stop.left(left) or 0.0
                 if left < 0:
-                    raise ProgramSilentError(self._last_words)
-                if not self._silenced:
+                    raise ProgramSilentError(self._last_output)
+                if not self._at_end:
                     await self._wait(left)
-                if not self._transfer() and (self._silenced or (self._has_ended() and not self._transfer())):
+                if not self._transfer() and (self._at_end or (self._has_ended() and not self._transfer())):
                     if stop is not None:
-                        stop.check()  # it was killed since nobody wants its answer
+                        stop.check()  # then it was killed by us
                     await self._end()
-                    raise ProgramEndedError(self._child.returncode, self._last_words)
+                    raise ProgramEndedError(self._child.returncode, self._last_output)
         return line
 
     async def stop(self, *, gently: bool) -> None:
-        """End it, and all that it has started; wait until it is gone."""
+        """End it and everything that it has started; wait until it has exited."""
         if self._stopped:
             return
         self._stopped = True
@@ -131,46 +124,43 @@ class Program:
             if gently:
                 self._unwritten.clear()
                 self._in.close()
-                end = time.monotonic() + _GRACE
-                while not self._has_ended() and time.monotonic() < end:
-                    await self._wait(0.02)
-                    self._transfer()
+                await self._wait_for_exit(_EXIT_SECONDS)
         finally:
             try:
                 await self._end()
             finally:
                 with suppress(OSError):
-                    self._in.close()  # not before: in the middle of a turn it would take that for a failure, and go on
+                    self._in.close()  # not before: in the middle of a turn it would go on, as after a failed tool
                 self._out.close()
                 self._errors.close()
 
-    # --- waiting: all that differs on an event loop ---
-
     async def _wait(self, seconds: float) -> None:
-        """Wait until something can be read or written, or for so long."""
+        """Wait until a pipe is ready, at most this long."""
         poll = select.poll()
-        for number, kind in self._pipes():
-            poll.register(number, select.POLLOUT if kind == "out" else select.POLLIN)
+        for number, is_input in self._pipes():
+            poll.register(number, select.POLLOUT if is_input else select.POLLIN)
         poll.poll(seconds * 1000)
 
-    # --- inside ---
+    def _pipes(self) -> list[tuple[int, bool]]:
+        """The pipes to wait for: their descriptors, and whether they are the program's input."""
+        found = [] if self._at_end else [(self._out.fileno(), False)]
+        return [*found, (self._in.fileno(), True)] if self._unwritten else found
 
-    def _pipes(self) -> list[tuple[int, str]]:
-        found = [] if self._silenced else [(self._out.fileno(), "in")]
-        return [*found, (self._in.fileno(), "out")] if self._unwritten else found
+    async def _wait_for_exit(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not self._has_ended() and time.monotonic() < end:
+            await self._wait(0.01)
+            self._transfer()
 
     async def _end(self) -> None:
-        """Kill the whole group, once: when the program has been waited for, its number may become somebody else's."""
-        self._kill()
-        end = time.monotonic() + _LAST
         try:
-            while not self._has_ended() and time.monotonic() < end:
-                await self._wait(0.005)
-                self._transfer()
+            self._kill()
+            await self._wait_for_exit(_KILL_SECONDS)
         finally:
             self._child.poll()
 
     def _kill(self) -> None:
+        """Kill the whole process group, once: as soon as the program is reaped, its id may be somebody else's."""
         if not self._killed and self._owner == os.getpid():
             self._killed = True
             with suppress(ProcessLookupError, PermissionError):
@@ -181,13 +171,13 @@ class Program:
             return True
         if not hasattr(os, "waitid"):
             return self._child.poll() is not None
-        try:  # without burying it: as long as it is there, its number is its own
+        try:  # without reaping it: until then its id stays its own
             return os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:  # somebody else has waited for all children
+        except ChildProcessError:  # other code has waited for all children
             return True
 
     @property
-    def _last_words(self) -> str:
+    def _last_output(self) -> str:
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - 4096))
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
@@ -204,7 +194,7 @@ class Program:
         return None
 
     def _transfer(self) -> bool:
-        """Write and read what is possible without waiting; whether something was read."""
+        """Write and read what is possible without waiting. Returns whether something was read."""
         try:
             while self._unwritten:
                 with memoryview(self._unwritten) as view:
@@ -212,9 +202,9 @@ class Program:
                 del self._unwritten[:written]
         except BlockingIOError:
             pass
-        except (OSError, ValueError):  # it no longer listens; that it is gone shows when it is read from
+        except (OSError, ValueError):  # its input is closed; the next read finds out whether it has exited
             self._unwritten.clear()
-        if self._silenced:
+        if self._at_end:
             return False
         try:
             data = os.read(self._out.fileno(), _READ)
@@ -222,28 +212,28 @@ class Program:
             return False
         except OSError:
             data = b""
-        self._silenced = not data
-        self._received += data or b"\n"  # what is left at the end is a line too
+        self._at_end = not data
+        self._received += data or b"\n"  # the rest at the end is a line, too
         return True
 
 
 class AsyncProgram(Program):
-    """A program that was started on an event loop; any later loop may go on with it."""
+    """A running program for an event loop; a later loop can continue with it."""
 
     blocking: ClassVar[bool] = False
 
     async def _wait(self, seconds: float) -> None:
-        import asyncio  # which plain programs do not load
+        import asyncio  # sync programs do not load it
 
-        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
         pipes = self._pipes()
-        for number, kind in pipes:
-            (loop.add_writer if kind == "out" else loop.add_reader)(number, woken.set)
+        for number, is_input in pipes:
+            (loop.add_writer if is_input else loop.add_reader)(number, ready.set)
         try:
             async with asyncio.timeout(seconds):
-                await woken.wait()
+                await ready.wait()
         except TimeoutError:
             pass
         finally:
-            for number, kind in pipes:
-                (loop.remove_writer if kind == "out" else loop.remove_reader)(number)
+            for number, is_input in pipes:
+                (loop.remove_writer if is_input else loop.remove_reader)(number)

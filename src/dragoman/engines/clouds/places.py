@@ -1,11 +1,11 @@
-"""Where a model is in somebody's cloud, and as whom it is asked where no key is given.
+"""The address of a model in a cloud, and the identity that is used without a key.
 
     azure    base_url or AZURE_OPENAI_ENDPOINT names the resource; the model is the name of a deployment
     google   region and project, or GOOGLE_CLOUD_LOCATION ("global" by default) and GOOGLE_CLOUD_PROJECT
-    amazon   region, or AWS_REGION, or that of the profile
+    amazon   region, or AWS_REGION, or the region of the profile
 
-An identity of this machine (Entra ID, Google, Amazon's keys) goes only to hosts of its cloud, or to the one that the
-cloud's own variable names; a key that is given goes where the caller says.
+An identity of this machine (Entra ID, Google, Amazon's keys) is sent only to hosts of its cloud, or to the host in the
+cloud's own variable; a key that is passed is sent to any address.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _PROJECT: Final = re.compile(r"[a-z0-9.:-]+").fullmatch
 
 
 class Place(NamedTuple):
-    """An address, and who asks there."""
+    """An address, and the identity to use there."""
 
     base_url: str
     identity: Callable[[], Credential]
-    """The credential of this machine, for where no key is given. Raises MissingKeyError."""
+    """The credential of this machine, if no key is passed. Raises MissingKeyError."""
     sign: Callable[[HttpRequest, AwsKeys], Mapping[str, str]] | None = None
 
 
 class Wanted(NamedTuple):
-    """What is said about a place."""
+    """The settings for a place."""
 
     base_url: str
     region: str
@@ -63,16 +63,16 @@ def locate(
     project: str = "",
     environ: Mapping[str, str] | None = None,
 ) -> Place:
-    """Where this model of a cloud is. Raises ConfigurationError for what is missing or cannot be."""
+    """The place of a model in a cloud. Raises ConfigurationError for missing or invalid settings."""
     wanted = Wanted(base_url, region, project, os.environ if environ is None else environ)
-    for name, value, legal in (("region", region, _REGION), ("project", project, _PROJECT)):
-        if value and not legal(value):
-            raise ConfigurationError(f"{value!r} cannot be a {name}.", hint=f"Correct {name}.")
+    for name, value, is_valid in (("region", region, _REGION), ("project", project, _PROJECT)):
+        if value and not is_valid(value):
+            raise ConfigurationError(f"{value!r} is not a valid {name}.", hint=f"Correct {name}.")
     return _PLACES[provider.cloud or ""](provider, model, wanted)
 
 
 def _bound(source: Callable[[], KeySource], provider: Provider, wanted: Wanted) -> Callable[[], Credential]:
-    """A credential that goes to hosts of its cloud alone, and to that of a variable of the cloud."""
+    """A credential that is sent only to hosts of its cloud, and to the one in the cloud's variable."""
     return lambda: Credential(source(), hosts=hosts_of(provider, wanted.environ))
 
 
@@ -83,7 +83,7 @@ def _azure(provider: Provider, model: str, wanted: Wanted) -> Place:
     endpoint = wanted.base_url or wanted.variable("AZURE_OPENAI_ENDPOINT")
     if not endpoint:
         message = f"There is no address for {provider.name}: which resource has the deployment {model!r}?"
-        hint = "Say base_url='https://NAME.openai.azure.com', or set AZURE_OPENAI_ENDPOINT."
+        hint = "Pass base_url='https://NAME.openai.azure.com', or set AZURE_OPENAI_ENDPOINT."
         raise ConfigurationError(message, hint=hint)
     host = host_of(endpoint)
     where = "ai" if host.endswith(".services.ai.azure.com") else "cognitiveservices"
@@ -93,7 +93,7 @@ def _azure(provider: Provider, model: str, wanted: Wanted) -> Place:
 
 
 def _azure_url(endpoint: str, model: str, wanted: Wanted, *, chat: bool) -> str:
-    """The base URL: the v1 paths, unless the address asks for the classic ones, which have a dated version."""
+    """The base URL: with the v1 paths, unless the address has an api-version or a deployment, as the classic ones."""
     address, _, query = endpoint.partition("?")
     address = address.rstrip("/")
     path = urlsplit(address).path.strip("/")
@@ -104,7 +104,7 @@ def _azure_url(endpoint: str, model: str, wanted: Wanted, *, chat: bool) -> str:
         version = wanted.variable("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION")
         if not version:
             message = "The classic paths of Azure need a version, and the base URL has none."
-            hint = "Write …?api-version=2024-10-21 behind it, or take its path away: the v1 paths need no version."
+            hint = "Append ?api-version=2024-10-21, or remove the path: the v1 paths need no version."
             raise ConfigurationError(message, hint=hint)
         query = "&".join(filter(None, [query, f"api-version={version}"]))
     if path in ("", "openai"):
@@ -121,19 +121,19 @@ def _vertex(provider: Provider, model: str, wanted: Wanted) -> Place:
     identity = _bound(google_token, provider, wanted)
     named = _FULL_NAME(model)
     if (wanted.base_url or named) and (wanted.region or wanted.project):
-        said, other = ("base_url" if wanted.base_url else "the model's name"), "region" if wanted.region else "project"
-        message = f"Where {provider.name} is, is said by {said} already, and {other} would say it again."
-        raise ConfigurationError(message, hint=f"Leave {other} out, or give region and project alone.")
+        first, other = ("base_url" if wanted.base_url else "the model's name"), "region" if wanted.region else "project"
+        message = f"{provider.name} takes its address from {first}, so {other} has no effect."
+        raise ConfigurationError(message, hint=f"Remove {other}, or pass only region and project.")
     if wanted.base_url:
         return Place(wanted.base_url, identity)
-    if named is not None:  # a model that says itself where it is
+    if named is not None:  # the name contains the location
         return Place(f"https://{_vertex_host(named[1])}", identity)
     region = wanted.region or wanted.variable("GOOGLE_CLOUD_LOCATION", "CLOUD_ML_REGION") or "global"
     project = wanted.project or wanted.variable("GOOGLE_CLOUD_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID")
     project = project or _project_of_account(wanted)
     if not project:
-        message = f"{provider.name} does not know your project of Google Cloud."
-        hint = "Say project='…', or set GOOGLE_CLOUD_PROJECT; the region is region='…' or GOOGLE_CLOUD_LOCATION."
+        message = f"{provider.name} needs your Google Cloud project."
+        hint = "Pass project='…', or set GOOGLE_CLOUD_PROJECT; the region is region='…' or GOOGLE_CLOUD_LOCATION."
         raise ConfigurationError(message, hint=hint)
     version = "v1beta1" if provider.dialect == "gemini" else "v1"
     return Place(f"https://{_vertex_host(region)}/{version}/projects/{project}/locations/{region}", identity)
@@ -147,7 +147,7 @@ def _vertex_host(region: str) -> str:
 
 
 def _project_of_account(wanted: Wanted) -> str:
-    """The project of the service account whose file is named, if one is."""
+    """The project in the service account's file, if there is one."""
     from pathlib import Path  # few programs need it
 
     try:
@@ -159,17 +159,17 @@ def _project_of_account(wanted: Wanted) -> str:
 
 # --- Amazon -----------------------------------------------------------------------------------------------------------
 
-_SAY_REGION: Final = "Say region='us-east-1', or set AWS_REGION."
+_SET_REGION: Final = "Pass region='us-east-1', or set AWS_REGION."
 
 
 def _amazon(provider: Provider, model: str, wanted: Wanted) -> Place:
     mantle = provider.name.startswith("bedrock-mantle")
     base_url = wanted.base_url or ("" if mantle else wanted.variable("AWS_ENDPOINT_URL_BEDROCK_RUNTIME"))
-    said = _REGION_IN_ARN(model) or _REGION_IN_HOST(host_of(base_url))
-    region = wanted.region or (said[1] if said else "") or region_of(wanted.environ)
-    unknown = f"{provider.name} does not know in which region of Amazon the model is."
+    found = _REGION_IN_ARN(model) or _REGION_IN_HOST(host_of(base_url))
+    region = wanted.region or (found[1] if found else "") or region_of(wanted.environ)
+    unknown = f"{provider.name} needs the AWS region of the model."
     if not region and not base_url:
-        raise ConfigurationError(unknown, hint=_SAY_REGION)
+        raise ConfigurationError(unknown, hint=_SET_REGION)
     if not base_url and mantle:
         base_url = f"https://bedrock-mantle.{region}.api.aws{_mantle_path(model)}"
     elif not base_url:
@@ -178,7 +178,7 @@ def _amazon(provider: Provider, model: str, wanted: Wanted) -> Place:
 
     def sign(request: HttpRequest, keys: AwsKeys) -> Mapping[str, str]:
         if not region:
-            raise ConfigurationError(unknown, hint=_SAY_REGION)
+            raise ConfigurationError(unknown, hint=_SET_REGION)
         return signature(request, keys, region=region, service=service, now=time.time())
 
     return Place(base_url, _bound(lambda: aws_keys(environ=wanted.environ), provider, wanted), sign)
@@ -189,7 +189,7 @@ _REGION_IN_HOST: Final = re.compile(r"bedrock-(?:runtime|mantle)(?:-fips)?\.([a-
 
 
 def _mantle_path(model: str) -> str:
-    """Where Mantle has a model: those of OpenAI that are not open are below a path of their own."""
+    """The path of a model on Mantle: OpenAI's closed models have their own."""
     closed = model.startswith("openai.") and not model.startswith("openai.gpt-oss")
     return "/openai/v1" if closed else "/v1"
 

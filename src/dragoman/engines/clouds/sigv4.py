@@ -1,6 +1,6 @@
-"""Signature Version 4: the headers that prove to Amazon who sends a request.
+"""Signature Version 4: the headers that authenticate a request to Amazon.
 
-Only what Amazon wants signed is: the host, the content type and its own headers. A proxy may change the others.
+Only the host, the content type and Amazon's own headers are signed: a proxy may change the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ALGORITHM: Final = "AWS4-HMAC-SHA256"
 
 
 def signature(request: HttpRequest, keys: AwsKeys, *, region: str, service: str, now: float) -> dict[str, str]:
-    """The headers to add to the request. `now` is the Unix time: a signature holds for five minutes."""
+    """The headers to add to the request. `now` is the Unix time: a signature is valid for five minutes."""
     moment = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
     added = {"x-amz-date": moment}
     if keys.token:
@@ -52,7 +52,7 @@ def _hmac(key: bytes, text: str) -> bytes:
 
 
 def _headers_to_sign(request: HttpRequest, added: Mapping[str, str]) -> dict[str, str]:
-    """In the order of their names, which are in lower case, without needless spaces."""
+    """Sorted by their names, in lower case, with collapsed spaces."""
     address = urlsplit(request.url)
     usual = {"http": 80, "https": 443}.get(address.scheme)
     host = address.hostname or ""
@@ -65,14 +65,14 @@ def _headers_to_sign(request: HttpRequest, added: Mapping[str, str]) -> dict[str
 
 
 def _query(url: str) -> str:
-    """The query in the order of names, and of values where those are the same."""
+    """The query, sorted by names and values."""
     query = urlsplit(url).query
     pairs = [pair.partition("=") for pair in query.split("&")] if query else []
     return "&".join([f"{name}={value}" for name, _, value in sorted(pairs)])
 
 
 def _path(url: str) -> str:
-    """The path as it is sent, encoded once more, without dots and empty parts."""
+    """The path as it is sent, encoded once more, without dots and empty segments."""
     path = urlsplit(url).path
     parts: list[str] = []
     for part in path.split("/"):

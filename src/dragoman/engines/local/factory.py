@@ -1,7 +1,7 @@
-"""Engines for `local:…`, and the dialect they speak.
+"""Engines for `local:…`, and their dialect.
 
-The dialect is chat completions of plain texts, held to a grammar: tools, tool choice and schemas become text and rules.
-Nothing is downloaded or run before the first call.
+The dialect is chat completions of plain texts, constrained by a grammar: tools, tool choice and schemas become text and
+rules. Nothing is downloaded or run before the first call.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from .server import PLACE, LocalTransport
 # --- the dialect ------------------------------------------------------------------------------------------------------
 
 _FREE: Final = {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "repeat_penalty": 1.05}
-"""How texts are sampled where nobody says: what the makers of the default model advise."""
+"""Default sampling of texts, as the makers of the default model advise."""
 _EXACT: Final = {"temperature": 0.0}
-"""… and calls and JSON: a small model errs least when it takes what it finds most likely."""
+"""Default sampling of calls and JSON: a small model makes the fewest mistakes at temperature 0."""
 
 
 def _encode(thinks: Thinks, call: Call) -> Encoded:
     adaptations: list[Adaptation] = []
     if call.options.server_tools:
         hint = "Offer tools of your own."
-        refuse_or_adapt(call, adaptations, "server_tools", "there is no provider that could run them", hint)
+        refuse_or_adapt(call, adaptations, "server_tools", "a local model has no provider to run them", hint)
     tools, must_call = _offered(call)
     wanted = call.options.response_format
     conversation = call.conversation
@@ -59,8 +59,8 @@ def _encode(thinks: Thinks, call: Call) -> Encoded:
     elif tools and conversation.messages:
         conversation = add_reminder(conversation, tools, must_call=must_call)
     plain, _ = to_plain_text(conversation, add_tools(call.conversation.system, tools, must_call=must_call))
-    losses = to_plain_text(call.conversation, None)[1]  # of what was said, not of how it was worded anew
-    # Told while it reads, too: only when llama.cpp has something to send it sees that a connection was closed.
+    losses = to_plain_text(call.conversation, None)[1]  # of the original conversation, not of the reworded one
+    # With progress of the prompt: llama.cpp notices that a connection was closed only when it sends something.
     extra: dict[str, object] = {"reasoning_format": "none", "return_progress": True}
     constrained = bool(tools) or wanted is not None
     if constrained:
@@ -96,7 +96,7 @@ def _offered(call: Call) -> tuple[tuple[ToolSpec, ...], bool]:
     if isinstance(choice, OneTool):
         named = tuple([spec for spec in call.tools if spec.name == choice.name])
         if not named:
-            message = f"The model must call {choice.name!r}, and there is no tool of that name."
+            message = f"The tool choice is {choice.name!r}, but there is no tool of that name."
             raise ConfigurationError(message, hint=f"The tools are {', '.join([spec.name for spec in call.tools])}.")
         return named, True
     return call.tools, choice == "required"
@@ -119,7 +119,7 @@ def _as_text_call(call: Call, plain: Conversation, extra: dict[str, object], sam
 # --- engines ----------------------------------------------------------------------------------------------------------
 
 _NOT_KEPT: Final = PoolLimits(idle=0)
-"""A kept connection holds a thread of the server, which closes it when it likes, also as the next request comes."""
+"""An idle connection would hold a thread of the server, which may close it at any time, even during a request."""
 _PROVIDER = Provider(name="local", dialect="openai_chat", base_url=PLACE, needs_key=False)
 
 
@@ -130,13 +130,12 @@ class LocalConnection(Connection, frozen=True, kw_only=True, dict=True):
 
     @property
     def codec(self) -> Codec:
-        """The dialect, for a model that thinks in this way."""
         encode, decoder = partial(_encode, self.thinks), partial(_decoder, self.thinks)
         return Codec(name="local", encode=encode, decoder=decoder)
 
 
 def engine(model: str, **options: Unpack[EngineOptions]) -> Engine:
-    """An engine for a model's name, for the path of a GGUF file, or (an empty name) for the default model."""
+    """An engine for a model's name or the path of a GGUF file; an empty name means the default model."""
     transport = dragoman.transport.SocketTransport(limits=_NOT_KEPT)
     return HttpEngine(*_connect(model, options, transport, blocking=True))
 
@@ -151,8 +150,8 @@ def _connect(
     model: str, options: EngineOptions, inner: Transport, *, blocking: bool
 ) -> tuple[LocalConnection, LocalTransport]:
     if options.get("base_url"):
-        message = "A local model has no address: it is run by this program."
-        raise ConfigurationError(message, hint="For a server of your own use llamacpp:, ollama: or openai-compatible:.")
+        message = "local: takes no base_url: this program runs the model itself."
+        raise ConfigurationError(message, hint="For your own server use llamacpp:, ollama: or openai-compatible:.")
     choice = resolve_model(model)
     given = options.get("profile", {})
     if not isinstance(given, Profile):

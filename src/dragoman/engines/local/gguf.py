@@ -1,14 +1,14 @@
-"""The weights of a BERT model as they were published (safetensors), in the form that llama.cpp reads (GGUF).
+"""Converts the weights of a BERT model from safetensors, as they were published, to GGUF, which llama.cpp reads.
 
-Numbers stay as they are, in their order: only the head is another one, made of the model's configuration and its
-vocabulary, which stand beside the weights.
+The numbers stay as they are; only the header is different. It is built from the model's configuration and vocabulary,
+which are in the same package.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from zipfile import ZipFile
 
 import msgspec
@@ -17,17 +17,17 @@ _Value: TypeAlias = bool | int | float | str | list[str] | list[int]
 _CHUNK: Final = 1 << 20
 _ALIGNED: Final = 32
 _MEAN: Final = 1
-"""How the vectors of tokens become that of the text."""
+"""The text's vector is the mean of its tokens' vectors."""
 _NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3
 _SPECIAL: Final = {
     "bos": "[CLS]",
     "eos": "[SEP]",
-    "seperator": "[SEP]",  # as it is spelt there
+    "seperator": "[SEP]",  # as GGUF spells it
     "padding": "[PAD]",
     "mask": "[MASK]",
     "unknown": "[UNK]",
 }
-"""Tokens that stand for no text."""
+
 _NAMES: Final = {
     "embeddings.LayerNorm": "token_embd_norm",
     "embeddings.position_embeddings": "position_embd",
@@ -42,11 +42,11 @@ _NAMES: Final = {
     "output.LayerNorm": "layer_output_norm",
     "output.dense": "ffn_down",
 }
-"""Tensors, without the number of their layer; the others are not needed for vectors."""
+"""Tensors, without the number of their layer; embeddings need no others."""
 
 
 def gguf_pieces(archive: ZipFile, member: str) -> Iterator[bytes]:
-    """The GGUF file of the safetensors file of this name, in pieces."""
+    """The contents of the GGUF file, converted from this safetensors member, in chunks."""
     directory = member.rpartition("/")[0]
     config = msgspec.json.decode(archive.read(f"{directory}/config.json"), type=dict[str, Any])
     words = archive.read(f"{directory}/vocab.txt").decode().splitlines()
@@ -63,11 +63,14 @@ def gguf_pieces(archive: ZipFile, member: str) -> Iterator[bytes]:
         whole = b"".join(head)
         yield whole + bytes(-len(whole) % _ALIGNED)
         weights.read(start)
-        yield from _chunks(weights, end - start)
+        left = end - start
+        while left > 0 and (chunk := weights.read(min(left, _CHUNK))):
+            left -= len(chunk)
+            yield chunk
 
 
 def _tensors(listed: Mapping[str, dict[str, Any]]) -> list[tuple[int, int, str, list[int]]]:
-    """Where each tensor begins and ends, its name there, and its shape; in the order of the file."""
+    """Start, end, GGUF name and shape of each tensor, in the order of the file."""
     found: list[tuple[int, int, str, list[int]]] = []
     for name, row in listed.items():
         base, _, kind = name.rpartition(".")
@@ -96,7 +99,7 @@ def _describe(config: Mapping[str, Any]) -> dict[str, _Value]:
 
 
 def _list_tokens(words: list[str]) -> dict[str, _Value]:
-    """The vocabulary: there the beginning of a word is marked, and not its continuation."""
+    """The vocabulary. GGUF marks the beginning of a word, BERT its continuation."""
     kinds = {word: _UNKNOWN if word == "[UNK]" else _CONTROL for word in _SPECIAL.values()}
     is_name = [word.startswith("[") and word.endswith("]") and len(word) > 2 for word in words]  # [unused7], say
     tokens = [
@@ -114,7 +117,7 @@ def _text(text: str) -> bytes:
 
 
 def _value(value: _Value) -> bytes:
-    """A value behind the number of its type."""
+    """A value after the number of its type."""
     match value:
         case bool():
             return struct.pack("<I?", 7, value)
@@ -128,9 +131,3 @@ def _value(value: _Value) -> bytes:
             texts = [_text(each) for each in value if isinstance(each, str)]
             numbers = [struct.pack("<i", each) for each in value if isinstance(each, int)]
             return struct.pack("<IIQ", 9, 8 if texts else 5, len(value)) + b"".join(texts or numbers)
-
-
-def _chunks(source: IO[bytes], size: int) -> Iterator[bytes]:
-    while size > 0 and (chunk := source.read(min(size, _CHUNK))):
-        size -= len(chunk)
-        yield chunk

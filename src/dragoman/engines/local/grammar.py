@@ -1,12 +1,11 @@
-"""What a model may write in one turn: a call of one of its tools, or an answer.
+"""What a model can write in one turn: a call of one of its tools, or an answer.
 
-A grammar is a text for llama.cpp, which hands it to llguidance; JSON schemas stand in it as they are. A reply may open
-a call of one of the tools, after a few words at most: a model that explains at length how a question can be answered is
-answering it. From there on the call is held to that tool's schema, and ends the turn. After a call of a function that
-nobody offered the model is made to answer the question itself, in text.
+A grammar is a text for llama.cpp, which passes it to llguidance; it contains JSON schemas as they are. A reply may
+contain a call after a few words at most: a model that explains at length is answering. The call must then match the
+tool's schema, and ends the turn. After a call of an unknown function the model is made to answer in plain text.
 
-llama.cpp ignores a grammar that it cannot read, without a word. So each schema is checked here first, by the same
-library: what it cannot enforce is noted, and what nothing can satisfy is an error.
+llama.cpp silently ignores a grammar that it cannot read. So each schema is checked here first, by the same library:
+what it cannot enforce is reported, and a schema that nothing can satisfy is an error.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from .prompt import CLOSING, INSTEAD, call_start, start_parts
 
 try:
     from llguidance import LLMatcher
-except ImportError:  # the extra is not installed, which is said when a grammar is needed
+except ImportError:  # an error as soon as a grammar is needed
     LLMatcher = None
 
 _HEAD: Final = "%llguidance {}"
 _WORDS: Final = "(?s:.{0,240})"
-"""What may stand before a call."""
+"""The text that may come before a call."""
 _BLANKS: Final = r"[ \n]*"
 _FORM: Final = {
-    # One line, with one blank behind each comma and colon: what models write most.
+    # One line, with a blank after each comma and colon: what models write most.
     "whitespace_flexible": False,
     "item_separator": ", ",
     "key_separator": ": ",
@@ -45,16 +44,16 @@ _SCHEMAS_BY_NAME: Final = frozenset(["properties", "patternProperties", "$defs",
 _LISTS_OF_SCHEMAS: Final = frozenset(["allOf", "anyOf", "oneOf", "prefixItems"])
 _SCHEMAS: Final = frozenset(["items", "additionalProperties"])
 _COMBINING: Final = frozenset(["allOf", "anyOf", "oneOf", "$ref", "additionalProperties", "patternProperties"])
-# What has no end in a schema gets one: a small model may not find it by itself.
-_MOST_CHARACTERS: Final = 2000
-_MOST_OF_A_FORM: Final = 254
-"""… of a string that has a format or a pattern, such as an address."""
-_MOST_ITEMS: Final = 100
-_LARGEST: Final = 10**15
+# Bounds for what a schema leaves unbounded: a small model may not stop by itself.
+_MAX_CHARACTERS: Final = 2000
+_MAX_FORMATTED: Final = 254
+"""Characters of a string with a format or a pattern, such as an address."""
+_MAX_ITEMS: Final = 100
+_MAX_NUMBER: Final = 10**15
 _STEP: Final = 1e-9
-"""Decimals end by a step; the library takes one for numbers from 0 on only."""
+"""Limits the decimals; the library supports a step only for numbers from 0 on."""
 _EMAIL: Final = r"^[\w+-]{1,20}(\.[\w+-]{1,20}){0,2}@[a-zA-Z0-9]{1,30}(\.[a-zA-Z0-9]{1,30}){0,2}\.[a-zA-Z]{2,12}$"
-"""Stricter than the library's own, which lets through what validators refuse."""
+"""Stricter than the library's own, which allows what validators refuse."""
 
 
 class Turn(Struct, frozen=True):
@@ -66,12 +65,11 @@ class Turn(Struct, frozen=True):
     answer: bytes | None = None
     """The schema of the answer; None: any text."""
     thinks: Thinks = "never"
-    """Whether the model thinks before it does either."""
 
 
 @lru_cache(maxsize=64)
 def turn_grammar(turn: Turn) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The grammar, and what it does not enforce: of what, and why. Raises ToolDefinitionError."""
+    """The grammar, and what it does not enforce: where, and why. Raises ToolDefinitionError."""
     notes: list[tuple[str, str]] = []
     rules: list[str] = []
     calls: list[str] = []
@@ -80,7 +78,7 @@ def turn_grammar(turn: Turn) -> tuple[str, tuple[tuple[str, str], ...]]:
         schema = _close_arguments(msgspec.json.decode(parameters))
         rules.append(f"arguments{number}: {_json_rule(f'tool {name!r}', schema, notes)}")
         if free:
-            rules.append(f"until{number}[lazy]: /{_WORDS}{_start(name)}/")
+            rules.append(f"until{number}[lazy]: /{_WORDS}{_BLANKS.join(map(_pattern, start_parts(name)))}/")
             calls.append(f"until{number} BLANKS? arguments{number} CLOSE")
         else:
             calls.append(f"{_literal(call_start(name))} arguments{number} {_literal(CLOSING)}")
@@ -108,11 +106,6 @@ def turn_grammar(turn: Turn) -> tuple[str, tuple[tuple[str, str], ...]]:
     return "\n".join([_HEAD, f"start: {start}", *rules]), tuple(notes)
 
 
-def _start(name: str) -> str:
-    """A regular expression for what stands before the arguments of a call."""
-    return _BLANKS.join(map(_pattern, start_parts(name)))
-
-
 def _literal(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
@@ -125,18 +118,18 @@ def _pattern(text: str) -> str:
 
 
 def _json_rule(what: str, schema: object, notes: list[tuple[str, str]]) -> str:
-    """The rule for a JSON value of this schema; what of the schema is not enforced is added to the notes."""
+    """The rule for a JSON value of this schema; what is not enforced is added to the notes."""
     about = f"schema of {what}"
-    open_ended = '"allOf"' in json.dumps(schema)  # its parts may each know some of the properties
+    open_ended = '"allOf"' in json.dumps(schema)  # each of its schemas may name some of the properties
     limited = _limit(schema, lambda why: notes.append((about, why)), close=not open_ended)
     document = limited if limited is False else {**(limited if _is_object(limited) else {}), "x-guidance": _FORM}
     rule = f"%json {json.dumps(document, ensure_ascii=False)}"
-    failed, said = _check(f"{_HEAD}\nstart: {rule}")
+    failed, problems = _check(f"{_HEAD}\nstart: {rule}")
     if failed:
-        why = said[0].partition("schema: ")[2].splitlines()[:1] or said
+        why = problems[0].partition("schema: ")[2].splitlines()[:1] or problems
         message = f"The {about} cannot be used: {why[0].removeprefix('Unsatisfiable schema: ')}."
         raise ToolDefinitionError(message, hint="Correct the schema.")
-    notes += [(about, f"not enforced: {warning}") for warning in said]
+    notes += [(about, f"not enforced: {problem}") for problem in problems]
     return rule
 
 
@@ -152,7 +145,7 @@ def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
 
 
 def _close_arguments(schema: object) -> object:
-    """The schema of arguments; a tool that names none has none, although its schema would allow any."""
+    """The schema of arguments; if it names none, there are none, although the schema would allow any."""
     named = _COMBINING | {"properties"}
     if _is_object(schema) and schema.get("type") == "object" and not any(map(schema.get, named)):
         return {**schema, "additionalProperties": False}
@@ -160,9 +153,9 @@ def _close_arguments(schema: object) -> object:
 
 
 def _limit(schema: object, note: Callable[[str], None], *, close: bool) -> object:
-    """The schema without what no grammar can hold, and with an end for what has none.
+    """The schema without what no grammar can enforce, and with bounds.
 
-    An object has the properties that are named, although its schema may allow others: a small model would invent some.
+    An object has only the properties that are named, even if its schema allows others: a small model would invent some.
     """
     if not _is_object(schema):
         return schema
@@ -184,22 +177,22 @@ def _limit(schema: object, note: Callable[[str], None], *, close: bool) -> objec
             found[word] = value
     if close and not combined and found.get("properties"):
         found["additionalProperties"] = False
-    return _end_endless(found)
+    return _add_bounds(found)
 
 
-def _end_endless(found: dict[str, Any]) -> dict[str, Any]:
-    """The schema with an end for strings, arrays and numbers that have none."""
+def _add_bounds(found: dict[str, Any]) -> dict[str, Any]:
+    """The schema with bounds for strings, arrays and numbers that have none."""
     if "enum" in found or "const" in found:
         return found
     if _may_be("string", found) and "minLength" not in found:
-        formed = "format" in found or "pattern" in found
-        found.setdefault("maxLength", _MOST_OF_A_FORM if formed else _MOST_CHARACTERS)
+        formatted = "format" in found or "pattern" in found
+        found.setdefault("maxLength", _MAX_FORMATTED if formatted else _MAX_CHARACTERS)
     if _may_be("array", found) and "minItems" not in found:
-        found.setdefault("maxItems", _MOST_ITEMS)
+        found.setdefault("maxItems", _MAX_ITEMS)
     if not (_may_be("integer", found) or _may_be("number", found)):
         return found
-    low = found.get("exclusiveMinimum", found.setdefault("minimum", -_LARGEST))
-    high = found.get("exclusiveMaximum", found.setdefault("maximum", _LARGEST))
+    low = found.get("exclusiveMinimum", found.setdefault("minimum", -_MAX_NUMBER))
+    high = found.get("exclusiveMaximum", found.setdefault("maximum", _MAX_NUMBER))
     if not _may_be("number", found) or "multipleOf" in found or high < 0:
         return found
     if low >= 0:

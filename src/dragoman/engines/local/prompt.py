@@ -1,9 +1,8 @@
-"""Tools, calls, results and schemas as texts that a small model reads, and what it writes taken apart again.
+"""Tools, calls, results and schemas as texts for a small model, and its replies parsed again.
 
-A conversation becomes plain messages that alternate between user and assistant, which every chat template can take:
-whether a model's own template knows tools, and how, makes no difference. The wording was chosen by measuring
-(bench/local_quality.py). The fence is not the usual one for JSON, so that somebody who asks for JSON while there are
-tools gets JSON.
+A conversation becomes plain messages that alternate between user and assistant, which every chat template accepts,
+whether it knows tools or not. The wording was chosen by measuring (bench/local_quality.py). The fence of a call is not
+the usual one for JSON, so that a user who asks for JSON while tools are offered gets JSON.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from .models import Thinks
 FENCE: Final = "```tool_call"
 CLOSING: Final = "}\n```"
 INSTEAD: Final = "\n\nThere is no such function, so I answer in plain text:\n\n"
-"""What a model is made to write after a call of a function that it does not have; it and the call are not shown."""
+"""What a model is made to write after a call of an unknown function; the reader drops it and the call."""
 
 _TOOLS: Final = """# Tools
 
@@ -81,12 +80,12 @@ _ANSWER: Final = "{question}\n\nAnswer with one JSON value{about} that is valid 
 
 
 def call_start(name: str) -> str:
-    """All that stands before the arguments of a call, as the model is told to write it."""
+    """What comes before the arguments of a call, as the prompt shows it to the model."""
     return f'{FENCE}\n{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": '
 
 
 def start_parts(name: str) -> tuple[str, ...]:
-    """The same in parts, between which any blanks may stand: models like to spread JSON over many lines."""
+    """The same in parts, which blanks may separate: models like to spread JSON over many lines."""
     return (FENCE, "{", '"name"', ":", json.dumps(name, ensure_ascii=False), ",", '"arguments"', ":")
 
 
@@ -95,7 +94,7 @@ def write_call(name: str, arguments: str) -> str:
 
 
 def add_tools(system: str | None, tools: Sequence[ToolSpec], *, must_call: bool) -> str | None:
-    """The system prompt, with the tools behind it."""
+    """The system prompt, followed by the tools."""
     if not tools:
         return system
     functions = [
@@ -108,10 +107,10 @@ def add_tools(system: str | None, tools: Sequence[ToolSpec], *, must_call: bool)
 
 
 def add_reminder(conversation: Conversation, tools: Sequence[ToolSpec], *, must_call: bool) -> Conversation:
-    """The conversation whose last question reminds of the tools: after some talk a small model forgets them.
+    """The conversation with a reminder of the tools in its last question: after small talk a small model forgets them.
 
-    Measured with the default model: 11 of 20 right choices after small talk without, 20 with it. The first question
-    needs no reminder, and is better off without.
+    Measured with the default model after small talk: 11 of 20 right choices without it, 20 with it. The first question
+    is answered better without.
     """
     *earlier, last = conversation.messages
     if last.role != "user" or must_call or not earlier:
@@ -121,20 +120,17 @@ def add_reminder(conversation: Conversation, tools: Sequence[ToolSpec], *, must_
 
 
 def ask_for_schema(conversation: Conversation, schema: Raw, description: str) -> Conversation:
-    """The conversation whose last question asks for an answer of a schema."""
+    """The conversation with a request for a JSON answer in its last question."""
     about = f" ({description.strip()})" if description.strip() else ""
     *earlier, last = conversation.messages
     question = _ANSWER.format(question=last.text, about=about, schema=bytes(schema).decode())
-    if last.role != "user":  # the model is to go on after its own words
+    if last.role != "user":  # the model continues after its own message
         return conversation.plus(Message.user(question.removeprefix(last.text).strip()))
     return conversation.up_to(len(earlier)).plus(Message.user(question))
 
 
-# --- a conversation as texts ------------------------------------------------------------------------------------------
-
-
 def to_plain_text(conversation: Conversation, system: str | None) -> tuple[Conversation, tuple[Loss, ...]]:
-    """The conversation in texts alone, and what of it is not in them."""
+    """The conversation as plain texts, and what is lost."""
     losses: list[Loss] = []
     turns: list[tuple[str, list[str]]] = []
     for at, message in enumerate(conversation.messages):
@@ -185,16 +181,15 @@ def _result(at: int, place: int, result: ToolResult, losses: list[Loss]) -> str:
     return form.format(name=result.name, text="\n".join(texts).strip() or "(nothing)")
 
 
-# --- what it writes ---------------------------------------------------------------------------------------------------
+# --- what the model writes --------------------------------------------------------------------------------------------
 
-# Pieces are cut anywhere, so what may be the beginning of a tag or of a call is held back.
 _JSON: Final = json.JSONDecoder()
 _THINK: Final = "<think>"
 _END: Final = "</think>"
 
 
 class LocalDecoder:
-    """A decoder that gives the events of another one, rewritten."""
+    """Rewrites the events of another decoder: its text becomes a thought, a text and a call."""
 
     def __init__(
         self, decoder: Decoder, *, tools: Collection[str], thinks: Thinks, model: str, context: int | None
@@ -216,11 +211,11 @@ class LocalDecoder:
         self._pass(self._decoder.finish, events)
 
     def _pass(self, decode: Callable[[list[ReplyEvent]], None], events: list[ReplyEvent]) -> None:
-        fresh: list[ReplyEvent] = []
+        decoded: list[ReplyEvent] = []
         try:
-            decode(fresh)
+            decode(decoded)
         finally:
-            events += [new for event in fresh for new in self._rewrite(event)]
+            events += [new for event in decoded for new in self._rewrite(event)]
 
     def _rewrite(self, event: ReplyEvent) -> Iterator[ReplyEvent]:
         match event:
@@ -250,112 +245,83 @@ class LocalDecoder:
 
 
 class _TextReader:
-    """Takes one text apart: a thought, the text itself, and at its end a call."""
+    """Splits one text into a thought, the text itself, and a call at its end, which is kept until it is complete."""
 
     def __init__(self, tools: Collection[str], thinks: Thinks) -> None:
         self.call_id: str = ""
         self.called: bool = False
-        """Whether a call was written to its end."""
+        """Whether there is a complete call."""
         names = "|".join([re.escape(start_parts(name)[4]) for name in tools])
         parts = [f"({names})" if part == '""' else re.escape(part) for part in start_parts("")]
         self._start: re.Pattern[str] | None = re.compile(r"\s*".join(["", *parts, ""])) if tools else None
-        """What stands before the arguments of a call."""
+        """Matches what comes before the arguments of a call."""
         self._thoughts: _ThoughtReader = _ThoughtReader(thinks)
         self._held: str = ""
-        """What may be the beginning of a call."""
+        """What may be a call."""
         self._index: int = 0
-        self._block: str = ""
-        """What is being written: nothing yet, a thought, a text or a call."""
-        self._arguments: str = ""
+        self._block: Literal["", "thinking", "text", "call"] = ""
 
     def feed(self, text: str, *, last: bool = False) -> Iterator[ReplyEvent]:
-        thought, said = self._thoughts.split(text, last=last)
-        yield from self._think(thought)
-        yield from self._feed_text(said)
+        thought, text = self._thoughts.split(text, last=last)
+        if self._block != "thinking":
+            thought = thought.lstrip("\n") if thought.strip() else ""
+        yield from self._write("thinking", thought)
+        self._held += text
+        size = len(self._held) if self._start is None else self._count_text()
+        yield from self._write("text", self._held[:size])
+        self._held = self._held[size:]
 
     def finish(self) -> Iterator[ReplyEvent]:
-        """Nothing follows: what was held back is what it is."""
         yield from self.feed("", last=True)
-        if self._block != "call":
-            yield from self._say(self._held)
-            if self._block != "text":  # nothing was said; that is a reply too
-                yield from self._begin("text")
-            yield TextEnded(self._index, "")
+        rest = self._held
+        if self._start is not None and (found := self._start.match(rest)):
+            yield from self._begin("call")
+            yield from self._call(msgspec.json.decode(found[1]), rest[found.end() :].lstrip())
+            return
+        if self._start is not None and INSTEAD in rest:  # after a call of an unknown tool
+            answer = rest.partition(INSTEAD)[2]
+            rest = f"\n\n{answer}" if self._block == "text" else answer
+        yield from self._write("text", rest)
+        if self._block != "text":  # an empty reply
+            yield from self._begin("text")
+        yield TextEnded(self._index, "")
 
-    # --- blocks ---
+    def _write(self, block: Literal["thinking", "text"], text: str) -> Iterator[ReplyEvent]:
+        if text:
+            if self._block != block:
+                yield from self._begin(block)
+            yield (ThinkingDelta if block == "thinking" else TextDelta)(self._index, "", text)
 
-    def _begin(self, block: str) -> Iterator[ReplyEvent]:
-        if self._block == "thinking":
-            yield ThinkingEnded(self._index, "")
-        elif self._block == "text":
-            yield TextEnded(self._index, "")
-        self._index += bool(self._block)
+    def _begin(self, block: Literal["thinking", "text", "call"]) -> Iterator[ReplyEvent]:
+        if self._block:
+            yield (ThinkingEnded if self._block == "thinking" else TextEnded)(self._index, "")
+            self._index += 1
         self._block = block
         if block == "thinking":
             yield ThinkingStarted(self._index, "", "local")
         elif block == "text":
             yield TextStarted(self._index, "")
 
-    def _think(self, thought: str) -> Iterator[ReplyEvent]:
-        if self._block != "thinking":
-            thought = thought.lstrip("\n")
-            if not thought.strip():
-                return
-            yield from self._begin("thinking")
-        if thought:
-            yield ThinkingDelta(self._index, "", thought)
-
-    def _say(self, text: str) -> Iterator[ReplyEvent]:
-        if text:
-            if self._block != "text":
-                yield from self._begin("text")
-            yield TextDelta(self._index, "", text)
-
-    # --- texts and calls ---
-
-    def _feed_text(self, text: str) -> Iterator[ReplyEvent]:
-        if self._block == "call":
-            yield from self._grow_call(text)
-            return
-        self._held += text
-        size = len(self._held) if self._start is None else self._certain()
-        yield from self._say(self._held[:size])
-        self._held = self._held[size:]
-        if self._start is not None and (found := self._start.match(self._held)):
-            yield from self._begin("call")
-            yield ToolCallStarted(self._index, self.call_id, msgspec.json.decode(found[1]))
-            rest, self._held = self._held[found.end() :], ""
-            yield from self._grow_call(rest)
-        elif INSTEAD in self._held:  # what stands before it is a call of nothing that we know
-            rest, self._held = self._held.partition(INSTEAD)[2], ""
-            yield from self._feed_text(f"\n\n{rest}" if self._block == "text" else rest)
-
-    def _certain(self) -> int:
-        """How many letters at the start of what is held are certainly text. Blanks before a call are no part of it."""
-        held = self._held
-        at = held.find(FENCE)
+    def _count_text(self) -> int:
+        """How many characters at the start of what is held are text for certain. Blanks before a call are not."""
+        at = self._held.find(FENCE)
         if at < 0:
-            at = len(held) - _begun(FENCE, held)
-        return len(held[:at].rstrip())
+            at = len(self._held) - _begun(FENCE, self._held)
+        return len(self._held[:at].rstrip())
 
-    def _grow_call(self, text: str) -> Iterator[ReplyEvent]:
-        if self.called:
-            return  # what closes the call is no part of it
-        before = len(self._arguments)
-        self._arguments = (self._arguments + text).lstrip()
+    def _call(self, name: str, arguments: str) -> Iterator[ReplyEvent]:
         end: int | None = None
-        if "}" in text:
-            with suppress(ValueError, RecursionError):
-                _, end = _JSON.raw_decode(self._arguments)
-        if inside := self._arguments[before:end]:
-            yield ToolCallDelta(self._index, self.call_id, inside)
+        with suppress(ValueError, RecursionError):  # it was cut off
+            _, end = _JSON.raw_decode(arguments)
+        yield ToolCallStarted(self._index, self.call_id, name)
+        yield ToolCallDelta(self._index, self.call_id, arguments[:end])
         if end is not None:
             self.called = True
             yield ToolCallEnded(self._index, self.call_id)
 
 
 class _ThoughtReader(msgspec.Struct):
-    """Takes a thought, `<think>…</think>`, off the start of a text that comes in pieces."""
+    """Splits a thought, `<think>…</think>`, off the start of a text that arrives in pieces."""
 
     _thinks: Thinks
     _state: Literal["start", "thought", "between", "text"] = "start"
@@ -363,7 +329,7 @@ class _ThoughtReader(msgspec.Struct):
     """What may be the beginning of a tag."""
 
     def split(self, piece: str, *, last: bool = False) -> tuple[str, str]:
-        """What of the next piece belongs to the thought, and what to the text. Nothing is held back of the last one."""
+        """What of the next piece is thought, and what is text. Of the last piece nothing is held back."""
         text, thought, self._held = self._held + piece, "", ""
         if self._thinks == "never":
             return "", text
@@ -389,7 +355,7 @@ class _ThoughtReader(msgspec.Struct):
         return thought, text
 
 
-def _begun(mark: str, text: str) -> int:
-    """How many letters at the end of a text may be the beginning of a mark."""
-    sizes = range(min(len(text), len(mark) - 1), 0, -1)
-    return next((size for size in sizes if text.endswith(mark[:size])), 0)
+def _begun(tag: str, text: str) -> int:
+    """How many characters at the end of a text may be the beginning of a tag."""
+    sizes = range(min(len(text), len(tag) - 1), 0, -1)
+    return next((size for size in sizes if text.endswith(tag[:size])), 0)

@@ -1,12 +1,11 @@
-"""The program that runs a model (child.py), and requests to it.
+"""The server process of a model (child.py), and requests to it.
 
-There is one for all programs of a user that ask for the same model: whoever needs it first starts it, and it ends by
-itself when nobody has asked it anything for some minutes. So the next command finds the model loaded, and what it has
-read before still in its memory. Beside the lock that it holds while it lives stands its state, the address and the key
-to it, in a file that only this user can read.
+All programs of a user share one server for a model: the first one that needs it starts it, and it exits by itself after
+some idle minutes. So the next command finds the model loaded and its prompt cache filled. The server holds a lock while
+it runs. Beside the lock is its state, the address and the key, in a file that only this user can read.
 
-It answers one call at a time, in the order in which they come: llama.cpp keeps the queue. Closing a reply early closes
-its connection, and the model stops at the next token.
+It answers one call at a time; llama.cpp keeps the queue. Closing a reply early closes its connection, and the model
+stops at the next token.
 """
 
 from __future__ import annotations
@@ -34,32 +33,31 @@ from dragoman.engines.keys import PYTHON, child_environment
 from dragoman.errors import ConfigurationError, ConnectionFailedError, LocalModelError
 from dragoman.transport import HttpRequest, Response, Transport
 
-from .download import bar_if_terminal
 from .models import ModelChoice
-from .storage import pull, try_lock
+from .storage import bar_if_terminal, pull, try_lock
 
 PLACE: Final = "http://127.0.0.1:0/v1"
-"""What stands in requests for the address: it is known only when the model runs."""
+"""A placeholder in requests: the address is known only when the server runs."""
 _IDLE_VARIABLE: Final = "DRAGOMAN_LOCAL_IDLE"
 _IDLE_SECONDS: Final = 300.0
 _COMMAND: Final = (sys.executable, "-P", str(Path(__file__).with_name("child.py")))
 _OWN_VARIABLES: Final = ("CUDA_", "GGML_", "GOMP_", "HIP_", "KMP_", "LLAMA_", "OMP_", "ROCR_", "VK_", *PYTHON)
 _INSTALL: Final = "pip install 'dragoman[local]'"
-_LOOK: Final = 0.05
+_POLL_SECONDS: Final = 0.05
 _START_SECONDS: Final = 600.0
-_DYING_SECONDS: Final = 2.0
-# With which status the child ends: its own, and that of a signal.
+_EXIT_SECONDS: Final = 2.0
+# Exit statuses of the child: its own, and those of signals.
 _NOT_INSTALLED: Final = 3
 _TAKEN: Final = 4
 _ILLEGAL_INSTRUCTION: Final = 128 + signal.SIGILL
 _NO_MEMORY: Final = (128 + signal.SIGKILL, 128 + signal.SIGABRT)
 
 
-# --- servers that run -------------------------------------------------------------------------------------------------
+# --- running servers --------------------------------------------------------------------------------------------------
 
 
 class ModelServer(Confidential, frozen=True, kw_only=True):
-    """A running model."""
+    """The server of a model."""
 
     address: str
     key: str
@@ -74,7 +72,7 @@ def _directory() -> Path:
 
 
 def _is_held(lock: Path) -> bool:
-    """Whether a server lives that holds this lock; who else looks is not taken for one."""
+    """Whether a server holds this lock. Others that only check it take a shared lock."""
     try:
         with owned(os.open, lock, os.O_RDWR) as descriptor:
             return not try_lock(descriptor.number, shared=True)
@@ -83,7 +81,7 @@ def _is_held(lock: Path) -> bool:
 
 
 def _find(state: Path) -> ModelServer | None:
-    """The server of this file. If it does not hold it any more, somebody else may listen at its address by now."""
+    """The server of this state file. If it no longer locks the file, another program may use its address by now."""
     if not _is_held(state):
         return None
     try:
@@ -93,35 +91,36 @@ def _find(state: Path) -> ModelServer | None:
 
 
 def running_models() -> list[ModelServer]:
+    """The servers that are running."""
     return [server for state in sorted(_directory().glob("*.json")) if (server := _find(state)) is not None]
 
 
 def stop_models(model: str = "") -> list[ModelServer]:
-    """End the servers of this model's file, or all; gives those that were ended."""
-    ended: list[ModelServer] = []
+    """Stop the servers of this model's file, or all servers. Returns those that were stopped."""
+    stopped: list[ModelServer] = []
     for state in sorted(_directory().glob("*.json")):
         server = _find(state)
         if server is not None and model in ("", server.model):
-            state.unlink(missing_ok=True)  # which it sees
-            end = time.monotonic() + _DYING_SECONDS
+            state.unlink(missing_ok=True)  # the server notices it
+            end = time.monotonic() + _EXIT_SECONDS
             while _is_held(state.with_suffix(".lock")) and time.monotonic() < end:
-                sleep(_LOOK)
-            ended.append(server)
-    return ended
+                sleep(_POLL_SECONDS)
+            stopped.append(server)
+    return stopped
 
 
 # --- starting one -----------------------------------------------------------------------------------------------------
 
 
 def ensure_installed() -> None:
-    """Raise LocalModelError if the runtime is not there; before anything large is downloaded."""
+    """Raise LocalModelError if the runtime is missing, before anything large is downloaded."""
     if find_spec("xllamacpp") is None:
         message = "The runtime for local models is not installed."
         raise LocalModelError(message, reason="not_installed", hint=f"Install it: {_INSTALL}")
 
 
 async def find_or_start(model: Path, context: int, *, blocking: bool) -> ModelServer:
-    """The server of a model; if there is none it is started, and waited for. Raises LocalModelError."""
+    """The server of a model, started if it does not run. Raises LocalModelError."""
     state = _state_of(model, context)
     child: subprocess.Popen[bytes] | None = None
     end = time.monotonic() + _START_SECONDS
@@ -135,9 +134,9 @@ async def find_or_start(model: Path, context: int, *, blocking: bool) -> ModelSe
             if time.monotonic() > end:
                 message = f"The model {model.name} was not loaded within {_START_SECONDS:.0f} seconds."
                 raise LocalModelError(message, reason="failed", hint="Use a smaller model, or a faster machine.")
-            await pause(_LOOK, blocking=blocking)
+            await pause(_POLL_SECONDS, blocking=blocking)
     except BaseException:
-        if child is not None and child.poll() is None:  # nobody waits for it any more
+        if child is not None and child.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
         raise
@@ -148,15 +147,15 @@ async def find_or_start(model: Path, context: int, *, blocking: bool) -> ModelSe
 
 
 def _state_of(model: Path, context: int) -> Path:
-    """The file about the server of this very model, as this version runs it."""
+    """The state file of the server for this very model file, context and version."""
     directory = _directory()
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory.chmod(0o700)  # which only its owner may do
+        directory.chmod(0o700)  # fails if the directory belongs to another user
         file = model.stat()
     except OSError as error:
         message = f"The local model cannot be run: {error.filename or directory}: {error.strerror or error}."
-        raise LocalModelError(message, reason="failed", hint="See that your cache directory is yours.") from error
+        raise LocalModelError(message, reason="failed", hint="Check that you own your cache directory.") from error
     what = f"{model} {file.st_ino} {file.st_size} {file.st_ctime_ns} {context} {__version__}"
     return directory / f"{hashlib.sha256(what.encode()).hexdigest()[:24]}.json"
 
@@ -170,7 +169,7 @@ def _spawn(state: Path, model: Path, context: int) -> subprocess.Popen[bytes]:
         "threads": _threads(),
         "idle": _idle_seconds(),
     }
-    # Threads that wait for each other by spinning take the processor away from the one that works.
+    # Threads that spin while they wait slow down the one that works.
     environment = {"OMP_WAIT_POLICY": "PASSIVE"} | child_environment(os.environ, own=_OWN_VARIABLES)
     try:
         with state.with_suffix(".log").open("wb") as output:
@@ -181,11 +180,11 @@ def _spawn(state: Path, model: Path, context: int) -> subprocess.Popen[bytes]:
                 stderr=output,
                 env=environment,
                 cwd="/",
-                start_new_session=True,  # Ctrl-C stops an answer, which is our business, and not the server
+                start_new_session=True,  # Ctrl-C in a terminal must not reach the server
             )
     except OSError as error:
-        message = f"The model's program cannot be started: {error.strerror or error}."
-        raise LocalModelError(message, reason="failed", hint="Look at sys.executable of this program.") from error
+        message = f"The model's server cannot be started: {error.strerror or error}."
+        raise LocalModelError(message, reason="failed", hint="Check sys.executable of this program.") from error
 
 
 def _threads() -> int:
@@ -198,8 +197,8 @@ def _idle_seconds() -> float:
     try:
         return max(2.0, float(named))
     except ValueError:
-        message = f"{_IDLE_VARIABLE}={named!r} is no number."
-        raise ConfigurationError(message, hint="Say for how many seconds a model is kept loaded: 300.") from None
+        message = f"{_IDLE_VARIABLE}={named!r} is not a number."
+        raise ConfigurationError(message, hint="Set it to the seconds that an idle model stays loaded: 300.") from None
 
 
 def _failure(model: Path, status: int, log: Path) -> LocalModelError:
@@ -208,8 +207,8 @@ def _failure(model: Path, status: int, log: Path) -> LocalModelError:
         hint = "Use another machine or a provider's model."
         return LocalModelError(message, reason="unsupported_processor", hint=hint)
     lines = [line.strip() for line in log.read_text(errors="replace")[-4000:].splitlines()]
-    said = next((line for line in reversed(lines) if " E " in line or "error" in line.lower()), "")
-    why = (said.removeprefix("error: ") or f"its program ended with status {status}")[:300]
+    last = next((line for line in reversed(lines) if " E " in line or "error" in line.lower()), "")
+    why = (last.removeprefix("error: ") or f"its server exited with status {status}")[:300]
     if status == _NOT_INSTALLED:
         message = f"The runtime for local models cannot be loaded: {why}"
         return LocalModelError(message, reason="not_installed", hint=f"Install it again: {_INSTALL}")
@@ -218,7 +217,7 @@ def _failure(model: Path, status: int, log: Path) -> LocalModelError:
         hint = "Close other programs, use a smaller model or a smaller context_window in its profile."
         return LocalModelError(message, reason="no_memory", hint=hint)
     message = f"The model {model.name} cannot be loaded: {why}."
-    hint = "The file may be damaged, or of a kind that this version of the runtime does not know."
+    hint = "The file may be damaged, or too new for the installed runtime."
     return LocalModelError(message, reason="wrong_file", hint=hint)
 
 
@@ -226,7 +225,7 @@ def _failure(model: Path, status: int, log: Path) -> LocalModelError:
 
 
 class LocalTransport(Transport):
-    """Sends requests to the model. Safe to share between threads, or between the tasks of a loop."""
+    """Sends requests to a model's server. Safe to share between threads, or between the tasks of a loop."""
 
     def __init__(self, choice: ModelChoice, context: int, inner: Transport, *, blocking: bool) -> None:
         self.blocking: bool | None = blocking
@@ -237,7 +236,7 @@ class LocalTransport(Transport):
         self._closed: bool = False
 
     async def open(self, request: HttpRequest) -> Response:
-        """Run the model if it does not, and send the request."""
+        """Start the server if it does not run, and send the request."""
         retried = False
         while True:
             server = await self._server()
@@ -250,7 +249,7 @@ class LocalTransport(Transport):
             try:
                 return _Reply(addressed, await self._inner.open(addressed))
             except ConnectionFailedError as error:
-                # It may just have ended, or be dying: of a program that dies the connections go first.
+                # The server may be exiting: its connections close before its lock is released.
                 if retried or not await self._has_ended(server):
                     raise _broken(error) from error
                 retried = True
@@ -258,34 +257,34 @@ class LocalTransport(Transport):
     async def _server(self) -> ModelServer:
         if self._closed:
             message = "The engine is closed."
-            raise ConfigurationError(message, hint="Make a new one, or do not close it so early.")
+            raise ConfigurationError(message, hint="Create a new one, or close it later.")
         ensure_installed()
         return await find_or_start(await self._file(), self._context, blocking=self._blocking)
 
     async def _file(self) -> Path:
-        """The model's file, which may have to be downloaded, for minutes."""
+        """The model's file; the download may take minutes."""
         if self._choice.file is not None:
             return self._choice.file
         name, progress = self._choice.name, bar_if_terminal()
         if self.blocking:
             return pull(name, progress)
-        import asyncio  # which plain programs do not load
+        import asyncio  # sync programs do not load it
 
-        unwanted = Stop()
-        with stopping(unwanted):  # in the thread, too
+        stop = Stop()
+        with stopping(stop):  # in the thread, too
             try:
                 return await asyncio.to_thread(pull, name, progress)
             except asyncio.CancelledError:
-                unwanted.cancel()
+                stop.cancel()
                 raise
 
     async def _has_ended(self, server: ModelServer) -> bool:
         state = _state_of(Path(server.model), server.context)
-        end = time.monotonic() + _DYING_SECONDS
+        end = time.monotonic() + _EXIT_SECONDS
         while _find(state) == server:
             if time.monotonic() > end:
                 return False
-            await pause(_LOOK, blocking=self._blocking)
+            await pause(_POLL_SECONDS, blocking=self._blocking)
         return True
 
     async def aclose(self) -> None:
@@ -294,7 +293,7 @@ class LocalTransport(Transport):
 
 
 class _Reply(Response):
-    """A reply whose broken connection is told as what it means here."""
+    """A reply that explains a broken connection."""
 
     def __init__(self, request: HttpRequest, response: Response) -> None:
         super().__init__(request, response.status, response.headers)
@@ -311,8 +310,6 @@ class _Reply(Response):
 
 
 def _broken(error: ConnectionFailedError) -> ConnectionFailedError:
-    message = "The program that runs the local model does not answer any more."
-    hint = (
-        "Ask again: it is started anew. If it happens each time, memory may be short: use a smaller model or context."
-    )
+    message = "The server of the local model does not answer any more."
+    hint = "Ask again: it is restarted. If it fails each time, memory may be short: use a smaller model or context."
     return ConnectionFailedError(message, hint=hint, code=error.code)

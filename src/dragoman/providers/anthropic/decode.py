@@ -1,7 +1,7 @@
 """From the bytes of a reply to events, whole or as a stream.
 
-A block that arrives whole is opened and ended at once, so whole replies and streams cannot differ. All is taken apart
-into raw members, so that nothing we do not know is lost.
+A block that arrives whole is opened and ended at once, so whole replies and streams cannot differ. Everything is split
+into raw members, so that nothing unknown is lost.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dragoman.conversation import (
     BlockReceived,
@@ -37,15 +37,26 @@ from dragoman.providers.citations import of_claude, read_citations
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_in
 from dragoman.providers.history import UNREADABLE
-from dragoman.providers.wire import DecoderBase, is_json, read_elements, read_members, read_number, read_text
+from dragoman.providers.wire import (
+    DecoderBase,
+    Places,
+    as_object,
+    is_json,
+    read_counts,
+    read_elements,
+    read_members,
+    read_text,
+    value_of,
+)
 
 from .history import READER
 from .server_tools import read_use
 
 _KEPT_EVENTS: Final = 100
-"""How many events of unknown types a reply may keep."""
+"""How many events of unknown types are kept."""
 
 _encode = msgspec.json.encode
+_read_index = msgspec.json.Decoder(int).decode
 
 # --- why a reply ended, and what it cost ------------------------------------------------------------------------------
 
@@ -55,39 +66,31 @@ _STOP_REASONS: Final[dict[str, StopReason]] = {
     "max_tokens": StopReason.MAX_TOKENS,
     "stop_sequence": StopReason.STOP_SEQUENCE,
     "pause_turn": StopReason.PAUSED,
-    "compaction": StopReason.PAUSED,  # the history was summed up; sent back, it is gone on with
+    "compaction": StopReason.PAUSED,  # the history was summarized; sent back, it is continued
     "refusal": StopReason.REFUSAL,
     "model_context_window_exceeded": StopReason.CONTEXT_FULL,
 }
 
 
-class _CacheCreation(Struct):
-    """How long what was written to the cache is kept."""
-
-    ephemeral_1h_input_tokens: int | None = None
-
-
-_read_kept: Final = msgspec.json.Decoder(_CacheCreation | None).decode
-
-
-def _read_usage(counts: Mapping[str, Raw]) -> Usage:
-    """The provider counts what was read from and written to its cache apart from `input_tokens`; we count it in."""
-    fresh = read_number(counts.get("input_tokens"))
-    read = read_number(counts.get("cache_read_input_tokens"))
-    wrote = read_number(counts.get("cache_creation_input_tokens"))
-    details = read_members(counts["output_tokens_details"]) if "output_tokens_details" in counts else {}
-    kept = _read_kept(counts["cache_creation"]) if wrote and "cache_creation" in counts else None
-    return Usage(
-        input=None if fresh is None else fresh + (read or 0) + (wrote or 0),
-        output=read_number(counts.get("output_tokens")),
-        cache_read=read,
-        cache_write=wrote,
-        reasoning=read_number(details.get("thinking_tokens")),
-        cache_write_1h=kept.ephemeral_1h_input_tokens or None if kept is not None else None,
-    )
+_COUNTS: Final[Places] = {
+    "input_tokens": "input",
+    "output_tokens": "output",
+    "cache_read_input_tokens": "cache_read",
+    "cache_creation_input_tokens": "cache_write",
+    "cache_creation": {"ephemeral_1h_input_tokens": "cache_write_1h"},
+    "output_tokens_details": {"thinking_tokens": "reasoning"},
+}
 
 
-# Deltas that make a block grow, and the member that holds the piece; any other brings members to keep.
+def _read_usage(usage: Mapping[str, object]) -> Usage:
+    """The provider counts tokens read from and written to its cache apart from `input_tokens`; we include them."""
+    counts = read_counts(usage, _COUNTS)
+    if "input" in counts:
+        counts["input"] += counts.get("cache_read", 0) + counts.get("cache_write", 0)
+    return Usage(**counts)
+
+
+# Deltas with a piece of a block, and the member that holds it; the members of any other delta are kept.
 _PIECES: Final = {
     "text_delta": "text",
     "input_json_delta": "partial_json",
@@ -96,7 +99,7 @@ _PIECES: Final = {
 }
 _read_string: Final = msgspec.json.Decoder(str).decode
 
-# Members of each kind of block that have a place in our own; a block of any other kind is kept as it is.
+# Members of each kind of block that have a place in ours; a block of any other kind is kept as it is.
 _TAKEN: Final = {
     "text": ("type", "text"),
     "thinking": ("type", "thinking", "signature", "data"),
@@ -106,7 +109,7 @@ _TAKEN: Final = {
 
 
 def _keep(members: Mapping[str, Raw], *left_out: str) -> dict[str, Raw]:
-    """Copies of the members that are worth keeping: all but those named and those that are null."""
+    """Copies of the members, without those named and those that are null."""
     return {name: raw.copy() for name, raw in members.items() if name not in left_out and bytes(raw) != b"null"}
 
 
@@ -126,7 +129,7 @@ class _Block:
         self.signature: str | None = read_text(members.get("signature")) if taken else None
         self.citations: list[Raw] = []
         self.pieces: list[str] = []
-        """What came of the input of a call that the provider ran itself."""
+        """The input of a call that the provider runs itself."""
         self.grew: bool = False
 
     def start(self, names: Mapping[str, str], events: list[ReplyEvent]) -> None:
@@ -141,7 +144,7 @@ class _Block:
             self.grow("thinking_delta", read_text(self.members.get("thinking")) or "", events)
 
     def grow(self, kind: str, piece: str, events: list[ReplyEvent]) -> bool:
-        """Take the next piece; False if it is not of this kind of block."""
+        """Add a piece; False if this kind of block has no such pieces."""
         if self.kind == "text":
             if piece and kind == "text_delta":
                 events.append(TextDelta(self.index, "", piece))
@@ -156,13 +159,13 @@ class _Block:
                 self.pieces.append(piece)
             return kind == "input_json_delta"
         if kind == "signature_delta":
-            self.signature = piece  # whole, however many come: the last one counts
+            self.signature = piece  # each is complete: the last one counts
         elif piece and kind == "thinking_delta":
             events.append(ThinkingDelta(self.index, "", piece))
         return kind in ("thinking_delta", "signature_delta")
 
     def merge(self, delta: Mapping[str, Raw]) -> None:
-        """Take any other delta: strings grow, anything else is replaced."""
+        """Add any other delta: strings grow, anything else is replaced."""
         for name, raw in delta.items():
             old = self.fields.get(name)
             if name == "citation":
@@ -178,23 +181,23 @@ class _Block:
             before = read_elements(fields["citations"]) if "citations" in fields else []
             fields["citations"] = Raw(_encode([*before, *self.citations]))
         elif bytes(fields.get("citations", b"")) == b"[]":
-            del fields["citations"]  # a stream opens every text so where documents may be cited
+            del fields["citations"]  # so every text of a stream begins where documents may be cited
         native = Native(READER, fields) if fields else None
         if self.kind == "text":
             if "citations" in fields and (cited := read_citations(fields["citations"], of_claude)):
                 events.append(TextCited(self.index, "", cited))
             events.append(TextEnded(self.index, "", native))
         elif self.kind == "tool_use":
-            # A call that came whole has its input here. In a stream this is {} and the pieces follow, or none for {}.
+            # The input of a call that came whole; in a stream it is {} here, and arrives in pieces.
             given = self.members.get("input", Raw(b"{}"))
             if not self.grew and read_members(given):
                 events.append(ToolCallDelta(self.index, self.call_id, bytes(given).decode()))
             events.append(ToolCallEnded(self.index, self.call_id, native))
         elif self.kind in _TAKEN:
-            # A stream opens a thought with an empty signature; one that stays empty signs nothing.
+            # A stream begins a thought with an empty signature, which may stay empty.
             encrypted = read_text(self.members.get("data"))
             events.append(ThinkingEnded(self.index, "", self.signature or None, encrypted, native))
-        else:  # server tools and their results, and whatever comes in future
+        else:  # server tools and their results, and future kinds
             if whole := "".join(self.pieces):
                 fields["input"] = Raw(whole.encode() if is_json(whole) else _encode({UNREADABLE: whole}))
             id = read_text(fields["id"]) if bytes(fields.get("id", b"")).startswith(b'"') else None
@@ -216,14 +219,14 @@ class ReplyDecoder(DecoderBase):
         """The model that took over from the one that was asked for."""
         self._open: dict[int, _Block] = {}
         self._seen: set[int] = set()
-        self._usage: dict[str, Raw] = {}
+        self._usage: dict[str, object] = {}
         self._extras: dict[str, Raw] = {}
         """Members of the reply that have no place in our events, and its stop reason until it ends."""
 
     # --- a stream ---
 
     def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
-        payload.decode()  # members that are kept unread must be fit to be stored
+        payload.decode()  # raw members are kept without being parsed, and must be UTF-8
         event = read_members(payload)
         kind = read_text(event.get("type")) or name.decode()
         self._HANDLERS.get(kind, ReplyDecoder._keep_event)(self, event, events)
@@ -235,13 +238,13 @@ class ReplyDecoder(DecoderBase):
         self._take_message(message, read_elements(message.get("content", b"[]")), events)
 
     def _start_block(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        index = self._index_of(event)
+        index = _read_index(event["index"])
         if index in self._seen or not self._started:
             raise self.broken(f"block {index} began out of order")
         self._open[index] = self._open_block(index, event["content_block"], events)
 
     def _grow_block(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        index = self._index_of(event)
+        index = _read_index(event["index"])
         block = self._open.get(index)
         if block is None:
             raise self.broken(f"block {index} grew but was not open")
@@ -255,13 +258,13 @@ class ReplyDecoder(DecoderBase):
         block.merge(delta)
 
     def _end_block(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        index = self._index_of(event)
+        index = _read_index(event["index"])
         if index not in self._open:
             raise self.broken(f"block {index} ended but was not open")
         self._open.pop(index).end(events)
 
     def _change(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        """Late news of the reply as a whole: why it stopped and what it cost."""
+        """Why the reply stopped, and what it cost."""
         if not self._started:
             raise self.broken("it did not begin with its start")
         self._extras.update(_keep(read_members(event.get("delta", b"{}"))))
@@ -280,7 +283,7 @@ class ReplyDecoder(DecoderBase):
         raise error_in(event, self.call)
 
     def _keep_event(self, event: Mapping[str, Raw], _events: list[ReplyEvent]) -> None:
-        """An event of a type we do not know. The provider may add types at any time."""
+        """Keep an event of an unknown type; the provider may add types at any time."""
         kept = read_elements(self._extras.get("events", b"[]"))
         if len(kept) < _KEPT_EVENTS:
             self._extras["events"] = Raw(_encode([*kept, event]))
@@ -299,7 +302,7 @@ class ReplyDecoder(DecoderBase):
     # --- a whole reply, and what it shares with a stream ---
 
     def take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
-        body.decode()  # members that are kept unread must be fit to be stored
+        body.decode()  # as above
         message = read_members(body)
         if read_text(message.get("type")) == "error":
             raise error_in(message, self.call)
@@ -307,7 +310,7 @@ class ReplyDecoder(DecoderBase):
         self._complete(events)
 
     def _take_message(self, message: Mapping[str, Raw], blocks: list[Raw], events: list[ReplyEvent]) -> None:
-        """A message as far as it is there: the beginning of a stream, or a whole reply."""
+        """A whole reply, or the message at the start of a stream."""
         self._started = True
         self._id = read_text(message.get("id"))
         self._extras.update(_keep(message, "id", "type", "role", "model", "content", "usage"))
@@ -319,31 +322,25 @@ class ReplyDecoder(DecoderBase):
 
     def _open_block(self, index: int, raw: Raw, events: list[ReplyEvent]) -> _Block:
         self._seen.add(index)
-        # The API always gives a call an id; servers that imitate it may not, and a call without one cannot be answered.
+        # Calls always have ids, except on servers that imitate the API; without one a call cannot be answered.
         block = _Block(index, read_members(raw), f"call_{self._id or 'reply'}_{index}")
-        if block.kind == "fallback" and "to" in block.members:  # another model took over, and what follows is its own
+        if block.kind == "fallback" and "to" in block.members:  # another model took over
             self._model = read_text(read_members(block.members["to"]).get("model")) or self._model
         block.start(self.names, events)
         return block
 
     def _report_usage(self, usage: Raw | None, events: list[ReplyEvent]) -> None:
-        """Counts of a stream are running totals: a later one replaces an earlier one, and may leave some out."""
+        """Counts of a stream are running totals: later ones replace earlier ones, and may be incomplete."""
         if usage is not None and bytes(usage) != b"null":
-            self._usage.update(_keep(read_members(usage)))
+            self._usage |= {name: value for name, value in as_object(value_of(usage)).items() if value is not None}
             events.append(UsageReported(_read_usage(self._usage)))
 
     def _complete(self, events: list[ReplyEvent]) -> None:
         reason = read_text(self._extras.pop("stop_reason", None))
         if reason is None:
-            raise self.broken("it ended without saying why")
+            raise self.broken("it ended without a stop reason")
         self.ended = True
         if self._usage:
             self._extras["usage"] = Raw(_encode(self._usage))
         native = Native(READER, self._extras) if self._extras else None
         events.append(Completed(_STOP_REASONS.get(reason, StopReason.OTHER), reason, native, self._model))
-
-    def _index_of(self, event: Mapping[str, Raw]) -> int:
-        index = read_number(event["index"])
-        if index is None:
-            raise self.broken("an event does not say which block it is about")
-        return index

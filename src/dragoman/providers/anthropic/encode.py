@@ -1,13 +1,12 @@
 """From a call to a request: the members of the body, thinking, tools, cache marks and headers.
 
-The body is joined from bytes. All but the system prompt and the messages depends on the terms of the call and on little
-else, and is written once for all calls on the same terms; history.py writes the messages.
+Everything but the system prompt and the messages is encoded once for all calls on the same terms; history.py encodes
+the messages.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -16,7 +15,6 @@ from msgspec import Raw
 from dragoman.conversation import OneTool
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, Frame, nothing_to_send, per_terms
-from dragoman.providers.history import Turns
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.requests import (
     DeclaredTool,
@@ -38,7 +36,7 @@ from .thinking import Thinking, ask_for_thinking, check_sampling
 
 _PATH: Final = "/v1/messages"
 _VERSION: Final = "2023-06-01"
-"""The next version of the API takes no sampling parameters from any model, and gives nothing that this one does not."""
+"""The next version takes no sampling parameters from any model, and adds nothing."""
 _VERTEX_VERSION: Final = "vertex-2023-10-16"
 _MOST_MARKS: Final = 4
 _SAFE_MODEL: Final = re.compile(r"[A-Za-z0-9._@-]+").fullmatch
@@ -51,12 +49,12 @@ class _Frame(Frame, frozen=True, kw_only=True):
     system_end: bytes
     """The end of the system prompt's block, with a cache mark or without."""
     marks: int
-    """How many of the user's turns are marked for the cache, and with what."""
+    """How many of the user's turns are marked for the cache, and how."""
     mark: bytes
 
 
 def encode_call(call: Call) -> Encoded:
-    """The request for this call, and what had to be changed or left out to make it."""
+    """The request for this call, and what was changed or left out."""
     conversation, terms = call.conversation, _decide_terms(call)
     history = terms.writer.write(conversation)
     if not history.pieces:
@@ -64,7 +62,7 @@ def encode_call(call: Call) -> Encoded:
     system = conversation.system
     if system is None or not system or system.isspace():  # the API refuses an empty one
         system = None
-    frame = terms.frames.get(key := (system is not None, THINKS in history.marks))
+    frame = terms.frames.get(key := (system is not None, THINKS in history.marks, FILES in history.marks))
     if frame is None:
         frame = terms.frames[key] = _make_frame(call, terms.writer.names, *key)
     if frame.marks:
@@ -76,15 +74,15 @@ def encode_call(call: Call) -> Encoded:
         members += (b',"container":', _encode(container))
     if "messages" not in frame.given:
         members += (b',"messages":', *history.pieces, b"]}]")
-    return frame.complete(members, history.losses, _with_files(frame.headers, history))
+    return frame.complete(members, history.losses)
 
 
 class _Terms(NamedTuple):
     """What the terms of a call decide."""
 
     writer: ClaudeHistory
-    frames: dict[tuple[bool, bool], _Frame]
-    """By whether there is a system prompt, and whether thinking is sent along."""
+    frames: dict[tuple[bool, bool, bool], _Frame]
+    """By whether there is a system prompt, thinking in the history, and a stored file."""
 
 
 @per_terms
@@ -93,7 +91,7 @@ def _decide_terms(call: Call) -> _Terms:
     return _Terms(ClaudeHistory(call.profile, names), {})
 
 
-def _make_frame(call: Call, names: ToolNames, system: bool, thinks: bool) -> _Frame:
+def _make_frame(call: Call, names: ToolNames, system: bool, thinks: bool, files: bool) -> _Frame:
     adaptations: list[Adaptation] = []
     options = effective_options(call, adaptations, OLD_ROWS if OLD_COMPUTER in call.profile.quirks else ROWS)
     thinking = ask_for_thinking(call, options, adaptations, replayed=thinks)
@@ -120,7 +118,7 @@ def _make_frame(call: Call, names: ToolNames, system: bool, thinks: bool) -> _Fr
         system_end=b"," + mark + b"}" if "system" in marks else b"}",
         marks=marks.count("turn"),
         mark=mark,
-        headers=_headers(options, thinking),
+        headers=_headers(options, thinking, [FILES_BETA] if files else []),
         adaptations=tuple(adaptations),
         tool_names=names.to_own,
     )
@@ -135,10 +133,10 @@ def _vertex_path(call: Call) -> str:
 
 
 def _choose_marks(options: ModelOptions, *, system: bool, tools: bool) -> list[str]:
-    """What is marked for the cache: a request may hold four marks, and the caller's own tools may hold some already.
+    """What is marked for the cache. A request may have four marks, some of them in tools that the caller gives as JSON.
 
-    Two turns: the provider looks for what it wrote at most 20 blocks before a mark, and the first of the two stands
-    where the last one of the request before stood.
+    Two turns are marked, since the provider looks for a cached prefix at most 20 blocks before a mark: the first of the
+    two marks is where the last request had its second.
     """
     taken = sum([b'"cache_control"' in bytes(raw) for raw in raw_tools(options)])
     taken += "cache_control" in options.extra_body
@@ -147,7 +145,7 @@ def _choose_marks(options: ModelOptions, *, system: bool, tools: bool) -> list[s
 
 
 def _find_container(call: Call) -> str | None:
-    """The sandbox of the last reply that had one: code that the provider runs finds its files there again."""
+    """The sandbox of the last reply that had one, which keeps the files of the code that the provider runs."""
     if not call.options.server_tools:
         return None
     for message in reversed(call.conversation.messages):
@@ -221,9 +219,9 @@ _SEARCH: Final = _encode({"type": "tool_search_tool_bm25_20251119", "name": "too
 
 
 def _put_search(call: Call, tools: list[bytes]) -> int:
-    """Put the provider's search before the tools that are to be found with it: how many the model is told of at once.
+    """Insert the provider's search before the deferred tools, and return how many tools are not deferred.
 
-    The cache mark must be on one of these: the provider refuses it on a tool that is to be found.
+    The cache mark must be on one of these: the provider refuses it on a deferred tool.
     """
     if not call.profile.tool_search or not any(spec.deferred for spec in call.tools):
         return len(tools)
@@ -232,17 +230,14 @@ def _put_search(call: Call, tools: list[bytes]) -> int:
     return place + 1
 
 
-# --- headers: features in beta are asked for in the provider's own words, and need a header each ----------------------
+# --- headers: each beta feature needs a value in one ------------------------------------------------------------------
 
 _BETA_OF_TOOL: Final = {
     "advisor_20260301": "advisor-tool-2026-03-01",
-    "bash_20241022": "computer-use-2024-10-22",
     "code_execution_20250522": "code-execution-2025-05-22",
-    "computer_20241022": "computer-use-2024-10-22",
     "computer_20250124": "computer-use-2025-01-24",
     "computer_20251124": "computer-use-2025-11-24",
     "mcp_toolset": "mcp-client-2025-11-20",
-    "text_editor_20241022": "computer-use-2024-10-22",
 }
 _BETA_OF_MEMBER: Final = {
     "compaction": "compact-2026-09-04",
@@ -256,20 +251,13 @@ FILES_BETA: Final = "files-api-2025-04-14"
 _BETA_OF_BINDING: Final = "thinking-binding-controls-2026-08-01"
 
 
-def _with_files(headers: Mapping[str, str], history: Turns) -> Mapping[str, str]:
-    if FILES not in history.marks:
-        return headers
-    betas = [beta for beta in headers.get("anthropic-beta", "").split(",") if beta]
-    return {**headers, "anthropic-beta": ",".join(dict.fromkeys([*betas, FILES_BETA]))}
-
-
-def _headers(options: ModelOptions, thinking: Thinking) -> dict[str, str]:
-    """The API's version, all beta values that this request needs, each once, and the caller's own headers."""
+def _headers(options: ModelOptions, thinking: Thinking, more: list[str]) -> dict[str, str]:
+    """The version of the API, the beta features that this request needs, and the caller's own headers."""
     given = {name.lower(): value for name, value in options.extra_headers.items()}
     betas = [_BETA_OF_BINDING] if thinking.config is not None and "block_binding" in thinking.config else []
     kinds = [str(as_object(value_of(raw)).get("type")) for raw in raw_tools(options)]
     betas += [_BETA_OF_TOOL[kind] for kind in kinds if kind in _BETA_OF_TOOL]
     betas += [_BETA_OF_MEMBER[name] for name in options.extra_body if name in _BETA_OF_MEMBER]
-    betas += [beta.strip() for beta in given.pop("anthropic-beta", "").split(",") if beta.strip()]
+    betas += [beta.strip() for beta in given.pop("anthropic-beta", "").split(",") if beta.strip()] + more
     header = {"anthropic-beta": ",".join(dict.fromkeys(betas))} if betas else {}
     return {"anthropic-version": _VERSION, **header, **given}

@@ -1,7 +1,6 @@
-"""Messages of a conversation as the wire wants them, and what of a history this provider does not get.
+"""The messages of a conversation as content blocks, and what this provider does not get.
 
-A message's wire form is the inside of the content array, without brackets, so that turns of one role that follow each
-other become one by joining.
+A message is encoded as the inside of its content array, so that consecutive messages of one role are joined to one.
 """
 
 from __future__ import annotations
@@ -31,10 +30,9 @@ from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import elements, read_members, read_text
 
 READER: Final = "anthropic"
-"""The name under which thinking, opaque blocks and native fields of this dialect are kept."""
+"""The provider name of this dialect's thinking, opaque blocks and native fields."""
 
-# What a request must say because of a message in it: that there is thinking, a file that the provider keeps, or a call
-# that it ran itself.
+# Marks of a message that holds thinking, a file stored at the provider, or a call that the provider ran itself.
 THINKS: Final = "thinks"
 FILES: Final = "files"
 _SERVER_CALLS: Final = "server_calls"
@@ -42,7 +40,7 @@ _SERVER_CALLS: Final = "server_calls"
 _LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ALL_OF_IT: Final[Mapping[int, str]] = {}
 _UNANSWERED: Final = "the provider ran this call itself and its result never arrived"
-_OUTDATED: Final = "it has found a tool that is not offered any more"
+_OUTDATED: Final = "it found a tool that is no longer offered"
 _NO_ERROR_TEXT: Final = "The tool failed and gave no reason."
 
 _encode = msgspec.json.encode
@@ -52,7 +50,7 @@ _encode = msgspec.json.encode
 
 
 class ClaudeHistory(TurnsWriter["_Turn"]):
-    """Messages as turns. Results of tools so come first in the turn after their calls, where the API wants them."""
+    """Messages as turns: tool results come first in the turn after their calls, as the API requires."""
 
     def write_message(self, message: Message, left_out: Mapping[int, str] = _ALL_OF_IT) -> _Turn:
         turn = _Turn(self.profile, self.names, READER, message.role, left_out=left_out)
@@ -71,7 +69,7 @@ class ClaudeHistory(TurnsWriter["_Turn"]):
     def all_turns(self, messages: Sequence[Message]) -> list[_Turn]:
         """All messages, without calls that the provider ran itself and never answered.
 
-        It refuses such a call, except while its result may still come: nothing follows it but results of tools.
+        It refuses such a call unless its result may still come, when nothing but tool results follows.
         """
         turns = self.forms(messages)
         answered = frozenset[str]().union(*[turn.server_results for turn in turns])
@@ -86,11 +84,8 @@ class ClaudeHistory(TurnsWriter["_Turn"]):
 
 
 def _outdated_searches(turns: Sequence[_Turn], names: ToolNames) -> dict[int, dict[int, str]]:
-    """Searches that found a tool which is not there any more: the provider refuses to be reminded of it.
-
-    Where no tools are told at all, nobody has said that it is not.
-    """
-    known = set(names.to_wire.values())
+    """Searches that found a tool that is no longer declared, which the provider refuses."""
+    known = set(names.to_wire.values())  # empty: without any tools nothing is refused
     found = [(at, *reference) for at, turn in enumerate(turns) for reference in turn.references]
     outdated = [(at, block, call) for at, block, call, tools in found if known and not known.issuperset(tools)]
     gone: dict[int, dict[int, str]] = {}
@@ -105,13 +100,13 @@ def _outdated_searches(turns: Sequence[_Turn], names: ToolNames) -> dict[int, di
 
 class _Turn(Turn):
     left_out: Mapping[int, str] = _ALL_OF_IT
-    """Blocks of the provider's own tools that it would refuse, by their indices, and why."""
+    """Blocks of the provider's own tools that it would refuse: index and reason."""
     server_calls: list[tuple[int, str]] = field(default_factory=list)
     """Index and id of calls that the provider ran itself."""
     server_results: list[str] = field(default_factory=list)
     """Ids of such calls whose results are here."""
     references: list[tuple[int, str, Collection[str]]] = field(default_factory=list)
-    """Index and call of results that refer to tools, and to which."""
+    """Of results that refer to tools: index, call id and the tools."""
 
     def add(self, block: Mapping[str, object], native: Native | None = None, *, cacheable: bool = True) -> None:
         if native is not None:
@@ -120,7 +115,7 @@ class _Turn(Turn):
         self.cacheable = cacheable and "cache_control" not in block
 
     def write_text(self, block: Text) -> None:
-        # The API refuses texts without anything but white space, even those that a model wrote.
+        # The API refuses blank texts, even those of the model.
         if block.text and not block.text.isspace():
             self.add({"type": "text", "text": block.text}, block.native)
 
@@ -130,7 +125,7 @@ class _Turn(Turn):
         elif not block.signature and block.encrypted is None:
             self.lose("thinking", "its signature never arrived, and the provider takes none without")
         else:
-            # As it came, also with an empty text: the signature holds the thought itself.
+            # Also with an empty text: the signature holds the thought itself.
             shown = {"type": "thinking", "thinking": block.text, "signature": block.signature}
             sealed = {"type": "redacted_thinking", "data": block.encrypted}
             self.add(shown if block.signature else sealed, block.native, cacheable=False)
@@ -197,7 +192,7 @@ class _Turn(Turn):
                 names = [read_text(read_members(each).get("tool_name")) or "" for each in found]
                 self.references.append((self.index, self.server_results[-1], names))
         except msgspec.MsgspecError:
-            pass  # somebody made it by hand; the provider will say what is wrong with it
+            pass  # made by hand; the provider will report what is wrong with it
 
 
 # --- images and documents ---------------------------------------------------------------------------------------------

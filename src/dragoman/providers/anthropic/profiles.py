@@ -1,8 +1,7 @@
 """What Claude models can do, as rows.
 
-The rows follow the provider's tables (models overview; thinking by model; effort; migration guides) as of November
-2026. A Claude whose name no row knows is taken for one of the newest: those accept the least, and a request that asks
-for too little is better than one that is refused.
+The rows follow the provider's documentation of November 2026. An unknown Claude is treated like the newest ones, which
+accept the least: a request that asks for too little is better than one that is refused.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def _row(models: str, **fields: Any) -> ProfileRow:
     return row("anthropic", models, **fields)
 
 
-# In this order: the newest first, as what holds where nothing else is said; then each family, older and older.
+# The newest models first, then older and older families: later rows win.
 ROWS: tuple[ProfileRow, ...] = (
     _row("*", counts_tokens=True),
     _row(
@@ -124,7 +123,7 @@ ROWS: tuple[ProfileRow, ...] = (
     ),
     _row("claude-opus-4-1* claude-opus-4-0* claude-opus-4-20* claude-4-opus*", max_output=32_000, tool_search=0),
     _row("claude-3-5*", reasoning="none", max_output=8192),
-    # The first generation, which gateways still serve, reads no PDF and writes at most 4,096 tokens.
+    # The first generation reads no PDF and writes at most 4,096 tokens; gateways still serve it.
     _row(
         "claude-3-opus* claude-3-sonnet* claude-3-haiku*",
         reasoning="none",

@@ -1,6 +1,6 @@
-"""Anthropic's own tools: how they are asked for, and what a reply says of them.
+"""Anthropic's own tools: how they are declared, and what a reply reports of them.
 
-Of each tool the oldest version is asked for that all models of today know; newer ones can be had by raw JSON.
+The version of each tool is the oldest one that all current models know; newer ones can be declared as raw JSON.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ROWS: Final[ToolRows] = {
         {"type": "mcp_toolset"},
         {"name": "mcp_server_name"},
         rest=_choose_tools,
-        taken=("url", "token", "allowed_tools", "approval=never"),  # the servers have a member of their own
+        taken=("url", "token", "allowed_tools", "approval=never"),  # in a member of their own
     ),
 }
 OLD_ROWS: Final[ToolRows] = {
@@ -80,7 +80,7 @@ _KINDS: Final = {
 
 
 def read_use(kind: str, fields: Mapping[str, Raw]) -> ServerToolUse | None:
-    """What a block of this type says of one of the provider's own tools; None if it is of none."""
+    """What a block of this type reports of one of the provider's own tools; None for other blocks."""
     if kind in {"server_tool_use", "mcp_tool_use"}:
         block = {name: value_of(raw) for name, raw in fields.items()}
         name, id = str(block.get("name") or ""), str(block.get("id") or "")
@@ -109,10 +109,10 @@ def _output_of(content: object, result: Mapping[str, object]) -> str:
     """The readable part of a result, whichever of its many forms it has."""
     if isinstance(content, str):
         return content
-    if isinstance(content, list):  # pages that were found, or what an MCP tool gave
+    if isinstance(content, list):  # search results, or the content of an MCP tool's result
         several = cast("list[object]", content)
         return "\n".join(texts_in(several, "title") or texts_in(several, "text"))
-    page = as_object(result.get("content"))  # of a page that was fetched only its title: the text may be very long
+    page = as_object(result.get("content"))  # of a fetched page only the title: the text may be very long
     parts = [result.get(name) for name in ("stdout", "stderr", "text", "error_code", "error_message", "content")]
     said = [part for part in (*parts, page.get("title")) if isinstance(part, str) and part]
     return "\n".join([*said, *texts_in(result.get("tool_references"), "tool_name")])

@@ -1,7 +1,6 @@
-"""What a request says about thinking, on Claude's own API and wherever else Claude is asked.
+"""The thinking options of a request to Claude, also for Bedrock.
 
-Two generations: models with a budget take `enabled` and a number of tokens; adaptive ones decide themselves and take an
-effort. A caller who says the one on a model that wants the other gets the nearest, and a report.
+Older models take a budget of tokens, adaptive ones an effort. The other kind is converted to the nearest, and reported.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from .profiles import ALWAYS_THINKS, BOUND, BUDGETS_TOO, HIDDEN, OFF_BETWEEN_TOO
 
 _LEAST_BUDGET: Final = 1024
 _ROOM_FOR_ANSWER: Final = 1024
-"""What is left of max_tokens for the answer where the budget is ours to choose."""
+"""What is left of max_tokens for the answer if we choose the budget."""
 _BUDGETS: Final[dict[Effort, int]] = {
     "minimal": 1024,
     "low": 2048,
@@ -25,11 +24,11 @@ _BUDGETS: Final[dict[Effort, int]] = {
     "xhigh": 32768,
     "max": 65536,
 }
-"""How many tokens an effort stands for, from less to more."""
+"""The tokens of each effort, from less to more."""
 
 
 class Thinking(NamedTuple):
-    """What a request says about thinking."""
+    """The thinking options of a request."""
 
     config: dict[str, object] | None
     """The member `thinking`; None leaves it to the model."""
@@ -38,12 +37,12 @@ class Thinking(NamedTuple):
 
     @property
     def kind(self) -> object:
-        """How it was asked for: "enabled" by a budget, "adaptive" by an effort."""
+        """ "enabled" with a budget, "adaptive" with an effort."""
         return None if self.config is None else self.config["type"]
 
 
 def ask_for_thinking(call: Call, options: ModelOptions, adaptations: list[Adaptation], *, replayed: bool) -> Thinking:
-    """What to say about thinking. `replayed`: thinking of earlier turns is sent along."""
+    """The thinking options. `replayed`: the history contains thinking."""
     profile, asked = call.profile, options.reasoning
     limit = 8192 if options.max_tokens is None else options.max_tokens
     if asked is None:
@@ -56,8 +55,8 @@ def ask_for_thinking(call: Call, options: ModelOptions, adaptations: list[Adapta
         effort = _choose_effort(call, asked, adaptations)
         found = Thinking(_with_display(call, asked, {"type": "adaptive"}), effort, limit)
     if replayed and BOUND in profile.quirks and found.kind in {None, "enabled", "adaptive"}:
-        # Histories here may be branched, mended or put under another system prompt. The provider would refuse a whole
-        # request for one thought whose prefix changed; it shall drop that thought, and it says so in its reply.
+        # Histories may be branched, repaired or get another system prompt. The provider refuses a thought whose prefix
+        # changed, unless it may drop that thought, which it reports in its reply.
         config = found.config or {"type": "adaptive"}
         found = found._replace(config={**config, "block_binding": {"prefix_mismatch_behavior": "drop_block"}})
     return found
@@ -80,7 +79,7 @@ def _ask_by_budget(call: Call, asked: Reasoning, adaptations: list[Adaptation], 
         if asked.effort is not None and effort is None:
             adaptations.append(Adaptation(f'reasoning effort "{asked.effort}"', f"sent as a budget of {budget} tokens"))
     if call.options.max_tokens is None:
-        # Thinking counts into max_tokens: the default is room for the answer, so the budget goes on top.
+        # max_tokens includes thinking: the default is for the answer, so the budget is added.
         limit = min(limit + budget, call.profile.max_output or limit + budget)
     if chosen:
         budget = min(budget, max(limit - _ROOM_FOR_ANSWER, _LEAST_BUDGET))
@@ -112,7 +111,7 @@ def _choose_effort(call: Call, asked: Reasoning, adaptations: list[Adaptation]) 
 
 
 def _with_display(call: Call, asked: Reasoning, config: dict[str, object]) -> dict[str, object]:
-    """With `display` where the model's own default differs from what is wanted."""
+    """The config with `display`, if the model's default is not what was asked for."""
     if asked.summary == (HIDDEN in call.profile.quirks):
         config["display"] = "summarized" if asked.summary else "omitted"
     return config
@@ -121,7 +120,7 @@ def _with_display(call: Call, asked: Reasoning, config: dict[str, object]) -> di
 def check_sampling(
     call: Call, options: ModelOptions, thinking: Thinking, adaptations: list[Adaptation]
 ) -> dict[str, object]:
-    """Temperature and its kin as the API allows them. Thinking wants temperature 1, no top_k and top_p from 0.95."""
+    """The sampling parameters that the API allows: with thinking only temperature 1, no top_k, and top_p from 0.95."""
     asked = {"temperature": options.temperature, "top_p": options.top_p, "top_k": options.top_k}
     found: dict[str, object] = {name: value for name, value in asked.items() if value is not None}
     if "temperature" in found and "top_p" in found and ONE_SAMPLER in call.profile.quirks:

@@ -1,7 +1,7 @@
 """From the bytes of a reply to events, whole or as a stream.
 
-A block of a whole reply goes through the same steps as one that grows, so the two cannot differ. Only calls and results
-announce themselves in a stream; any other block begins with its first piece.
+A block of a whole reply is a block with one piece, so the two cannot differ. In a stream only calls and results have a
+start event; any other block begins with its first piece.
 """
 
 from __future__ import annotations
@@ -37,15 +37,17 @@ from dragoman.conversation import (
 )
 from dragoman.providers.citations import of_bedrock, read_citations
 from dragoman.providers.codec import Call, Encoded
-from dragoman.providers.failures import error_from
+from dragoman.providers.failures import error_in
 from dragoman.providers.history import UNREADABLE
 from dragoman.providers.wire import (
     DecoderBase,
     Growing,
+    Places,
+    as_object,
     is_json,
+    read_counts,
     read_elements,
     read_members,
-    read_number,
     read_text,
     value_of,
 )
@@ -54,6 +56,7 @@ from .framing import EXCEPTION, BinaryEvents
 from .history import MIME_TYPES, READER, thinker_of
 
 _encode = msgspec.json.encode
+_read_index = msgspec.json.Decoder(int).decode
 _Members = Mapping[str, Raw]
 
 # --- why a reply ended, and what it cost ------------------------------------------------------------------------------
@@ -71,51 +74,50 @@ _STOP_REASONS: Final[dict[str, StopReason]] = {
 }
 
 
-def _read_usage(counts: _Members) -> Usage:
-    """What was read from and written to the cache is counted apart from `inputTokens`; we count it in."""
-    fresh, read, wrote = [
-        read_number(counts.get(name)) for name in ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
-    ]
-    return Usage(
-        input=None if fresh is None else fresh + (read or 0) + (wrote or 0),
-        output=read_number(counts.get("outputTokens")),
-        cache_read=read,
-        cache_write=wrote,
-        total=read_number(counts.get("totalTokens")),
-    )
+_COUNTS: Final[Places] = {
+    "inputTokens": "input",
+    "outputTokens": "output",
+    "cacheReadInputTokens": "cache_read",
+    "cacheWriteInputTokens": "cache_write",
+    "totalTokens": "total",
+}
+
+
+def _read_usage(usage: Raw) -> Usage:
+    """Tokens read from and written to the cache are counted apart from `inputTokens`; we include them."""
+    counts = read_counts(as_object(value_of(usage)), _COUNTS)
+    if "input" in counts:
+        counts["input"] += counts.get("cache_read", 0) + counts.get("cache_write", 0)
+    return Usage(**counts)
 
 
 # --- blocks while they grow -------------------------------------------------------------------------------------------
 
 
 class _Block:
-    """A block of any kind: takes pieces, and gives out events."""
+    """A block of any kind while it grows."""
 
     def __init__(self, index: int, thinker: str, names: Mapping[str, str]) -> None:
         self.index: int = index
         self._thinker: str = thinker
         self._names: Mapping[str, str] = names
         self._kind: str = ""
-        """The member that it has in a message; empty until its first piece has come."""
+        """Its member in a message; empty until its first piece arrives."""
         self._fields: dict[str, Raw] = {}
-        """What came of it that has no place in our values; or all of a block that we only keep."""
+        """Members that have no place in our values; all members of a block that is only kept."""
         self._signature: str | None = None
         self._encrypted: str = ""
-        self._call_id: str = ""
-        self._kept: Growing | None = None
+        self.call_id: str = ""
+        self._unknown: Growing | None = None
         self._list: list[Raw] = []
         """The citations of a text, or the content of a result."""
         self._input: list[str] = []
         """Pieces of the input of a call that the provider ran itself."""
 
-    @property
-    def is_call(self) -> bool:
-        return bool(self._call_id)
-
     def take(self, members: _Members, events: list[ReplyEvent]) -> None:
-        """A piece, the announcement of a block, or all of one: an object of one member that names its kind."""
+        """A piece, the start of a block, or all of one: an object whose one member names its kind."""
         for kind, raw in members.items():
-            self._HANDLERS.get(kind, _Block._keep)(self, kind, raw, events)
+            self._HANDLERS.get(kind, _Block._take_unknown)(self, kind, raw, events)
 
     def _begin(self, kind: str, event: ReplyEvent, events: list[ReplyEvent]) -> None:
         if not self._kind:
@@ -151,27 +153,24 @@ class _Block:
             self._signature = (self._signature or "") + signature
         if redacted := read_text(members.pop("redactedContent", None)):
             self._encrypted += b64decode(redacted).decode()
-        self._fields |= {name: one.copy() for name, one in members.items()}
+        self._keep(members)
 
     def _take_call(self, kind: str, raw: Raw, events: list[ReplyEvent]) -> None:
         members = dict(read_members(raw))
-        if self._kind == "":
-            self._kind, own = kind, bytes(members.pop("type", b'"tool_use"')) == b'"tool_use"'
-            name = read_text(members["name"]) or ""
-            if own:
-                del members["name"]
-                self._call_id = read_text(members.pop("toolUseId")) or ""
-                events.append(ToolCallStarted(self.index, self._call_id, self._names.get(name, name)))
-            else:
-                members["type"] = read_members(raw)["type"]
-        given = members.pop("input", None)
-        if given is not None:
-            text = read_text(given) if bytes(given).startswith(b'"') else bytes(given).decode()
-            if text and self.is_call:
-                events.append(ToolCallDelta(self.index, self._call_id, text))
+        pieces = members.pop("input", None)
+        if not self._kind:
+            self._kind = kind
+            if bytes(members.get("type", b'"tool_use"')) == b'"tool_use"':  # else the provider runs it itself
+                members.pop("type", None)
+                name, self.call_id = read_text(members.pop("name")) or "", read_text(members.pop("toolUseId")) or ""
+                events.append(ToolCallStarted(self.index, self.call_id, self._names.get(name, name)))
+        if pieces is not None:
+            text = read_text(pieces) if bytes(pieces).startswith(b'"') else bytes(pieces).decode()
+            if text and self.call_id:
+                events.append(ToolCallDelta(self.index, self.call_id, text))
             elif text:
                 self._input.append(text)
-        self._fields |= {name: one.copy() for name, one in members.items()}
+        self._keep(members)
 
     def _take_result(self, kind: str, raw: Raw, _events: list[ReplyEvent]) -> None:
         """The result of a call that the provider ran itself. Its pieces are lists."""
@@ -179,17 +178,19 @@ class _Block:
         if bytes(raw).startswith(b"["):
             self._list += read_elements(raw)
         else:
-            self._fields |= {name: one.copy() for name, one in read_members(raw).items()}
+            self._keep(read_members(raw))
 
-    def _keep(self, kind: str, raw: Raw, _events: list[ReplyEvent]) -> None:
-        """Anything else: kept as it comes."""
+    def _take_unknown(self, kind: str, raw: Raw, _events: list[ReplyEvent]) -> None:
         if self._kind in ("", kind):
-            self._kind, self._kept = kind, self._kept or Growing(deltas=True)
-            self._kept.add(raw)
+            self._kind, self._unknown = kind, self._unknown or Growing(deltas=True)
+            self._unknown.add(raw)
+
+    def _keep(self, members: _Members) -> None:
+        self._fields |= {name: raw.copy() for name, raw in members.items()}
 
     def end(self, events: list[ReplyEvent]) -> None:
-        if self._kept is not None:
-            self._fields[self._kind] = self._kept.whole()
+        if self._unknown is not None:
+            self._fields[self._kind] = self._unknown.whole()
         if self._list:
             name = "citations" if self._kind == "text" else "content"
             self._fields[name] = Raw(_encode([*read_elements(self._fields.get(name, b"[]")), *self._list]))
@@ -200,8 +201,8 @@ class _Block:
             events.append(TextEnded(self.index, "", native))
         elif self._kind == "reasoningContent":
             events.append(ThinkingEnded(self.index, "", self._signature, self._encrypted or None, native))
-        elif self.is_call:
-            events.append(ToolCallEnded(self.index, self._call_id, native))
+        elif self.call_id:
+            events.append(ToolCallEnded(self.index, self.call_id, native))
         elif self._kind == "image" and (media := _read_image(self._fields["image"])) is not None:
             events.append(BlockReceived(self.index, "", media))
         elif self._kind in ("toolUse", "toolResult"):
@@ -252,15 +253,16 @@ class ReplyDecoder(DecoderBase):
     # --- a stream ---
 
     def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
-        payload.decode()  # members that are kept unread must be fit to be stored
+        payload.decode()  # raw members are kept without being parsed, and must be UTF-8
         members = dict(read_members(payload))
-        if name.startswith(EXCEPTION):
-            raise self._failure(name.removeprefix(EXCEPTION).decode(errors="replace"), members)
-        members.pop("p", None)  # padding, which hides the length of what is said
         kind = name.decode(errors="replace")
+        if kind.startswith(EXCEPTION):
+            raise error_in({"code": Raw(_encode(kind.removeprefix(EXCEPTION))), **members}, self.call)
+        members.pop("p", None)  # padding, which hides the length of the text
         if not self._started and kind != "messageStart":
             raise self.broken("it did not begin with its start")
-        self._EVENTS.get(kind, ReplyDecoder._keep_event)(self, members, events)
+        if kind in self._HANDLERS:
+            self._HANDLERS[kind](self, members, events)
 
     def _start(self, _members: _Members, events: list[ReplyEvent]) -> None:
         if self._started:
@@ -268,19 +270,19 @@ class ReplyDecoder(DecoderBase):
         self._begin(events)
 
     def _start_block(self, members: _Members, events: list[ReplyEvent]) -> None:
-        index = self._index_of(members)
+        index = _read_index(members["contentBlockIndex"])
         if index in self._seen:
             raise self.broken(f"block {index} began twice")
         self._block(index).take(read_members(members["start"]), events)
 
     def _grow_block(self, members: _Members, events: list[ReplyEvent]) -> None:
-        index = self._index_of(members)
+        index = _read_index(members["contentBlockIndex"])
         if index in self._seen and index not in self._open:
             raise self.broken(f"block {index} grew after its end")
         self._block(index).take(read_members(members["delta"]), events)
 
     def _end_block(self, members: _Members, events: list[ReplyEvent]) -> None:
-        index = self._index_of(members)
+        index = _read_index(members["contentBlockIndex"])
         if index not in self._open:
             raise self.broken(f"block {index} ended but was not open")
         self._end(self._open.pop(index), events)
@@ -291,16 +293,13 @@ class ReplyDecoder(DecoderBase):
         self._take_extras(members)
 
     def _describe(self, members: _Members, events: list[ReplyEvent]) -> None:
-        """What the reply cost, and what a guardrail made of it: the last event."""
+        """The last event: what the reply cost, and the trace of a guardrail."""
         self._take_extras(members)
         self._report_usage(events)
         if self._reason is not None:
             self._complete(events)
 
-    def _keep_event(self, _members: _Members, _events: list[ReplyEvent]) -> None:
-        """An event of a kind that we do not know."""
-
-    _EVENTS: ClassVar[dict[str, Callable[[ReplyDecoder, _Members, list[ReplyEvent]], None]]] = {
+    _HANDLERS: ClassVar[dict[str, Callable[[ReplyDecoder, _Members, list[ReplyEvent]], None]]] = {
         "messageStart": _start,
         "contentBlockStart": _start_block,
         "contentBlockDelta": _grow_block,
@@ -310,19 +309,16 @@ class ReplyDecoder(DecoderBase):
     }
 
     def end_stream(self, events: list[ReplyEvent]) -> None:
-        if self._reason is None:
-            raise self.broken("the stream ended before the reply was complete")
         self._complete(events)
 
     # --- a whole reply, and what it shares with a stream ---
 
     def take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
-        body.decode()  # members that are kept unread must be fit to be stored
+        body.decode()  # as above
         reply = dict(read_members(body))
         if "output" not in reply:
-            raise self._failure("", reply)
-        output = dict(read_members(reply.pop("output")))
-        message = read_members(output["message"])
+            raise error_in(reply, self.call)
+        message = read_members(read_members(reply.pop("output"))["message"])
         self._begin(events)
         for index, raw in enumerate(read_elements(message["content"])):
             block = self._block(index)
@@ -330,8 +326,6 @@ class ReplyDecoder(DecoderBase):
             self._end(block, events)
         self._take_extras(reply)
         self._report_usage(events)
-        if self._reason is None:
-            raise self.broken("it ended without saying why")
         self._complete(events)
 
     def _begin(self, events: list[ReplyEvent]) -> None:
@@ -345,7 +339,7 @@ class ReplyDecoder(DecoderBase):
         return self._open[index]
 
     def _end(self, block: _Block, events: list[ReplyEvent]) -> None:
-        self._calls += block.is_call
+        self._calls += bool(block.call_id)
         block.end(events)
 
     def _take_extras(self, members: _Members) -> None:
@@ -355,23 +349,15 @@ class ReplyDecoder(DecoderBase):
 
     def _report_usage(self, events: list[ReplyEvent]) -> None:
         if "usage" in self._extras:
-            events.append(UsageReported(_read_usage(read_members(self._extras["usage"]))))
+            events.append(UsageReported(_read_usage(self._extras["usage"])))
 
     def _complete(self, events: list[ReplyEvent]) -> None:
+        word = self._reason
+        if word is None:
+            raise self.broken("it ended without a stop reason")
         self.ended = True
-        word = self._reason or ""
         reason = _STOP_REASONS.get(word, StopReason.OTHER)
         if reason is StopReason.TOOL_CALLS and not self._calls:
-            reason = StopReason.END  # the provider has run the calls itself
+            reason = StopReason.END  # the provider ran the calls itself
         native = Native(READER, self._extras) if self._extras else None
         events.append(Completed(reason, word, native, None))
-
-    def _failure(self, kind: str, members: _Members) -> Exception:
-        said = {name: value_of(raw) for name, raw in members.items()}
-        return error_from({"code": kind, **said} if kind else said, self.call)
-
-    def _index_of(self, members: _Members) -> int:
-        index = read_number(members["contentBlockIndex"])
-        if index is None:
-            raise self.broken("an event does not say which block it is about")
-        return index

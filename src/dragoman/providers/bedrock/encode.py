@@ -1,7 +1,7 @@
 """From a call to a request: the path, inference parameters, tools, cache points and what only some makers take.
 
-All of the body but the system prompt and the messages depends on the terms of the call, and is written once for all
-calls on the same terms; history.py writes the messages.
+Everything but the system prompt and the messages is encoded once for all calls on the same terms; history.py encodes
+the messages.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Frame(Frame, frozen=True, kw_only=True):
 
 
 def encode_call(call: Call) -> Encoded:
-    """The request for this call, and what had to be changed or left out to make it."""
+    """The request for this call, and what was changed or left out."""
     conversation, writer = call.conversation, _make_writer(call)
     system = conversation.system
     has_system = bool(system) and not system.isspace() and "system" not in call.options.extra_body
@@ -94,7 +94,7 @@ def _make_frame(call: Call, system: bool, has_calls: bool) -> _Frame:
         more = _restrict_calls(options) if is_claude else {}
         members["additionalModelRequestFields"] = merge_members(members["additionalModelRequestFields"], more)
     for name, value in options.extra_body.items():
-        # The caller's own members: objects are laid over ours, anything else wins as a whole.
+        # The caller's own members: objects are merged into ours, anything else replaces ours.
         members[name] = merge_members(members.get(name), value)
     path = f"/model/{_quote(call.model)}/converse{'-stream' if call.stream else ''}"
     return _Frame(
@@ -110,7 +110,7 @@ def _make_frame(call: Call, system: bool, has_calls: bool) -> _Frame:
 
 
 def _quote(model: str) -> str:
-    """The name as one part of a path, whatever is in it: an ARN has colons and slashes."""
+    """The name as one segment of a path: an ARN has colons and slashes."""
     if not model.strip(". "):
         raise ConfigurationError(f"{model!r} cannot be the name of a model.", hint="Use the model's id, or an ARN.")
     return _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], model.encode()).decode()
@@ -122,7 +122,7 @@ def _quote(model: str) -> str:
 def _choose_members(
     call: Call, options: ModelOptions, thinking: Thinking | None, adaptations: list[Adaptation]
 ) -> dict[str, object]:
-    """What is said of how to answer: what all models know, and what only those of one maker do."""
+    """The parameters that all models know, and those of one maker's models."""
     limit, additional = options.max_tokens, dict[str, object]()
     sampling: dict[str, object] = {name: getattr(options, name) for name in ("temperature", "top_p", "top_k")}
     if thinking is not None:  # Claude
@@ -154,17 +154,14 @@ def _choose_members(
 
 
 def _ask_by_effort(call: Call, asked: Reasoning, adaptations: list[Adaptation]) -> dict[str, object]:
-    if asked.budget is not None:
-        hint = "Say reasoning=Reasoning(effort='low')."
-        refuse_or_adapt(call, adaptations, "a reasoning budget", "this model is told an effort", hint)
-    effort = asked.effort or "medium"
-    if NOVA in call.profile.quirks:
-        if effort == "none":
-            return {"reasoningConfig": {"type": "disabled"}}
-        level = choose_effort(call, effort, adaptations)
-        return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}
+    is_nova = NOVA in call.profile.quirks
+    if is_nova and (asked.effort == "none" or (asked.effort is None and asked.budget == 0)):
+        return {"reasoningConfig": {"type": "disabled"}}
+    effort = choose_effort(call, asked, adaptations) or "medium"
+    if is_nova:
+        return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": effort}}
     member = next((name for name in REASONING_MEMBERS if name in call.profile.quirks), REASONING_MEMBERS[0])
-    return {member: choose_effort(call, effort, adaptations)}
+    return {member: effort}
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------
@@ -177,7 +174,7 @@ def _encode_tool(tool: DeclaredTool) -> bytes:
 
 
 def _restrict_calls(options: ModelOptions) -> dict[str, object]:
-    """What Converse has no words for, in those of Claude's own API: no call, or one at a time."""
+    """What only Claude's own API can express: no call, or one at a time."""
     if options.tool_choice == "none":
         return {"tool_choice": {"type": "none"}}
     single = options.parallel_tool_calls is False and options.tool_choice == "auto"
@@ -185,7 +182,7 @@ def _restrict_calls(options: ModelOptions) -> dict[str, object]:
 
 
 def _leave_out(tools: list[object], adaptations: list[Adaptation], *, has_calls: bool) -> list[object]:
-    """No tools, for a model that is to call none; where there were calls before, the API wants them all the same."""
+    """No tools, for a model that must call none; if the history has calls, the API requires the tools."""
     if not has_calls:
         return []
     why = "this model cannot be told so while there are calls in the history; it may call a tool"

@@ -16,29 +16,29 @@ import msgspec
 
 from dragoman.errors import ProtocolError
 
-EXCEPTION: Final = b"exception:"
-"""Stands before the name of a frame that is an error."""
+EXCEPTION: Final = "exception:"
+"""The prefix of the name of a frame that is an error."""
 
 _PRELUDE: Final = Struct(">III")
 _CHECKSUM: Final = Struct(">I")
 _MOST_BYTES: Final = 24 * 1024 * 1024
-"""Of one frame, as Amazon's own clients have it."""
+"""Of one frame, as in Amazon's own clients."""
 _SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""Bytes of a value by its type; bytes (6) and texts (7) say their length themselves."""
+"""Bytes of a value by its type; bytes (6) and strings (7) have a length of their own."""
 
 
 class BinaryEvents:
-    """Splits a stream of bytes into events. A frame counts when all of it has come and both checksums agree."""
+    """Splits a stream of bytes into events. A frame counts when it is complete and both checksums match."""
 
     __slots__ = ("_kept", "_needed")
 
     def __init__(self) -> None:
         self._kept: bytearray = bytearray()
         self._needed: int = _PRELUDE.size
-        """How many bytes there must be until there is something new to look at."""
+        """How many bytes must be there before more can be read."""
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The events that these bytes complete, each as (name, payload); those before damage come first."""
+        """The events that these bytes complete, each as (name, payload), up to a damaged one."""
         self._kept += data
         if len(self._kept) < self._needed:
             return
@@ -73,15 +73,15 @@ def _read(headers: bytes, payload: bytes) -> tuple[bytes, bytes]:
         raise _damaged("the headers of a frame") from None
     kind = said.get(b":message-type", b"event")
     if kind == b"exception":
-        return EXCEPTION + said.get(b":exception-type", b""), payload
+        return EXCEPTION.encode() + said.get(b":exception-type", b""), payload
     if kind == b"error":
         text = said.get(b":error-message", b"").decode(errors="replace")
-        return EXCEPTION + said.get(b":error-code", b""), msgspec.json.encode({"message": text})
+        return EXCEPTION.encode() + said.get(b":error-code", b""), msgspec.json.encode({"message": text})
     return said.get(b":event-type", b""), payload
 
 
 def _texts(headers: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The headers that are texts."""
+    """The headers that are strings."""
     at, end = 0, len(headers)
     while at < end:
         value = at + 2 + headers[at]
@@ -98,4 +98,4 @@ def _texts(headers: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _damaged(what: str) -> ProtocolError:
-    return ProtocolError(f"The stream is damaged: the checksum of {what} does not agree.")
+    return ProtocolError(f"The stream is damaged: the checksum of {what} does not match.")

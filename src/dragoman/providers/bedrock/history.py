@@ -1,7 +1,6 @@
-"""Messages of a conversation as content blocks, and what of a history a model on Bedrock does not get.
+"""The messages of a conversation as content blocks, and what a model on Bedrock does not get.
 
-A message's wire form is the inside of its content array, so that turns of one role that follow each other become one by
-joining, as the API wants.
+A message is encoded as the inside of its content array, so that consecutive messages of one role are joined to one.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from dragoman.providers.wire import decode_base64, read_members
 from .profiles import CLAUDE
 
 READER: Final = "bedrock"
-"""The name under which opaque blocks and native fields of this dialect are kept."""
+"""The provider name of this dialect's opaque blocks and native fields."""
 CACHE_POINT: Final = b'{"cachePoint":{"type":"default"}}'
 CALLS: Final = "calls"
-"""Marks messages with calls or results: the API then wants tools in the request."""
+"""Marks messages with calls or results: the API then requires tools in the request."""
 
 _LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 
@@ -33,7 +32,7 @@ _encode = msgspec.json.encode
 
 
 def thinker_of(profile: Profile) -> str:
-    """The name under which thinking is kept: Claude's is signed alike on all platforms, others' is Bedrock's own."""
+    """The provider name of thinking: Claude's has the same signatures on all platforms."""
     return "anthropic" if CLAUDE in profile.quirks else READER
 
 
@@ -49,7 +48,7 @@ class BedrockHistory(TurnsWriter["_Turn"]):
 
 class _Turn(Turn):
     documents: list[str] = field(default_factory=list)
-    """Their names: the API wants a text beside them."""
+    """Names of documents: the API requires a text beside them."""
     has_text: bool = False
 
     def finish(self, message: Message) -> None:
@@ -150,7 +149,7 @@ _FORMATS: Final[dict[MediaKind, dict[str, str]]] = {
         "application/vnd.ms-excel": "xls",
         f"{_OFFICE}.wordprocessingml.document": "docx",
         f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
-        # Texts of other kinds are texts.
+        # Other kinds of text.
         **dict.fromkeys(["application/json", "application/xml", "text/xml", "application/yaml", "text/yaml"], "txt"),
     },
     "video": {
@@ -175,7 +174,7 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9()\[\]-]+")
 
 
 def _document_name(media: Media) -> str:
-    """A name as the API takes it; one that nobody gave is made of the content, so that no two are the same."""
+    """A name that the API takes; without one, a digest of the content, since names must be unique."""
     name = _NOT_IN_NAMES.sub(" ", media.name or "").strip()[:180]
     return name or f"document-{blake2s(media.data or (media.url or '').encode()).hexdigest()[:8]}"
 

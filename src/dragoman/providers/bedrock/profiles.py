@@ -1,14 +1,14 @@
 """What models on Bedrock can do, as rows.
 
-Names are `maker.model`, mostly with a region or `global` before them (`us.anthropic.claude-…`), or an ARN, of which
-nothing can be told: say `profile={…}` for what differs. Claude's rows are those of Claude's own API.
+Names are `maker.model`, mostly with a region or `global` before them (`us.anthropic.claude-…`), or an ARN, which tells
+nothing about the model: use `profile={…}`. Claude's rows are those of Claude's own API.
 
 Quirks of this dialect, beside those of Claude:
 
-    claude             parameters of its own go beside the others, and its thinking is that of Claude everywhere
-    nova               the same for Amazon's own models
-    reasoning_effort   is told how much to reason under this name; `reasoning_config` is another
-    cache_points       takes marks for the cache in the system prompt and the messages
+    claude             has parameters of its own, and Claude's thinking
+    nova               has the parameters of Amazon's own models
+    reasoning_effort   the parameter for the effort; others have `reasoning_config`
+    cache_points       takes cache marks in the system prompt and the messages
     cache_tools        … and behind the tools
 """
 
@@ -44,12 +44,12 @@ BASE = Profile(
 
 
 def _row(models: str, **fields: Any) -> ProfileRow:
-    """A row for models by their names with anything before the maker's."""
+    """A row for models, with anything before the maker's name."""
     return row("bedrock", " ".join([f"*{model}" for model in models.split()]), **fields)
 
 
 def _claude(known: ProfileRow) -> ProfileRow:
-    """A row of Claude's own API, as it holds here."""
+    """A row of Claude's own API, adapted to Bedrock."""
     fields = dict(known.fields)
     fields["quirks"] = words(f"{CLAUDE} {CACHE_POINTS} {CACHE_TOOLS}") | fields.get("quirks", words())
     if "unsupported" in fields:
@@ -77,7 +77,7 @@ ROWS: tuple[ProfileRow, ...] = (
     _row("amazon.nova-micro*", media=words(), tool_result_media=words(), context_window=128_000),
     _row("amazon.nova-2*", reasoning="effort", efforts=_EFFORTS, context_window=1_000_000, max_output=64_000),
     _row("amazon.titan*", tools=False, structured="prompt", media=words("document")),
-    # --- makers whose models can be held to a schema ---
+    # --- makers whose models have structured replies ---
     _row("google.gemma-* minimax.* nvidia.* zai.* moonshot*.* qwen.* deepseek.v3*", structured="native"),
     _row("mistral.mistral-large-3* mistral.magistral* mistral.ministral* mistral.voxtral*", structured="native"),
     _row("openai.gpt-oss*", structured="native", media=words(), reasoning="effort", efforts=_EFFORTS),

@@ -1,11 +1,9 @@
 """From the bytes of a reply to events: one JSON object, server-sent events, or a JSON array of chunks.
 
 A whole reply is one chunk. A proxy may answer a request for a stream with a whole reply, or with the array that the API
-gives where events were not asked for. Chunks are taken apart into raw members, so that nothing is lost. `Completed`
-comes when the bytes have ended: a chunk with a finish reason is not always the last one.
+sends if events were not asked for. Chunks are split into raw members, so that nothing is lost. A chunk with a finish
+reason is not always the last one: the reply is complete when the bytes end.
 """
-
-# ruff: noqa: N815 -- the wire's own names
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import chain
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -50,11 +48,17 @@ from dragoman.providers.wire import (
     MALFORMED,
     DecoderBase,
     Growing,
+    Places,
+    as_object,
+    as_objects,
+    count_of,
     elements,
     is_object,
+    read_counts,
     read_elements,
     read_members,
     read_text,
+    value_of,
 )
 
 from .history import MADE_UP_ID, READER, SIGNATURE
@@ -67,13 +71,13 @@ _read_index = msgspec.json.Decoder(int).decode
 
 
 def _read_given(data: bytes | str | Raw) -> dict[str, Raw]:
-    """The members of a JSON object without those that are null: Google leaves out what is not there, proxies do not."""
+    """The members of a JSON object without those that are null: Google omits them, proxies do not."""
     return {name: raw for name, raw in read_members(data).items() if bytes(raw) != b"null"}
 
 
 def _compact(raw: Raw) -> Raw:
-    """A copy without the spaces between tokens: whole replies are pretty-printed, streams are not, and they mean the
-    same. Numbers and strings keep their spelling."""
+    """A copy without the spaces between tokens, as whole replies are pretty-printed. Numbers and strings keep their
+    spelling."""
     return Raw(msgspec.json.format(bytes(raw), indent=-1))
 
 
@@ -90,77 +94,56 @@ _REASONS: Final[dict[StopReason, str]] = {
         IMAGE_PROHIBITED_CONTENT IMAGE_RECITATION""",
     StopReason.ERROR: """MALFORMED_FUNCTION_CALL MALFORMED_RESPONSE MISSING_THOUGHT_SIGNATURE
         UNEXPECTED_TOOL_CALL""",
-    StopReason.PAUSED: "CONTINUATION",  # longer than one request gives; a token that came with it fetches the rest
+    StopReason.PAUSED: "CONTINUATION",  # the token that comes with it fetches the rest
 }
 _STOP_REASONS: Final = {word: reason for reason, words in _REASONS.items() for word in words.split()}
-"""What is not here (OTHER, LANGUAGE, NO_IMAGE, TOO_MANY_TOOL_CALLS, …) is OTHER; the word itself is kept."""
+"""Others (LANGUAGE, NO_IMAGE, TOO_MANY_TOOL_CALLS, …) are OTHER."""
 
-# A reply that calls functions ends like any other. An "unexpected" call names a function that was not offered: it is a
-# call all the same, and the model learns of its mistake from the result.
+# A reply with calls ends like any other. An "unexpected" call names a function that was not declared; it is a call too,
+# and its result tells the model so.
 _CALLING: Final = frozenset(["STOP", "UNEXPECTED_TOOL_CALL"])
 
 
-class _Counts(Struct, gc=False):
-    promptTokenCount: int | None = None
-    cachedContentTokenCount: int | None = None
-    candidatesTokenCount: int | None = None
-    thoughtsTokenCount: int | None = None
-    toolUsePromptTokenCount: int | None = None
-    totalTokenCount: int | None = None
-    promptTokensDetails: Raw = ABSENT
-    candidatesTokensDetails: Raw = ABSENT
-    cacheTokensDetails: Raw = ABSENT
-
-
-class _Modality(Struct, gc=False):
-    modality: str = ""
-    tokenCount: int = 0
-
-
-_read_details = msgspec.json.Decoder(list[_Modality] | None, strict=False).decode
-_read_counts = msgspec.json.Decoder(_Counts | None, strict=False).decode
+_COUNTS: Final[Places] = {
+    "promptTokenCount": "input",
+    "candidatesTokenCount": "output",
+    "thoughtsTokenCount": "reasoning",
+    "cachedContentTokenCount": "cache_read",
+    "totalTokenCount": "total",
+}
+_AUDIO: Final = {
+    "promptTokensDetails": "audio_input",
+    "candidatesTokensDetails": "audio_output",
+    "cacheTokensDetails": "audio_cache_read",
+}
+"""Lists of counts by modality: sounds have a price of their own."""
 
 
 def _read_usage(raw: Raw) -> Usage | None:
     """The usage in a `usageMetadata`; None if it has no counts at all."""
-    counts = _read_counts(raw) or _Counts()
-    read, said, thought = counts.promptTokenCount, counts.candidatesTokenCount, counts.thoughtsTokenCount
-    written = None
-    if said is not None or thought is not None or counts.totalTokenCount is not None:
-        # A count of zero is left out of the JSON: where the total is known, what is absent is nothing.
-        written = (said or 0) + (thought or 0)
-    elif read is None:
+    usage = as_object(value_of(raw))
+    counts = read_counts(usage, _COUNTS)
+    if counts.keys() & {"output", "reasoning", "total"}:
+        # A count of zero is omitted: where the total is known, what is absent is zero.
+        counts["output"] = counts.get("output", 0) + counts.get("reasoning", 0)
+    elif "input" not in counts:
         return None
-    if counts.toolUsePromptTokenCount is not None:  # what the provider's own tools brought, and the model read
-        read = (read or 0) + counts.toolUsePromptTokenCount
-    cached, total = counts.cachedContentTokenCount, counts.totalTokenCount
-    return Usage(
-        input=read,
-        output=written,
-        cache_read=cached,
-        reasoning=thought,
-        total=total,
-        audio_input=_count_audio(counts.promptTokensDetails),
-        audio_output=_count_audio(counts.candidatesTokensDetails),
-        audio_cache_read=_count_audio(counts.cacheTokensDetails),
-    )
-
-
-def _count_audio(details: Raw) -> int | None:
-    """The tokens of sounds, which have a price of their own; None if there are none."""
-    if b"AUDIO" not in bytes(details):  # nearly always
-        return None
-    return sum([each.tokenCount for each in _read_details(details) or () if each.modality == "AUDIO"])
+    if (of_tools := count_of(usage.get("toolUsePromptTokenCount"))) is not None:  # read by the model, too
+        counts["input"] = counts.get("input", 0) + of_tools
+    for name, field in _AUDIO.items() if b"AUDIO" in bytes(raw) else ():
+        sounds = [one for one in as_objects(usage.get(name)) if one.get("modality") == "AUDIO"]
+        if sounds:
+            counts[field] = sum([count_of(one.get("tokenCount")) or 0 for one in sounds])
+    return Usage(**counts)
 
 
 # --- the content of a reply -------------------------------------------------------------------------------------------
-# Texts and thoughts: within one chunk every part stands for itself; a text at the head of the next chunk continues the
-# text that was open. So a whole reply keeps its parts as they are, and a stream gives one text for its many pieces. A
-# part with a thought signature (or anything else beside its text) ends the text it belongs to, and the signature is
-# kept on it: Google wants each signature back in the part it came in. A signature on an empty text belongs to the text
-# before it; where there is none, the part is kept as it came.
+# Within one chunk every part is a block of its own; a text at the start of the next chunk continues the open text. So a
+# whole reply keeps its parts, and the many pieces of a stream become one text. A part with a thought signature (or
+# anything else beside its text) ends its text, which keeps the signature: Google requires each signature in the part it
+# came in. A signature on an empty text belongs to the text before it; if there is none, the part is kept as it is.
 
-# Members of a part that say something about its data and are no data themselves.
+# Members of a part that describe its data.
 _ABOUT_DATA = frozenset(
     ["thought", SIGNATURE, "partMetadata", "videoMetadata", "mediaResolution", "mediaProcessing", "speechMetadata"]
 )
@@ -169,19 +152,24 @@ _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 _PLAIN_ALPHABET = str.maketrans("-_", "+/")
 
 
+_Handler: TypeAlias = "Callable[[_Content, str, Raw, Raw | None, dict[str, Raw], list[ReplyEvent]], None]"
+"""Takes the kind of a part, the raw part, its data and its other members."""
+
+
 class _Content(Struct, eq=False):
-    """The parts of one reply while they grow. `names` maps the names of tools back to their own."""
+    """The parts of one reply while they grow."""
 
     names: Mapping[str, str]
+    """The tools' own names by their names on the wire."""
     id_prefix: str = MADE_UP_ID
     first_number: int = 0
-    """What ids are made of for calls that come without one, and where their count begins."""
+    """The prefix and the first number of ids that are generated for calls without one."""
     calls: int = 0
     index: int = -1
     at_head: bool = True
     """Whether the next part is the first of its chunk."""
     open: bool | None = None
-    """The part that can grow: a thought (True), a text (False), or none."""
+    """The open part: a thought (True), a text (False), or none."""
     texts: dict[int, list[str]] = {}
     _ids: set[str] = set()
 
@@ -198,14 +186,14 @@ class _Content(Struct, eq=False):
     def add_part(self, raw: Raw, events: list[ReplyEvent]) -> None:
         members = _read_given(raw)
         if "thought" in members and not _read_bool(members["thought"]):
-            del members["thought"]  # from here on, what has this member is a thought
+            del members["thought"]  # from here on, a part with this member is a thought
         kind = next((name for name in self._HANDLERS if name in members), "text")
         data = members.pop(kind, None)
         if data is None and not members.keys() <= _ABOUT_DATA:
-            # The provider's own tools (executableCode, codeExecutionResult, toolCall, toolResponse), and what is new.
+            # Parts of the provider's own tools, and new kinds.
             self._keep(raw, events, read_use(members))
         else:
-            self._HANDLERS[kind](self, raw, data, members, events)
+            self._HANDLERS[kind](self, kind, raw, data, members, events)
 
     def end(self, events: list[ReplyEvent], native: Native | None = None, signature: str | None = None) -> None:
         """End the text or thought that is open, if one is."""
@@ -230,9 +218,11 @@ class _Content(Struct, eq=False):
         index = self._next_index(events)
         events.append(BlockReceived(index, "", Opaque(READER, _compact(raw), used)))
 
-    # --- one handler for each kind of data that we know: it gets the raw part, its data and its other members ---
+    # --- one handler for each kind of data ---
 
-    def _take_text(self, raw: Raw, data: Raw | None, beside: dict[str, Raw], events: list[ReplyEvent]) -> None:
+    def _take_text(
+        self, _kind: str, raw: Raw, data: Raw | None, beside: dict[str, Raw], events: list[ReplyEvent]
+    ) -> None:
         text = _read_string(data) if data is not None else ""
         thought = beside.pop("thought", None) is not None
         if not beside:
@@ -240,7 +230,7 @@ class _Content(Struct, eq=False):
             return
         continues = self.at_head and self.open is thought
         if not text and not thought and not continues:
-            # An empty part must have a kind to be accepted when it goes back.
+            # To be sent back, an empty part must have a kind.
             self._keep(raw if data is not None else Raw(_encode({"text": "", **beside})), events)
             return
         if text:
@@ -251,7 +241,9 @@ class _Content(Struct, eq=False):
         self.at_head = False
         self.end(events, _native(beside), signature)
 
-    def _take_call(self, _raw: Raw, data: Raw | None, beside: dict[str, Raw], events: list[ReplyEvent]) -> None:
+    def _take_call(
+        self, _kind: str, _raw: Raw, data: Raw | None, beside: dict[str, Raw], events: list[ReplyEvent]
+    ) -> None:
         members = _read_given(data) if data is not None else {}
         if "partialArgs" in members or bytes(members.get("willContinue", b"")) == b"true":
             hint = "Leave `streamFunctionCallArguments` out of `extra_body`: a call is then sent in one piece."
@@ -274,44 +266,33 @@ class _Content(Struct, eq=False):
             beside["functionCall"] = Raw(_encode(further))
         events.append(ToolCallEnded(index, id, _native(beside)))
 
-    def _take_inline_data(self, raw: Raw, data: Raw | None, beside: dict[str, Raw], events: list[ReplyEvent]) -> None:
-        if "thought" in beside:  # a sketch on the way to the picture: not part of the answer
-            self._keep(raw, events)
-            return
-        blob = _read_given(data) if data is not None else {}
-        content = _read_base64(blob.pop("data")) if "data" in blob else b""
-        self._add_media(Media.from_bytes(content, _pop_mime_type(blob)), "inlineData", blob, beside, events)
-
-    def _take_file_data(self, raw: Raw, data: Raw | None, beside: dict[str, Raw], events: list[ReplyEvent]) -> None:
-        file = _read_given(data) if data is not None else {}
-        if "thought" in beside or "fileUri" not in file:
-            self._keep(raw, events)
-            return
-        media = Media.from_url(_read_string(file.pop("fileUri")), mime_type=_pop_mime_type(file))
-        self._add_media(media, "fileData", file, beside, events)
-
-    def _add_media(
-        self, media: Media, kind: str, further: dict[str, Raw], beside: dict[str, Raw], events: list[ReplyEvent]
+    def _take_media(
+        self, kind: str, raw: Raw, data: Raw | None, beside: dict[str, Raw], events: list[ReplyEvent]
     ) -> None:
-        if further:
-            beside[kind] = Raw(_encode(further))
+        fields = _read_given(data) if data is not None else {}
+        if "thought" in beside or (kind == "fileData" and "fileUri" not in fields):
+            self._keep(raw, events)  # a sketch on the way to the picture, which is no part of the answer; or no file
+            return
+        mime_type = _read_string(fields.pop("mimeType", b'"application/octet-stream"'))
+        if kind == "fileData":
+            media = Media.from_url(_read_string(fields.pop("fileUri")), mime_type=mime_type)
+        else:
+            media = Media.from_bytes(_read_base64(fields.pop("data", b'""')), mime_type)
+        if fields:
+            beside[kind] = Raw(_encode(fields))
         media = msgspec.structs.replace(media, native=_native(beside)) if beside else media
         events.append(BlockReceived(self._next_index(events), "", media))
 
-    # In this order: a part has one kind of data, but a text beside a call would be an addition to the call.
-    _HANDLERS: ClassVar[dict[str, Callable[[_Content, Raw, Raw | None, dict[str, Raw], list[ReplyEvent]], None]]] = {
+    # In this order: a text beside a call belongs to the call.
+    _HANDLERS: ClassVar[dict[str, _Handler]] = {
         "functionCall": _take_call,
-        "inlineData": _take_inline_data,
-        "fileData": _take_file_data,
+        "inlineData": _take_media,
+        "fileData": _take_media,
         "text": _take_text,
     }
 
 
-def _pop_mime_type(members: dict[str, Raw]) -> str:
-    return _read_string(members.pop("mimeType")) if "mimeType" in members else "application/octet-stream"
-
-
-def _read_base64(raw: Raw) -> bytes:
+def _read_base64(raw: Raw | bytes) -> bytes:
     """Bytes in base64 of either alphabet, padded or not."""
     text = _read_string(raw).translate(_PLAIN_ALPHABET).rstrip("=")
     try:
@@ -340,14 +321,14 @@ class ReplyDecoder(DecoderBase):
 
     @property
     def done(self) -> bool:
-        """As in Decoder: whether a reason to end and a count came. Chunks that follow at once are read all the same."""
+        """As in Decoder: whether there is a finish reason and a count. Chunks that follow at once are read too."""
         return self.ended or (self._finish_reason is not None and self._usage is not ABSENT)
 
     def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
         if name == b"error":
             raise error_from(msgspec.json.decode(payload), self.call)
-        if payload != b"[DONE]":  # not Google's, but proxies end their streams so
-            # Members are kept as slices, which nothing has looked into: what is not UTF-8 must not get that far.
+        if payload != b"[DONE]":  # sent by proxies
+            # Raw members are kept without being parsed, and must be UTF-8.
             self._take_members(_read_given(payload.decode()), events)
 
     def take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
@@ -365,7 +346,7 @@ class ReplyDecoder(DecoderBase):
         content.end(events)
         self._report_usage(events)
         if self._usage is not ABSENT:
-            bytes(self._usage).decode()  # nothing has looked into it yet, and what is kept must be UTF-8
+            bytes(self._usage).decode()  # as in take_event
             self._keep("usageMetadata", self._usage)
         kept = {name: member.whole() for name, member in self._kept.items()}
         grounding, recited = kept.get("groundingMetadata"), kept.get("citationMetadata")
@@ -373,7 +354,7 @@ class ReplyDecoder(DecoderBase):
             events += cite(content.texts, read_grounding(grounding, recited, content.texts))
         if self._others:
             kept["candidates"] = Raw(b"[" + b",".join(self._others) + b"]")
-            if self.names:  # by which whoever reads them gives tools their own names
+            if self.names:  # whoever decodes them needs the tools' own names
                 kept["tool_names"] = Raw(_encode(dict(self.names)))
         if self._logprobs:
             joined = {part: [*chain(*map(elements, came))] or came[-1] for part, came in self._logprobs.items()}
@@ -385,7 +366,7 @@ class ReplyDecoder(DecoderBase):
         events.append(Completed(reason, self._finish_reason, Native(READER, kept) if kept else None))
 
     def break_off(self, events: list[ReplyEvent]) -> None:
-        with suppress(*MALFORMED):  # the error that follows says more
+        with suppress(*MALFORMED):  # the reply fails with another error already
             self._report_usage(events)
 
     # --- chunks ---
@@ -397,10 +378,10 @@ class ReplyDecoder(DecoderBase):
         candidates = read_elements(chunk.pop("candidates", b"[]"))
         feedback = chunk.pop("promptFeedback", None)
         self._usage = chunk.pop("usageMetadata", self._usage)
-        model, id = chunk.pop("modelVersion", ABSENT), chunk.pop("responseId", ABSENT)
-        content = self._content or self._start(model, id, events)
+        content = self._content or self._start(chunk, events)
         for name, raw in chunk.items():
-            self._keep(name, raw)
+            if name not in ("modelVersion", "responseId"):
+                self._keep(name, raw)
         content.at_head = True
         for candidate in candidates:
             self._take_candidate(candidate, content, events)
@@ -418,7 +399,7 @@ class ReplyDecoder(DecoderBase):
     def _take_candidate(self, raw: Raw, content: _Content, events: list[ReplyEvent]) -> None:
         candidate = _read_given(raw)
         if _read_index(candidate.pop("index", b"0")) != 0:
-            self._others.append(bytes(_compact(raw)))  # one reply is one message; the rest is kept as it came
+            self._others.append(bytes(_compact(raw)))  # the first candidate is the reply, the others are kept
             return
         for part in read_elements(_read_given(candidate.pop("content", b"{}")).get("parts", b"[]")):
             content.add_part(part, events)
@@ -426,37 +407,34 @@ class ReplyDecoder(DecoderBase):
         if finish is not None and (word := _read_string(finish)) != "FINISH_REASON_UNSPECIFIED":
             self._finish_reason = word
         logprobs = candidate.get("logprobsResult")
-        if is_object(logprobs):  # token by token: what comes is put behind what came
+        if is_object(logprobs):  # in pieces, token by token
             for part, tokens in _read_given(candidate.pop("logprobsResult")).items():
                 self._logprobs.setdefault(part, []).append(_compact(tokens))
         for name, member in candidate.items():
             self._keep(name, member)
 
-    def _start(self, model: Raw, id: Raw, events: list[ReplyEvent]) -> _Content:
-        call = self.call
-        model_name = read_text(model) if model is not ABSENT else None
-        reply_id = read_text(id) if id is not ABSENT else None
+    def _start(self, chunk: Mapping[str, Raw], events: list[ReplyEvent]) -> _Content:
+        call, model, id = self.call, read_text(chunk.get("modelVersion")), read_text(chunk.get("responseId"))
         content = self._content = _Content(self.names)
-        mark = _NOT_IN_IDS.sub("", reply_id or "")[-24:]
-        if mark:
+        if mark := _NOT_IN_IDS.sub("", id or "")[-24:]:
             content.id_prefix = f"{MADE_UP_ID}{mark}_"
-        else:  # their number among all calls of the conversation makes the ids unique there
+        else:  # the number of each call in the conversation makes its id unique
             content.first_number = sum(len(message.tool_calls) for message in call.conversation.messages)
-        events.append(ReplyStarted(call.profile.provider, model_name or call.model, reply_id or None, call.time))
-        if self._usage is not ABSENT:  # what the prompt cost is known even if the reply breaks off
+        events.append(ReplyStarted(call.profile.provider, model or call.model, id or None, call.time))
+        if self._usage is not ABSENT:  # the cost of the prompt is known even if the reply is aborted
             self._first_usage = _read_usage(self._usage)
             if self._first_usage is not None:
                 events.append(UsageReported(self._first_usage))
         return content
 
-    # --- what a reply says of itself beside its content ---
+    # --- metadata ---
 
     def _keep(self, name: str, raw: Raw) -> None:
         if bytes(raw) not in (b"{}", b"[]", b"null"):
             self._kept.setdefault(name, Growing()).add(_compact(raw))
 
     def _report_usage(self, events: list[ReplyEvent]) -> None:
-        """Report the usage as last told. A cached part that only the first chunk told of is not forgotten."""
+        """Report the newest usage, with the cached tokens that only the first chunk may report."""
         usage, first = _read_usage(self._usage) if self._usage is not ABSENT else None, self._first_usage
         if usage is not None:
             if usage.cache_read is None and first is not None and first.cache_read is not None:

@@ -1,7 +1,7 @@
-"""From a call to one request: the path, options, thinking and tools.
+"""From a call to a request: the path, options, thinking and tools.
 
-All of the body but the contents and the system prompt depends on the terms of the call and on whether there is a system
-prompt, and is written once for all calls on the same terms; history.py writes the contents.
+Everything but the system prompt and the contents is encoded once for all calls on the same terms; history.py encodes
+the contents.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from dragoman.providers.requests import (
     convert_reply_schema,
     declare_tools,
     effective_options,
-    effort_of_budget,
     merge_members,
     refuse_or_adapt,
 )
@@ -32,24 +31,24 @@ from .history import READER, GeminiHistory
 from .server_tools import ROWS, ROWS_OF_VERTEX
 
 _SAFE_MODEL = re.compile(r"[A-Za-z0-9._@:/~-]+")
-# Names that say where they are themselves. On Vertex AI a model is named with its publisher, and mostly its project.
+# Names with a path. On Vertex AI a name has the publisher, and mostly the project.
 _VERTEX = re.compile(r"projects/.+|publishers/.+")
 _GEMINI_API = re.compile(r"models/.+|tunedModels/.+")
 
 _NO_USER: Final = b'{"role":"user","parts":[{"text":""}]}'
-"""An empty turn of the user, for conversations that begin with something else: the API wants the user first."""
+"""An empty turn of the user, for conversations that begin with another one, which the API refuses."""
 
 _encode = msgspec.json.encode
 
 
 class _Frame(Frame, frozen=True, kw_only=True):
     takes_system: bool
-    """Whether our system prompt is put in: a model may have none, and the caller may give their own."""
+    """Whether the system prompt is sent as such: some models take none, and the caller may give another one."""
     history: GeminiHistory
 
 
 def encode_call(call: Call) -> Encoded:
-    """The request for this call, and what had to be changed or left out to make it."""
+    """The request for this call, and what was changed or left out."""
     conversation = call.conversation
     has_system = bool(conversation.system)
     frame = _make_frame(call, has_system)
@@ -91,14 +90,14 @@ def _make_frame(call: Call, system: bool) -> _Frame:
         "generationConfig": _configure_generation(call, options, adaptations),
     }
     if options.extra_body.get("cachedContent"):
-        # What a cached content holds must not be in the request too: the API refuses both together.
+        # The API refuses these beside a cached content, which may contain them.
         left_out = ["systemInstruction"] if takes_system else []
         left_out += [name for name in ("tools", "toolConfig") if members.pop(name)]
         adaptations += [Adaptation(name, "left out: it must be part of the cached content") for name in left_out]
         takes_system = False
     members = {name: value for name, value in members.items() if value}
     for name, value in options.extra_body.items():
-        # The caller's own members: these two are laid over ours, anything else wins as a whole.
+        # The caller's own members: these two are merged into ours, anything else replaces ours.
         below = members.get(name) if name in {"toolConfig", "generationConfig"} else None
         members[name] = merge_members(below, value)
     return _Frame(
@@ -114,7 +113,7 @@ def _make_frame(call: Call, system: bool) -> _Frame:
 
 
 def path_on_vertex(model: str) -> str:
-    """Where Vertex AI has a model, behind a base URL with version, project and region, or the model's own."""
+    """The path of a model on Vertex AI, behind a base URL with version, project and region, or behind the host."""
     if _checked(model).startswith("projects/"):
         return f"/v1beta1/{model}"
     publisher, _, name = model.removeprefix("publishers/").replace("/models/", "/").rpartition("/")
@@ -155,7 +154,7 @@ def _separate_features(call: Call, options: ModelOptions, adaptations: list[Adap
 
 
 def _find_continuation(messages: tuple[Message, ...]) -> tuple[int, Raw | None]:
-    """How many messages are sent: without a paused reply at the end, if there is a token for its rest."""
+    """How many messages are sent, and the token for the rest of a paused reply, which itself is not sent."""
     end = count = len(messages)
     while end and messages[end - 1].stop_reason is StopReason.PAUSED:
         end -= 1
@@ -176,7 +175,7 @@ _PARAMETERS: Final = {
     "choices": "candidateCount",
 }
 
-# From less to more. The numbers are those that Google's own compatibility layer uses for these words.
+# The numbers are those of Google's own compatibility layer.
 _BUDGETS: Final[dict[Effort, int]] = {
     "none": 0,
     "minimal": 1024,
@@ -212,28 +211,19 @@ def _configure_generation(call: Call, options: ModelOptions, adaptations: list[A
 
 def _configure_thinking(call: Call, reasoning: Reasoning, adaptations: list[Adaptation]) -> dict[str, object]:
     by_budget = call.profile.reasoning == "budget"
-    effort, budget = reasoning.effort, reasoning.budget
-    if effort is not None and budget is not None:
-        unused = "effort" if by_budget else "budget"
-        adaptations.append(Adaptation(f"reasoning.{unused}", "not sent: only one of the two can be"))
-        effort, budget = (None, budget) if by_budget else (effort, None)
+    budget = reasoning.budget if by_budget or reasoning.effort is None else None
+    if by_budget and reasoning.effort is not None and budget is not None:
+        adaptations.append(Adaptation("reasoning.effort", "not sent: only one of the two can be"))
     config: dict[str, object] = {}
-    if effort is not None:
-        effort = choose_effort(call, effort, adaptations)
-    if by_budget:
-        if effort is not None:
-            budget = _BUDGETS[effort]
-            why = f"this model is told a number of tokens: {effort!r} became {budget}"
-            adaptations.append(Adaptation("reasoning.effort", why))
-        if budget is not None:
-            config["thinkingBudget"] = budget
-    else:
-        if budget is not None:
-            effort = effort_of_budget(budget, _BUDGETS, call.profile.efforts)
-            why = f"this model is told a level, not a number of tokens: {budget} became {effort!r}"
-            adaptations.append(Adaptation("reasoning.budget", why))
-        if effort is not None:
-            config["thinkingLevel"] = effort.upper()
+    effort = None if by_budget and budget is not None else choose_effort(call, reasoning, adaptations, _BUDGETS)
+    if effort is not None and by_budget:
+        budget = _BUDGETS[effort]
+        why = f"this model takes a number of tokens: {effort!r} became {budget}"
+        adaptations.append(Adaptation("reasoning.effort", why))
+    elif effort is not None:
+        config["thinkingLevel"] = effort.upper()
+    if by_budget and budget is not None:
+        config["thinkingBudget"] = budget
     if reasoning.summary and budget != 0:
         config["includeThoughts"] = True
     return config
@@ -249,19 +239,19 @@ def _declare(tool: DeclaredTool) -> dict[str, object]:
 
 
 def _configure_tools(call: Call, options: ModelOptions, history: GeminiHistory) -> dict[str, object]:
-    """How the model is held to calling tools; empty if the default is wanted."""
+    """How the model may call tools; empty for the default."""
     choice, calling = options.tool_choice, dict[str, object]()
-    if not call.tools or not call.profile.tools:  # refused where there are no functions that it could be about
+    if not call.tools or not call.profile.tools:  # refused without functions
         return {}
     if isinstance(choice, OneTool):
         calling = {"mode": "ANY", "allowedFunctionNames": [history.names.wire(choice.name)]}
     elif choice != "auto":
         calling = {"mode": _MODES[choice]}
     elif call.profile.strict_tools and any(tool.strict for tool in call.tools):
-        # The API holds the model to the schemas of all functions or of none.
+        # The API enforces the schemas of all functions or of none.
         calling = {"mode": "VALIDATED"}
     config: dict[str, object] = {"functionCallingConfig": calling} if calling else {}
     if history.invocations and options.server_tools:
-        # Without it, functions and the provider's own tools cannot be used in one request.
+        # Required for functions beside the provider's own tools.
         config["includeServerSideToolInvocations"] = True
     return config

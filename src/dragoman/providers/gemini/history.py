@@ -1,4 +1,4 @@
-"""Messages of a conversation as contents, and what of them a model does not get."""
+"""The messages of a conversation as contents, and what a model does not get."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import read_members
 
 READER: Final = "gemini"
-"""The name under which thinking, opaque blocks and native fields of this dialect are kept."""
+"""The provider name of this dialect's thinking, opaque blocks and native fields."""
 SIGNATURE: Final = "thoughtSignature"
-# Older models give their calls no ids. The ids that we make up for them must not go back: the model would meet names
-# that it never used. The mark is in the id itself, because a tool's result knows of its call only the id.
+# Older models give their calls no ids. The ids that we generate must not be sent, as the model never used them. They
+# are marked by this prefix, because a tool's result has only the id of its call.
 MADE_UP_ID: Final = "call_gem_"
 
-# Google's own word for calls that it did not sign, e.g. another model's: "skip the check of this step".
+# Google's own value for calls that it did not sign, e.g. another model's.
 _UNSIGNED: Final = "skip_thought_signature_validator"
 _RESULT_TYPES: Final = frozenset(["image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"])
 """Media types that a function's response may hold."""
@@ -37,7 +37,7 @@ class GeminiHistory(HistoryWriter[Written, PlainForm]):
     def __init__(self, profile: Profile, names: ToolNames, *, vertex: bool) -> None:
         super().__init__(profile, names, vertex)
         self.invocations: bool = "tool_invocations" in profile.quirks and not vertex
-        """Whether the provider takes back the account of its own tools' work (Gemini 3, not on Vertex AI)."""
+        """Whether the calls and results of the provider's own tools are sent back (Gemini 3, not on Vertex AI)."""
 
     def append(self, before: Written, messages: Sequence[Message]) -> Written:
         forms = self.forms(messages)
@@ -55,8 +55,8 @@ class GeminiHistory(HistoryWriter[Written, PlainForm]):
         writer = _Contents(self.profile, self.names, READER, message.role, invocations=self.invocations)
         writer.write_blocks(blocks)
         if not writer.parts and message.role == "user":
-            writer.parts.append({"text": ""})  # the turn stays a turn, whatever is left of it
-        # In one content with results, other parts are taken for the model's own: they get a content to themselves.
+            writer.parts.append({"text": ""})  # it remains a turn, even if nothing is left of it
+        # Beside results, other parts would be taken for the model's own: they get a content of their own.
         contents = [{"role": role, "parts": parts} for parts in (writer.parts, writer.behind) if parts]
         return PlainForm(b",".join([_encode(content) for content in contents]), tuple(writer.losses))
 
@@ -70,7 +70,7 @@ class _Contents(MessageWriter):
 
     def write_text(self, block: Text) -> None:
         part = self._with_native({"text": block.text}, block.native)
-        if block.text or len(part) > 1:  # an empty text says nothing, and Vertex AI refuses it
+        if block.text or len(part) > 1:  # Vertex AI refuses an empty text
             self.parts.append(part)
 
     def write_thinking(self, block: Thinking) -> None:
@@ -104,7 +104,7 @@ class _Contents(MessageWriter):
                 inside.append(self._media(media))
             elif why is None:
                 behind.append(self._with_native(self._media(media), media.native))
-                self.lose("tool_result", f"{media.mime_type} cannot stand in a result here; it is sent behind it")
+                self.lose("tool_result", f"a result cannot hold {media.mime_type} here; it is sent after it")
             else:
                 self.lose("tool_result", why)
         if inside:
@@ -126,11 +126,11 @@ class _Contents(MessageWriter):
             self.parts.append(block.raw)
 
     def _with_native(self, part: Mapping[str, object], native: Native | None) -> _Part:
-        """The part with the members beside its data that have no place in our blocks."""
+        """The part with its native members."""
         return {**part, **self.native(native), **part}
 
     def _with_inner(self, kind: str, data: _Part, native: Native | None) -> _Part:
-        """A part with this data, and with the members inside of it that have no place in our blocks."""
+        """A part of this kind, with the native members inside its data."""
         further = self.native(native).get(kind)
         return {kind: data if further is None else {**data, **read_members(further)}}
 
@@ -145,8 +145,8 @@ class _Contents(MessageWriter):
 
 
 def _response(result: ToolResult) -> object:
-    """What the model reads of a result, as an object: Google gives the keys `output` and `error` a meaning, and takes
-    an object without them for the output itself."""
+    """A result as an object: the keys `output` and `error` have a meaning to Google, and an object without them is the
+    output itself."""
     readable = [part for part in result.content if not isinstance(part, Media)]
     key = "error" if result.is_error else "output"
     if len(readable) == 1 and isinstance(readable[0], Json):
@@ -154,5 +154,5 @@ def _response(result: ToolResult) -> object:
         plain = bytes(raw).lstrip()[:1] == b"{" and read_members(raw).keys().isdisjoint(("output", "error"))
         return raw if plain and not result.is_error else {key: raw}
     if not readable and result.content and not result.is_error:
-        return {}  # all there is are media
+        return {}  # there are only media
     return {key: result.text}

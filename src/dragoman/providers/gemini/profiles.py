@@ -1,12 +1,11 @@
 """What Google's models can do, as rows.
 
-The profile is that of the newest models, and the rows are for older ones and those that differ: a name that no row
-knows is taken for a new model.
+The base profile is that of the newest models, also for unknown names; the rows are for older models and exceptions.
 
 Quirks of this dialect:
 
-    thought_signatures   the first function call of each message must come back with a signature
-    tool_invocations     the API reports the work of the provider's own tools as parts, and takes them back
+    thought_signatures   the first function call of each message must be sent back with a signature
+    tool_invocations     calls and results of the provider's own tools are parts, which are sent back
     no_combinations      functions, the provider's own tools and a schema for the reply exclude each other
     vertex               the base URL is that of a project and a region, or a version, on Vertex AI
 """
@@ -42,7 +41,7 @@ BASE = Profile(
 
 
 def _row(models: str, **fields: Any) -> ProfileRow:
-    """A row for models by their bare names, and by names that say where they are (`models/…`, `publishers/…/…`)."""
+    """A row for models, also by names with a path (`models/…`, `publishers/…/…`)."""
     return row("gemini", " ".join([f"{model} */{model}" for model in models.split()]), **fields)
 
 
@@ -64,8 +63,8 @@ ROWS: tuple[ProfileRow, ...] = (
         quirks=words("no_combinations"),
         native_beside_tools=False,
     ),
-    _row("gemini-2.5-pro*", efforts=words("minimal low medium high")),  # it cannot but think
-    # --- thinking by level: which levels differ ---
+    _row("gemini-2.5-pro*", efforts=words("minimal low medium high")),  # always thinks
+    # --- thinking by level ---
     _row("gemini-3-pro*", efforts=words("low high")),
     _row("gemini-3.?-pro* gemini-3.[7-9]-flash gemini-3.[7-9]-flash-preview*", efforts=words("low medium high")),
     # --- models that make pictures or speech call no functions ---

@@ -1,4 +1,4 @@
-"""Google's own tools: how they are asked for, and what a reply says of them."""
+"""Google's own tools: how they are declared, and what a reply reports of them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _KINDS: Final = {
 
 
 def read_use(members: Mapping[str, Raw]) -> ServerToolUse | None:
-    """What a part says of one of the provider's own tools; None if it is of none."""
+    """What a part reports of one of the provider's own tools; None for other parts."""
     for name in ("executableCode", "codeExecutionResult", "toolCall", "toolResponse"):
         if name in members:
             return _read(name, as_object(value_of(members[name])))
@@ -74,6 +74,6 @@ def _read(name: str, data: Mapping[str, object]) -> ServerToolUse:
         return ServerToolUse("code_execution", "result", id, output=output, is_error=failed)
     if name == "toolCall":
         return ServerToolUse(kind, "call", id, tool, plain_text(data.get("args")))
-    # What a search suggests is a piece of HTML to be shown, and nothing that was found.
+    # The suggestions of a search are HTML to be shown, no result.
     response = {key: value for key, value in as_object(data.get("response")).items() if key != "search_suggestions"}
     return ServerToolUse(kind, "result", id, tool, output=plain_text(response))

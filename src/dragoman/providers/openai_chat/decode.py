@@ -1,27 +1,23 @@
-"""From bytes to events: streams, whole replies, and what servers send in place of either.
+"""From bytes to events: streams, whole replies, and errors in place of either.
 
-Owns: when a reply is complete, and the parts of a reply while they grow; parts.py has those that are more than text. A
-whole reply is one big piece of a message, so it cannot differ from a streamed one.
+A whole reply is one big piece of a message, so it cannot differ from a streamed one; parts.py reads the message.
 
-A reply is complete when a finish reason came. `[DONE]` alone is not enough, for a server may send it after it broke
-off; with a count of tokens behind the last choice, which OpenAI's documentation says is missing when a stream is cut,
-it is. Everything else is a ProtocolError, never a finished reply.
+A reply is complete when it has a finish reason. `[DONE]` alone is not enough, as servers send it after an aborted reply
+too; `[DONE]` after a token count is, since OpenAI omits the count when a stream is cut. Everything else is a
+ProtocolError, never a finished reply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.conversation import (
-    BlockReceived,
     Completed,
-    Media,
     Native,
-    Opaque,
     ReplyEvent,
     ReplyStarted,
     StopReason,
@@ -39,9 +35,8 @@ from dragoman.providers.wire import (
     ABSENT,
     MALFORMED,
     DecoderBase,
-    Growing,
+    Places,
     as_object,
-    count_of,
     document,
     elements,
     integer,
@@ -50,19 +45,18 @@ from dragoman.providers.wire import (
     join_members,
     members,
     read_charge,
+    read_counts,
     string,
-    text_or_json,
     value_of,
 )
 
 from .history import reader_of
-from .parts import Calls, Speech, Thoughts, image_of
+from .parts import Parts
 
 # --- a chunk of nothing but text --------------------------------------------------------------------------------------
 
-# Most chunks of a stream. Anything else makes this decoder fail on purpose: such a chunk is read member by member, so
-# that nothing is lost. Members that are listed and never looked at say nothing new in the middle of a stream: they
-# stand in the first or the last chunk as well, which are read member by member (`obfuscation` and `p` are padding).
+# Most chunks of a stream. Any other chunk fails to decode, on purpose, and is then read member by member, so that
+# nothing is lost. Members that are listed and never used are also in the first or the last chunk, or are padding.
 
 
 class _Said(Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
@@ -114,7 +108,7 @@ class _TextChunk(Struct, forbid_unknown_fields=True, gc=False):
 _decode_text_chunk: Final = msgspec.json.Decoder(_TextChunk).decode
 
 
-# The same for a whole reply of nothing but text and calls: what most turns get (docs/decisions/0002 says what it buys).
+# The same for a whole reply of nothing but text and calls, as most are (docs/decisions/0002 has the gain).
 
 
 class _Function(Struct, forbid_unknown_fields=True, gc=False):
@@ -157,9 +151,7 @@ _KEPT_OF_PLAIN_REPLY: Final = ("created", "usage", "service_tier", "system_finge
 
 # --- what a reply cost, and why it ended ------------------------------------------------------------------------------
 
-
-# Where a member is counted, those in objects of their own first.
-_DETAILS: Final = {
+_COUNTS: Final[Places] = {
     "prompt_tokens_details": {
         "cached_tokens": "cache_read",
         "cache_write_tokens": "cache_write",
@@ -168,8 +160,6 @@ _DETAILS: Final = {
     },
     "prompt_token_details": {"cached_tokens": "cache_read"},
     "completion_tokens_details": {"reasoning_tokens": "reasoning", "audio_tokens": "audio_output"},
-}
-_COUNTS: Final = {
     "prompt_tokens": "input",
     "completion_tokens": "output",
     "total_tokens": "total",
@@ -178,35 +168,24 @@ _COUNTS: Final = {
     "num_cached_tokens": "cache_read",  # Mistral
     "cached_tokens": "cache_read",  # Together, Moonshot
 }
-_NOT_IF_ZERO: Final = ("audio_input", "audio_output")
 
 
 def _read_usage(fields: Mapping[str, Raw]) -> Usage | None:
-    """The token counts in the members of a reply, a chunk or a choice; None if there are none."""
-    found = fields.get("usage")
-    if (found is None or is_empty(found)) and is_object(groq := fields.get("x_groq")):
-        found = members(groq).get("usage")
-    if found is None:
+    """The token counts in a reply, a chunk or a choice; None if there are none."""
+    usage = fields.get("usage")
+    if (usage is None or is_empty(usage)) and is_object(groq := fields.get("x_groq")):
+        usage = members(groq).get("usage")
+    if usage is None:
         return None
-    said, counts = as_object(value_of(found)), dict[str, Any]()
-    for name, inner in _DETAILS.items():
-        if name in said:
-            _count(as_object(said[name]), inner, counts)
-    _count(said, _COUNTS, counts)
+    found = as_object(value_of(usage))
+    counts = read_counts(found, _COUNTS)
     read, written, total = counts.get("input"), counts.get("output"), counts.get("total")
     if read is None and written is None and total is None:
         return None
     reasoning = counts.get("reasoning")
     if reasoning and read is not None and written is not None and total == read + written + reasoning:
         counts["output"] += reasoning  # xAI counts reasoning beside the completion; here it is a part of the output
-    return Usage(**counts, charged=read_charge(said) if "cost" in said else None)
-
-
-def _count(said: dict[str, object], places: Mapping[str, str], counts: dict[str, Any]) -> None:
-    for name, value in said.items():
-        place = places.get(name)
-        if place is not None and (count := count_of(value)) is not None and (count or place not in _NOT_IF_ZERO):
-            counts.setdefault(place, count)
+    return Usage(**counts, charged=read_charge(found))
 
 
 _REASONS: Final[dict[StopReason, str]] = {
@@ -229,15 +208,11 @@ _FAILED: Final[dict[str, str]] = {
     "insufficient_system_resource": "the server ran out of resources while it answered",  # DeepSeek
     "network_error": "the server lost its own connection to the model",  # Z.ai
 }
-"""Finish reasons that say that the answer was not finished, and what they mean."""
+"""Finish reasons that mean that the answer is not finished."""
 
-# What is known and taken elsewhere, or says nothing: `obfuscation` is padding against eavesdroppers, the role is always
-# the same, `channel` (Groq) only repeats that reasoning is reasoning.
+# Members that are read elsewhere or add nothing: `obfuscation` and `p` are padding against eavesdroppers.
 _KNOWN_OF_REPLY: Final = frozenset(["id", "object", "model", "choices", "obfuscation", "p", "error"])
 _KNOWN_OF_CHOICE: Final = frozenset(["index", "delta", "message", "finish_reason", "usage", "error", "logprobs"])
-_KNOWN_OF_MESSAGE: Final = frozenset(["role", "channel"])
-_REFUSAL: Final = {"type": Raw(b'"refusal"')}
-"""The native fields of a text that came as a refusal, so that it goes back as one."""
 
 
 def _says_error(fields: dict[str, Raw]) -> bool:
@@ -252,10 +227,9 @@ def _says_error(fields: dict[str, Raw]) -> bool:
 
 
 class ReplyDecoder(DecoderBase):
-    """Reads one reply: which parts are open, in which order they stand, and how it ends."""
+    """Reads one reply: its chunks and choices, and how it ends."""
 
-    # What few replies have, or only streams, stands here and not in each of them.
-    _id: str | None = None
+    # Defaults here cost less than attributes of each decoder.
     _started: bool = False
     _finish_reason: str = ""
     _usage: Usage | None = None
@@ -263,25 +237,14 @@ class ReplyDecoder(DecoderBase):
     """Whether a count of tokens came behind the last choice."""
     _takes_text: bool = False
     """Whether chunks of nothing but text are read as such: not the first one, and none behind a count."""
-    # The parts:
-    _next_index: int = 0
-    _text: int = -1
-    """The part that text goes to, and that of a refusal; -1 while none is open."""
-    _refusal: int = -1
-    _refused: bool = False
-    # Made when they are needed: they refer back to this, and such a circle is left to the collector.
-    _thoughts: Thoughts | None = None
-    _calls: Calls | None = None
-    _speech: Speech | None = None
 
     def __init__(self, call: Call, encoded: Encoded) -> None:
         super().__init__(call, encoded)
         self._reader: str = reader_of(call.profile.provider)
-        self._texts: dict[int, list[str]] = {}
-        # Members that are not known, kept as raw JSON; those of the message go back to the server that sent them.
+        self._parts: Parts = Parts(self._reader, self.names)
+        # Members that are not known, kept as raw JSON.
         self._of_reply: dict[str, Raw] = {}
         self._of_choice: dict[str, Raw] = {}
-        self._of_message: dict[str, Growing] = {}
         self._logprobs: dict[str, list[bytes]] = {}
         self._other_choices: list[bytes] = []
 
@@ -296,7 +259,7 @@ class ReplyDecoder(DecoderBase):
             except (msgspec.DecodeError, UnicodeError, RecursionError):
                 pass
             else:
-                self._say(text, events)
+                self._parts.say(text, events)
                 return
         if not payload or payload.isspace():
             return
@@ -314,32 +277,35 @@ class ReplyDecoder(DecoderBase):
             raise self.broken("the stream ended before the reply was complete")
         self._complete(events)
 
-    def _take_chunk(self, fields: dict[str, Raw], events: list[ReplyEvent]) -> None:
+    def _take_chunk(self, fields: dict[str, Raw], events: list[ReplyEvent], *, whole: bool = False) -> None:
         if _says_error(fields):
             self._take_usage(fields)
             self.break_off(events)
             raise error_in(fields, self.call)
         choices = [members(raw) for raw in elements(fields.get("choices"))]
-        if not self._started and (choices or string(fields.get("id"))):
-            self._start(fields, events)
+        if whole and not choices:
+            raise self.broken("the reply has no choices")
+        id = string(fields.get("id"))
+        if not self._started and (choices or id):
+            self._start(id, string(fields.get("model")), events)
         self._keep_of_reply(fields)
+        # With several answers, the first one is the reply.
+        first = next((choice for choice in choices if not integer(choice.get("index"))), choices[0]) if whole else None
         for choice in choices:
-            if integer(choice.get("index")):  # with several answers, the first one is the reply
+            if choice is not first if whole else integer(choice.get("index")):
                 self._other_choices.append(join_members(choice))
             else:
                 self._counted = False
-                self._take_choice(choice, events, whole=False)
+                self._take_choice(choice, events, whole=whole)
         self._take_usage(fields)
         self._counted = self._counted or (not choices and "usage" in fields and self._usage is not None)
         self._takes_text = self._started and not self._counted
 
     def take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
-        if not body:
-            raise self.broken("the reply is empty")
         if body.startswith(b"["):
             raise self._read_error(body, events)
         try:
-            body.decode()  # what is kept unread is not looked through below
+            body.decode()  # raw members are kept without being parsed, and must be UTF-8
             reply = _decode_plain_reply(body)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             pass
@@ -348,34 +314,22 @@ class ReplyDecoder(DecoderBase):
             if reply.id and reply.model and (said.tool_calls or said.content):
                 self._take_plain_reply(reply, events)
                 return
-        fields = document(body)
-        if _says_error(fields):
-            raise error_in(fields, self.call)
-        choices = [members(raw) for raw in elements(fields.get("choices"))]
-        if not choices:
-            raise self.broken("the reply has no choices")
-        self._start(fields, events)
-        self._keep_of_reply(fields)
-        first = next((choice for choice in choices if not integer(choice.get("index"))), choices[0])
-        self._other_choices += [join_members(choice) for choice in choices if choice is not first]
-        self._take_choice(first, events, whole=True)
-        self._take_usage(fields)
+        self._take_chunk(document(body), events, whole=True)
         self._complete(events)
 
     def _take_plain_reply(self, reply: _PlainReply, events: list[ReplyEvent]) -> None:
-        choice, self._id = reply.choices[0], reply.id
+        choice, parts = reply.choices[0], self._parts
         said, self._usage = choice.message, _read_usage({"usage": reply.usage})
-        events.append(ReplyStarted(self.call.profile.provider, reply.model, reply.id, self.call.time))
+        self._start(reply.id, reply.model, events)
         if said.content:
-            index = self._new_index()
+            index, parts.count = parts.count, parts.count + 1  # nothing is open before it
             events += [TextStarted(index, ""), TextDelta(index, "", said.content), TextEnded(index, "")]
         stop = _STOP_REASONS[choice.finish_reason]
         if said.tool_calls:
-            stop, calls = StopReason.TOOL_CALLS, self._open_calls()
+            stop = StopReason.TOOL_CALLS
             for place, call in enumerate(said.tool_calls):
-                calls.grow(place, call.id, call.function.name, call.function.arguments, events)
-            calls.end(self._reader, events, cut=False)
-            self._calls = None  # they know this decoder: nothing of it should have to wait for the garbage collector
+                parts.grow_call(place, call.id, call.function.name, call.function.arguments, events)
+            parts.end_calls(events, cut=False)
         self._report_usage(events)
         kept: dict[str, Raw] = {}
         for name in _KEPT_OF_PLAIN_REPLY:
@@ -395,11 +349,11 @@ class ReplyDecoder(DecoderBase):
 
     # --- the reply ----------------------------------------------------------------------------------------------------
 
-    def _start(self, fields: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        self._started = True
-        self._id = string(fields.get("id")) or None
-        model = string(fields.get("model")) or self.call.model
-        events.append(ReplyStarted(self.call.profile.provider, model, self._id, self.call.time))
+    def _start(self, id: str, model: str, events: list[ReplyEvent]) -> None:
+        self._started, call = True, self.call
+        # A server without ids for calls may have none for replies: generated ids depend on the place as well.
+        self._parts.place = f"{id or None}/{len(call.conversation.messages)}"
+        events.append(ReplyStarted(call.profile.provider, model or call.model, id or None, call.time))
 
     def _take_choice(self, choice: dict[str, Raw], events: list[ReplyEvent], *, whole: bool) -> None:
         error = choice.get("error")
@@ -413,10 +367,10 @@ class ReplyDecoder(DecoderBase):
             for part, tokens in members(logprobs).items():
                 self._logprobs.setdefault(part, []).extend([bytes(token) for token in elements(tokens)])
         message = choice.get("message", choice.get("delta"))
-        if not whole and "delta" in choice and (not is_empty(choice["delta"]) or self._next_index):
+        if not whole and "delta" in choice and (not is_empty(choice["delta"]) or self._parts.count):
             message = choice["delta"]  # Perplexity repeats in `message` all that came before
         if message is not None and not is_empty(message):
-            self._take_message(members(message), events, whole=whole)
+            self._parts.take_message(members(message), events, whole=whole)
         self._finish_reason = string(choice.get("finish_reason")) or self._finish_reason
         self._take_usage(choice)  # Moonshot counts here
 
@@ -424,7 +378,7 @@ class ReplyDecoder(DecoderBase):
         self._usage = _read_usage(fields) or self._usage
 
     def _keep_of_reply(self, fields: dict[str, Raw]) -> None:
-        """Members beside `choices`; the newest stands, for most servers repeat them in every chunk."""
+        """Keep members beside `choices`; the newest wins, as most servers repeat them in every chunk."""
         for name, raw in fields.items():
             if name not in _KNOWN_OF_REPLY and not is_empty(raw):
                 self._of_reply[name] = raw
@@ -435,27 +389,20 @@ class ReplyDecoder(DecoderBase):
         if word in _FAILED:
             self.break_off(events)
             raise failure(self.call, None, word, _FAILED[word], {})
-        self._close_part(events)
-        if self._thoughts is not None:
-            self._thoughts.end_sealed(events)
-        if self._speech is not None and (block := self._speech.block(self.call, self._reader)) is not None:
-            self._add_block(block, events)
         stop = self._stop_reason()
-        if self._calls is not None:
-            self._calls.end(self._reader, events, cut=stop in _CUT)
-            self._calls = None  # as above
+        self._parts.end(self.call.options.extra_body.get("audio"), events, cut=stop in _CUT)
         self._cite(events)
         self._report_usage(events)
         self.ended = True
         events.append(Completed(stop, self._finish_reason or None, self._native()))
 
     def _cite(self, events: list[ReplyEvent]) -> None:
-        annotations = self._of_message.get("annotations")
+        texts, annotations = self._parts.texts, self._parts.unknown.get("annotations")
         citations, results = self._of_reply.get("citations"), self._of_reply.get("search_results")
         if annotations is not None:
-            events += cite(self._texts, read_citations(annotations.whole(), of_openai))
+            events += cite(texts, read_citations(annotations.whole(), of_openai))
         elif citations is not None or results is not None:
-            events += cite(self._texts, read_sources(citations, results, self._texts))
+            events += cite(texts, read_sources(citations, results, texts))
 
     def break_off(self, events: list[ReplyEvent]) -> None:
         self._report_usage(events)
@@ -473,158 +420,26 @@ class ReplyDecoder(DecoderBase):
             found = _STOP_REASONS.get(string(self._of_choice.get("native_finish_reason")).lower(), StopReason.END)
         if found not in (StopReason.END, StopReason.OTHER):
             return found
-        if self._refused:
+        if self._parts.refused:
             return StopReason.REFUSAL
-        if self._calls:  # several servers say "stop" even then
+        if self._parts.calls:  # several servers say "stop" even then
             return StopReason.TOOL_CALLS
         # vLLM: the stop sequence, or the number of a token.
         return StopReason.STOP_SEQUENCE if string(self._of_choice.get("stop_reason")) else found
 
     def _native(self) -> Native | None:
-        """What is not known, as the reply's own fields: `choice` and `message` stand for members inside them."""
+        """Unknown members of the reply, and under `choice` and `message` those of the two objects inside it."""
         fields = {name: raw.copy() for name, raw in self._of_reply.items()}
         if logprobs := {
             part: Raw(b"[" + b",".join(tokens) + b"]") for part, tokens in self._logprobs.items() if tokens
         }:
             self._of_choice["logprobs"] = Raw(join_members(logprobs))
-        of_message = {name: member.whole() for name, member in self._of_message.items()}
+        of_message = {name: member.whole() for name, member in self._parts.unknown.items()}
         for name, inner in (("choice", self._of_choice), ("message", of_message)):
             if inner:
                 fields[name] = Raw(join_members(inner))
         if self._other_choices:
             fields["choices"] = Raw(b"[" + b",".join(self._other_choices) + b"]")
-            if self.names:  # by which whoever reads them gives tools their own names
+            if self.names:  # whoever decodes them needs the tools' own names
                 fields["tool_names"] = Raw(msgspec.json.encode(dict(self.names)))
         return Native(self._reader, fields) if fields else None
-
-    # --- pieces of the message ----------------------------------------------------------------------------------------
-
-    def _take_message(self, fields: dict[str, Raw], events: list[ReplyEvent], *, whole: bool) -> None:
-        """A piece of the message, or the whole of it, member by member; nothing is passed over."""
-        thinks = False
-        for name in [name for name in self._MEMBERS if name in fields]:
-            raw = fields[name]
-            # Where several members have the reasoning they say the same.
-            if not is_empty(raw) and not (thinks and name in ("reasoning_content", "reasoning")):
-                thinks = bool(self._MEMBERS[name](self, name, raw, events, whole)) or thinks
-        for name, raw in fields.items():
-            if name not in _KNOWN_OF_MESSAGE and name not in self._MEMBERS and not is_empty(raw):
-                self._of_message.setdefault(name, Growing(deltas=True)).add(raw)
-
-    def _take_details(self, _name: str, raw: Raw, events: list[ReplyEvent], whole: bool) -> bool:
-        return self._think().take_details(raw, events, whole=whole)
-
-    def _take_reasoning(self, name: str, raw: Raw, events: list[ReplyEvent], _whole: bool) -> bool:
-        piece = string(raw)
-        if piece:
-            self._think().open((name,), events).grow(piece, events)
-        return bool(piece)
-
-    def _take_content(self, _name: str, raw: Raw, events: list[ReplyEvent], _whole: bool) -> None:
-        if not bytes(raw).startswith(b"["):
-            self._say(text_or_json(raw), events)  # Cloudflare sends an object where a schema was asked for
-            return
-        for part in elements(raw):
-            if piece := string(part):
-                self._say(piece, events)
-            else:
-                self._take_part(members(part), part, events)
-
-    def _take_part(self, fields: dict[str, Raw], raw: Raw, events: list[ReplyEvent]) -> None:
-        kind = string(fields.get("type"))
-        if kind == "text" and set(fields) <= {"type", "text"}:
-            self._say(string(fields.get("text")), events)
-        elif kind == "text":  # with citations or the like: a part of its own, so that both stay together
-            index = self._new_part(events)
-            self._texts[index] = [string(fields.get("text"))]
-            rest = {name: value.copy() for name, value in fields.items() if name not in ("type", "text")}
-            events += [TextStarted(index, ""), TextDelta(index, "", self._texts[index][0])]
-            events.append(TextEnded(index, "", Native(self._reader, rest)))
-        elif kind == "refusal":
-            self._take_refusal("refusal", fields.get("refusal", raw), events, False)
-        elif kind == "thinking":
-            self._think().take_chunk(fields, events)
-        else:
-            self._add_block(Opaque(self._reader, raw.copy()), events)
-
-    def _take_refusal(self, _name: str, raw: Raw, events: list[ReplyEvent], _whole: bool) -> None:
-        piece = string(raw)
-        if not piece:
-            return
-        if self._refusal < 0:
-            self._refused = True
-            self._refusal = self._new_part(events)
-            events.append(TextStarted(self._refusal, ""))
-        events.append(TextDelta(self._refusal, "", piece))
-
-    def _take_calls(self, name: str, raw: Raw, events: list[ReplyEvent], whole: bool) -> None:
-        if name == "function_call":  # what `tool_calls` replaced; some servers still speak it
-            raw = Raw(b'[{"index":0,"function":%b}]' % bytes(raw))
-        self._open_calls().take(raw, events, whole=whole)
-
-    def _take_images(self, _name: str, raw: Raw, events: list[ReplyEvent], _whole: bool) -> None:
-        for image in elements(raw):
-            self._add_block(image_of(image, self._reader), events)
-
-    def _take_audio(self, _name: str, raw: Raw, _events: list[ReplyEvent], _whole: bool) -> None:
-        self._speech = self._speech or Speech()
-        self._speech.take(members(raw))
-
-    # In the order in which a message has its parts, whatever the order of its members.
-    _MEMBERS: ClassVar[dict[str, Callable[[ReplyDecoder, str, Raw, list[ReplyEvent], bool], bool | None]]] = {
-        "reasoning_details": _take_details,
-        "reasoning_content": _take_reasoning,
-        "reasoning": _take_reasoning,
-        "content": _take_content,
-        "refusal": _take_refusal,
-        "tool_calls": _take_calls,
-        "function_call": _take_calls,
-        "images": _take_images,
-        "audio": _take_audio,
-    }
-
-    # --- parts come and go --------------------------------------------------------------------------------------------
-
-    def _say(self, piece: str, events: list[ReplyEvent]) -> None:
-        if piece:
-            if self._text < 0:
-                self._text = self._new_part(events)
-                self._texts[self._text] = []
-                events.append(TextStarted(self._text, ""))
-            self._texts[self._text].append(piece)
-            events.append(TextDelta(self._text, "", piece))
-
-    def _think(self) -> Thoughts:
-        self._thoughts = self._thoughts or Thoughts(self._reader, self._new_part, self._new_index)
-        return self._thoughts
-
-    def _open_calls(self) -> Calls:
-        if self._calls is None:
-            # A server without ids for calls may have none for replies: what we make up depends on the place as well.
-            place = f"{self._id}/{len(self.call.conversation.messages)}"
-            self._calls = Calls(self.names, place, self._new_part)
-        return self._calls
-
-    def _add_block(self, block: Media | Opaque, events: list[ReplyEvent]) -> None:
-        events.append(BlockReceived(self._new_part(events), "", block))
-
-    def _new_part(self, events: list[ReplyEvent]) -> int:
-        """The index of a part that begins now, behind whatever is open."""
-        self._close_part(events)
-        return self._new_index()
-
-    def _new_index(self) -> int:
-        index = self._next_index
-        self._next_index += 1
-        return index
-
-    def _close_part(self, events: list[ReplyEvent]) -> None:
-        """End the text, refusal or thought that is open; calls stay open until the reply ends."""
-        if self._thoughts is not None:
-            self._thoughts.close(events)
-        if self._text >= 0:
-            events.append(TextEnded(self._text, ""))
-            self._text = -1
-        if self._refusal >= 0:
-            events.append(TextEnded(self._refusal, "", Native(self._reader, _REFUSAL)))
-            self._refusal = -1

@@ -1,9 +1,6 @@
-"""From a call to a request: options, tools, schemas and reasoning in the words of each server.
+"""From a call to a request: options, tools, schemas and reasoning as each server takes them.
 
-Owns: the members of the body and their order; which option becomes which member. Messages are history.py's.
-
-What stands around the messages depends on the terms of the call alone: it is written once for all calls on the same
-terms, and a body is joined from bytes.
+Everything but the messages is encoded once for all calls on the same terms; history.py encodes the messages.
 """
 
 from __future__ import annotations
@@ -42,7 +39,7 @@ _PLAIN: Final = ("max_tokens", "temperature", "top_p", "top_k", "seed", "user")
 
 
 def encode_call(call: Call) -> Encoded:
-    """The request for this call, and what had to be renamed or left out to make it."""
+    """The request for this call, and what was changed or left out."""
     frame, history = _make_frame(call)
     messages, losses = history.write_all(call.conversation)
     if not messages:
@@ -113,7 +110,7 @@ def _write_options(
 # --- tools and schemas ------------------------------------------------------------------------------------------------
 
 
-# OpenAI's models for searching are told by a member of the request, OpenRouter's by a tool.
+# A member of the request for OpenAI's search models, a tool for OpenRouter.
 _SEARCHES: Final = b'{"web_search_options":'
 _SEARCH_TOOL: Final[ToolRows] = {
     WebSearch: ToolRow(
@@ -177,8 +174,10 @@ def _choose_effort(
     call: Call, wanted: Reasoning | None, adaptations: list[Adaptation], *, tools: bool
 ) -> Effort | None:
     """The effort that is asked for. OpenAI's newer models take tools over this API only without reasoning."""
-    effort = _wanted_effort(call, wanted, adaptations) if wanted is not None else None
-    quirks = call.profile.quirks
+    quirks, effort = call.profile.quirks, None
+    # OpenRouter takes a budget as well.
+    if wanted is not None and (wanted.effort is not None or "reasoning_object" not in quirks):
+        effort = choose_effort(call, wanted, adaptations)
     if tools and effort not in (None, "none") and "tools_without_effort" in quirks:
         why = "this model takes tools over this API only without reasoning"
         hint = "Use the responses API (openai-responses:…), which takes both."
@@ -188,15 +187,6 @@ def _choose_effort(
         adaptations.append(Adaptation("reasoning effort", "set to 'none': this API takes tools only so"))
         return "none"
     return effort
-
-
-def _wanted_effort(call: Call, wanted: Reasoning, adaptations: list[Adaptation]) -> Effort | None:
-    if wanted.effort is not None:
-        return choose_effort(call, wanted.effort, adaptations)
-    if wanted.budget is not None and "reasoning_object" not in call.profile.quirks:
-        why = "this model takes an effort, not a number of tokens"
-        refuse_or_adapt(call, adaptations, "reasoning budget", why, "Say an effort.")
-    return None
 
 
 def _ask_for_reasoning(effort: Effort | None, wanted: Reasoning, quirks: frozenset[str]) -> dict[str, object]:
@@ -216,8 +206,8 @@ def _ask_for_reasoning(effort: Effort | None, wanted: Reasoning, quirks: frozens
         return {**switch} if effort == "none" else {**switch, "reasoning_effort": effort}
     if "bare_thinking_switch" in quirks:  # older models of the same: a switch without degrees
         return {**switch}
-    # Groq: where the reasoning is put; left to itself it stands among the text.
+    # Groq: where the reasoning is put; by default it is part of the text.
     form = {"reasoning_format": "parsed" if wanted.summary else "hidden"}
-    if "effort_default" in quirks:  # Qwen on Groq: on or off, in words of its own
+    if "effort_default" in quirks:  # Qwen on Groq: on or off
         return {"reasoning_effort": "none"} if effort == "none" else {"reasoning_effort": "default", **form}
     return {"reasoning_effort": effort, **(form if "reasoning_format" in quirks else {})}

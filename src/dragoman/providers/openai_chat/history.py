@@ -1,10 +1,7 @@
-"""The history of a conversation, as the wire has it, and what of it this server does not get.
+"""The messages of a conversation on the wire, and what this server does not get.
 
-Owns: the order of messages on the wire and what must stand between them; the wire form of each kind of message and
-block.
-
-One of our messages may be several of the wire's: each tool result is one. What a result holds that the wire cannot
-take inside of it (an image, for most servers) stands behind all results, in a message of the user.
+One of our messages may become several: each tool result is one. Media that a result cannot hold (an image, for most
+servers) are sent after all results, in a message of the user.
 """
 
 from __future__ import annotations
@@ -37,11 +34,11 @@ from .parts import FIELD
 
 _encode: Final = msgspec.json.encode
 _BRIDGE: Final = b'{"role":"assistant","content":"OK."}'
-"""What stands between results and a message of the user for servers that refuse the latter right behind the former."""
+"""Sent between results and a message of the user to servers that refuse the latter right after the former."""
 
 
 def reader_of(provider: str) -> str:
-    """The name under which blocks say that only this server can read them back."""
+    """The provider name of blocks and native fields that only this server can read."""
     return f"openai_chat:{provider}"
 
 
@@ -51,13 +48,13 @@ class _Form(NamedTuple):
     content: bytes
     """JSON objects with commas between them; empty if nothing is left of the message."""
     behind: bytes = b""
-    """Parts of content for a message of the user behind all results."""
+    """Content parts for a message of the user after all results."""
     losses: tuple[FoundLoss, ...] = ()
 
 
 class _Written(Written, frozen=True, kw_only=True):
     behind: tuple[bytes, ...] = ()
-    """What results hold and cannot carry; it follows all of them."""
+    """Media of results, to be sent after all of them."""
     after_results: bool = False
 
 
@@ -67,13 +64,13 @@ class ChatHistory(HistoryWriter[_Written, _Form]):
     def __init__(self, profile: Profile, names: ToolNames, mark: bytes) -> None:
         super().__init__(profile, names)
         self._mark = mark
-        """What marks the system prompt and the end for the provider's cache; empty if nothing does."""
+        """The cache mark of the system prompt and of the last message; empty for none."""
         self._bridge = "assistant_after_tool" in profile.quirks
 
     def write_all(self, conversation: Conversation) -> tuple[bytes, tuple[Loss, ...]]:
-        """All messages as JSON with commas between them, and what of them this server does not get."""
+        """All messages as JSON with commas between them, and what this server does not get."""
         if self._mark and (messages := conversation.messages):
-            # A mark is not there to stay: the message that has it now is written without it in the next turn.
+            # The last message is not cached with its mark, which moves on in the next turn.
             written = self.write(conversation, len(messages) - 1)
             written = self.append(written, messages[-1:], self._mark)
         else:
@@ -98,7 +95,7 @@ class ChatHistory(HistoryWriter[_Written, _Form]):
             if after_results and role != "tool":
                 if self._bridge and (behind or role == "user"):
                     out.append(_BRIDGE)
-                if behind:  # nothing may come between a call and its results
+                if behind:  # not before, as nothing may come between a call and its results
                     out.append(_user_message([*behind]))
                     behind = ()
             after_results = role == "tool"
@@ -129,12 +126,12 @@ class ChatHistory(HistoryWriter[_Written, _Form]):
 
 
 class _MessageWriter(MessageWriter):
-    """Gathers the members of one message for one server."""
+    """Collects the members of one message."""
 
     texts: list[str] = field(default_factory=list)
     parts: list[bytes] = field(default_factory=list)
     plain: bool = True
-    """Whether the texts alone say all that is in the parts."""
+    """Whether the parts are nothing but the texts."""
     refusal: list[str] = field(default_factory=list)
     reasoning: dict[str, str] = field(default_factory=dict)
     details: list[bytes] = field(default_factory=list)
@@ -142,7 +139,7 @@ class _MessageWriter(MessageWriter):
     audio: bytes = b""
     calls: list[bytes] = field(default_factory=list)
     results: list[tuple[ToolResult, list[bytes], bytes]] = field(default_factory=list)
-    """Each with its content: in parts, and as a string where that says it all."""
+    """Each with its content in parts, and as a string unless there are media."""
     behind: list[bytes] = field(default_factory=list)
 
     def write_text(self, block: Text) -> None:
@@ -160,7 +157,7 @@ class _MessageWriter(MessageWriter):
             if (part := self._media_part(block)) is not None:
                 self.plain = False
                 self.parts.append(part)
-        elif "id" in fields:  # sound goes back by its id
+        elif "id" in fields:  # speech is sent back by its id
             self.audio = join_members({"id": fields["id"]})
         elif fields:
             self.images.append(_by_url("image_url", block, {}))
@@ -172,7 +169,7 @@ class _MessageWriter(MessageWriter):
         self.parts.append(bytes(block.raw))
 
     def write_thinking(self, block: Thinking) -> None:
-        """Reasoning goes back to the server that wrote it in the form that it came in."""
+        """Reasoning is sent back in the form that it came in."""
         if not self.profile.reasoning_replayed:
             return
         kept: dict[str, bytes | Raw] = dict(self.native(block.native))
@@ -197,7 +194,7 @@ class _MessageWriter(MessageWriter):
         name, call_id = _encode(self.names.wire(block.name)), self._call_id(block.id)
         native = dict(self.native(block.native))
         custom = native.pop("type", None) is not None  # the others have none
-        # Many servers parse the arguments and fail on what is no JSON object; OpenAI does not.
+        # Unlike OpenAI, many servers fail if arguments are not a JSON object.
         as_it_is = custom or ("any_arguments" in self.profile.quirks and block.arguments.strip())
         arguments = block.arguments if as_it_is else self.arguments(block).decode()
         written = b'{"id":%s,"type":"function","function":{"name":%s,"arguments":%s}}'
@@ -231,7 +228,7 @@ class _MessageWriter(MessageWriter):
     # --- the message --------------------------------------------------------------------------------------------------
 
     def finish(self, message: Message, mark: bytes) -> bytes:
-        """All of it as messages of the wire, with commas between them; empty if nothing is left."""
+        """The message as one or several of the wire, with commas between them; empty if nothing is left."""
         if self.role == "tool":
             last = len(self.results) - 1
             written = [self._finish_result(*one, mark if at == last else b"") for at, one in enumerate(self.results)]
@@ -280,7 +277,7 @@ class _MessageWriter(MessageWriter):
     # --- media --------------------------------------------------------------------------------------------------------
 
     def _media_part(self, media: Media) -> bytes | None:
-        """Media as a part of content; None if the model cannot take it, which is noted."""
+        """Media as a content part; None if the model cannot take it, which is a loss."""
         if media.kind == "document" and media.data is not None and _is_text(media.mime_type):
             name, text = media.name or "document", media.data.decode(errors="replace")  # `file` parts take PDF only
             return _text_part(f'<document name="{name}" type="{media.mime_type}">\n{text}\n</document>')
@@ -317,12 +314,12 @@ class _MessageWriter(MessageWriter):
         return b'{"type":"input_audio","input_audio":%s}' % audio
 
 
-# What ids of calls must look like, and how long they are made: Mistral's and OpenAI's.
+# Legal ids of calls, and the length of generated ones: Mistral's and OpenAI's.
 _CALL_IDS: Final = {
     "call_id_of_9": (re.compile(r"[a-zA-Z0-9]{9}"), 9),
     "call_id_of_40": (re.compile(r".{1,40}", re.DOTALL), 40),
 }
-# Formats whose name is not simply what stands behind the slash.
+# Formats that differ from the subtype.
 _AUDIO_FORMATS: Final = {
     **dict.fromkeys(["audio/wav", "audio/x-wav", "audio/wave"], "wav"),
     **dict.fromkeys(["audio/mpeg", "audio/mp3"], "mp3"),
@@ -345,7 +342,7 @@ def _with_mark(part: bytes, mark: bytes) -> bytes:
 
 
 def _array(parts: list[bytes], mark: bytes = b"") -> bytes:
-    """A JSON array, its end marked for the provider's cache or not."""
+    """A JSON array, with a cache mark on its last part if there is one."""
     return b"[" + b",".join([*parts[:-1], _with_mark(parts[-1], mark)] if mark else parts) + b"]"
 
 

@@ -1,18 +1,16 @@
 """From bytes to events: streams of server-sent events, and whole replies.
 
-Owns: telling a stream from a whole reply, the table of events, which items are open and what became of each, and that
-nothing but a proper end counts as one. An item that arrives whole is an item that is added and done at once, so streams
-and whole replies cannot differ.
+An item that arrives whole is added and done at once, so streams and whole replies cannot differ.
 
-Items are found by `output_index`, else by id, else the last one is meant: there are servers that leave the index out,
-use the same one for all items, or give an item another id in every event.
+Items are found by `output_index`, else by id, else the last one is meant: some servers omit the index, use the same one
+for all items, or give an item another id in every event.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -45,13 +43,14 @@ from dragoman.providers.wire import (
     ABSENT,
     BLANK,
     DecoderBase,
+    Places,
     as_object,
-    count_of,
     decode_base64,
     elements,
     is_empty,
     is_json,
     read_charge,
+    read_counts,
     read_members,
     string,
     value_of,
@@ -62,17 +61,18 @@ from .server_tools import read_use
 from .waiting import WaitingItem, call_of, waiting_item
 
 _encode: Final = msgspec.json.encode
+_KEPT_EVENTS: Final = 100
+"""How many events of unknown types are kept."""
 _CUT_SHORT: Final = frozenset(["incomplete", "failed", "cancelled"])
-# Events that say only what the finished item says again.
+# Events whose content the finished item repeats.
 _PROGRESS: Final = re.compile(
     r"keepalive|response\.[\w.]+\.(added|compacting|completed|delta|done|failed|generating|in_progress|interpreting"
     r"|partial_image|searching)"
 )
 
 
-# One struct for all events, so that each is parsed once: the members that any handler looks at. Objects stay raw until
-# a handler asks for them; `logprobs` and `obfuscation` of a delta are passed over (the finished item repeats the
-# former, and the latter is only padding).
+# One struct for all events, so that each is parsed once, with the members that any handler uses. Objects stay raw;
+# `logprobs` and `obfuscation` of a delta are skipped (the finished item repeats the former, the latter is padding).
 class Event(Struct, gc=False):
     type: str = ""
     delta: str | None = None
@@ -81,7 +81,6 @@ class Event(Struct, gc=False):
     summary_index: int | None = None
     item_id: str | None = None
     item: Raw = ABSENT
-    part: Raw = ABSENT
     response: Raw = ABSENT
     error: Raw = ABSENT
 
@@ -93,7 +92,7 @@ _decode_event: Final = msgspec.json.Decoder(Event).decode
 
 _BETWEEN_THOUGHTS: Final = "\n\n"
 _SUMMARY: Final = "response.reasoning_summary_text.delta"
-# Where the text of a message's content part is, by the part's type.
+# The member that holds the text of a content part, by the part's type.
 _TEXT_MEMBER: Final[dict[str | None, str]] = {"output_text": "text", "refusal": "refusal"}
 
 
@@ -112,18 +111,20 @@ class _Item(Struct, eq=False):
     kind: str
     id: str
     added: Raw
-    """As it was when it was added: the best that is known of it until it is done."""
-    part: _Part | None
-    """The one block that it becomes; of a message, the place of its first, until that begins."""
+    """The item as it was added."""
+    part: _Part
+    """The block that it becomes; of a message, its first block."""
     closed: bool = False
+    has_block: bool = False
+    """Of a message: whether its first block has begun."""
     texts: dict[int | None, _Part] = {}
     """Of a message: its text parts by content index."""
     source: tuple[str, int] | None = None
-    """Of reasoning: whether summaries or the thoughts themselves are read, and up to which one."""
+    """Of reasoning: whether the summary or the thoughts themselves are read, and the index of the current one."""
 
 
 class ReplyDecoder(DecoderBase):
-    """Reads one reply: which items are open, and what became of each."""
+    """Reads one reply: which items are open, and what becomes of each."""
 
     def __init__(self, call: Call, encoded: Encoded) -> None:
         super().__init__(call, encoded)
@@ -136,7 +137,7 @@ class ReplyDecoder(DecoderBase):
         self._id: str = ""
         self._started: bool = False
         self._called: bool = False
-        """Whether there is a complete call."""
+        """Whether there is a complete call among the items."""
         self._refused: bool = False
         self._unknown: list[bytes] = []
 
@@ -144,14 +145,14 @@ class ReplyDecoder(DecoderBase):
 
     def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
         if payload[:1] != b"{":
-            # `[DONE]` ends a stream of the older API; some servers send it here too. It proves nothing.
+            # `[DONE]`, which ends a stream of the older API, does not prove that this one is complete.
             if payload.strip(BLANK) not in {b"", b"[DONE]"}:
                 raise self.broken("an event of the stream is not an object")
             return
         try:
             event = _decode_event(payload)
         except msgspec.ValidationError:
-            # A known member of an unexpected type: fatal if we know the event, none of our business else.
+            # A member of an unexpected type is fatal only in a known event.
             event = Event(type=string(read_members(payload).get("type")))
             if event.type in self._HANDLERS:
                 raise
@@ -161,7 +162,7 @@ class ReplyDecoder(DecoderBase):
             handler(self, event, events)
         elif kind == "error" or (event.error and not is_empty(event.error) and not kind.startswith("response.")):
             raise error_in(read_members(payload), self.call)
-        elif _PROGRESS.fullmatch(kind) is None:
+        elif _PROGRESS.fullmatch(kind) is None and len(self._unknown) < _KEPT_EVENTS:
             payload.decode()
             read_members(payload)
             self._unknown.append(bytes(payload))
@@ -171,8 +172,6 @@ class ReplyDecoder(DecoderBase):
         raise self.broken("the stream ended before the reply did" if begun else "it is neither JSON nor a stream")
 
     def _begin(self, event: Event, events: list[ReplyEvent]) -> None:
-        if self._items and not self._id:
-            raise self.broken("it began after its first item")
         self._start(read_members(event.response) if event.response else {}, events)
 
     def _add_item(self, event: Event, events: list[ReplyEvent]) -> None:
@@ -188,7 +187,7 @@ class ReplyDecoder(DecoderBase):
     def _end(self, event: Event, events: list[ReplyEvent]) -> None:
         str(event.response, "utf-8")
         members = read_members(event.response) if event.response else {}
-        # The event's name decides, except that a server may call a reply completed that was cut short.
+        # The name of the event decides, but some servers call a reply completed that was cut short.
         if string(members.get("status")) not in _CUT_SHORT:
             members["status"] = Raw(_encode(event.type.removeprefix("response.")))
         self._close(members, events)
@@ -206,7 +205,7 @@ class ReplyDecoder(DecoderBase):
             raise self.broken("the body has no output")
 
     def _start(self, members: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        """Take in what the first event with a response object says; without any, nothing is known."""
+        """Read the first event with a response object; without any, nothing is known."""
         if not self._started:
             self._started = True
             self._id = string(members.get("id"))
@@ -217,15 +216,14 @@ class ReplyDecoder(DecoderBase):
         status = string(members.get("status"))
         self._start(members, events)
         self._settle(elements(members.get("output")), events, complete=status not in _CUT_SHORT)
-        found = value_of(members.get("usage"))
-        counts = cast("dict[str, object]", found) if isinstance(found, dict) else None
-        if counts is not None:
-            events.append(UsageReported(_read_usage(counts)))
+        usage = as_object(value_of(members.get("usage")))
+        if usage:
+            events.append(UsageReported(_read_usage(usage)))
         if status == "failed":
             raise error_in(members, self.call)
         stop, word = self._stop_reason(status, members)
         self.ended = True
-        events.append(Completed(stop, word, _keep(members, counts, self._unknown)))
+        events.append(Completed(stop, word, _keep(members, usage, self._unknown)))
 
     def _stop_reason(self, status: str, members: Mapping[str, Raw]) -> tuple[StopReason, str | None]:
         if status == "incomplete":
@@ -235,8 +233,8 @@ class ReplyDecoder(DecoderBase):
             return known.get(word, StopReason.OTHER), word
         if status == "cancelled":
             return StopReason.INTERRUPTED, status
-        if status not in ("", "completed", "complete"):  # the last is what some compatible servers say
-            # A response that runs in the background is `queued` or `in_progress`: nothing is wrong, but no answer.
+        if status not in ("", "completed", "complete"):  # the last one from some compatible servers
+            # A response that runs in the background is `queued` or `in_progress`.
             return StopReason.OTHER, status
         if self._called:
             return StopReason.TOOL_CALLS, status or None
@@ -263,17 +261,17 @@ class ReplyDecoder(DecoderBase):
         if kind == "reasoning":
             events.append(ThinkingStarted(part.index, item_id, READER))
         elif kind == "function_call":
-            # Servers exist that name the tool only when the call is complete; its start then waits for that.
+            # Some servers name the tool only when the call is complete; its start then waits for that.
             part.started = bool(string(members.get("name")) and string(members.get("call_id")))
             if part.started:
                 self._start_call(part, members, events)
         return item
 
     def _finish(self, item: _Item, raw: Raw, events: list[ReplyEvent]) -> None:
-        """An item is complete, and this is all of it. Complete twice is complete."""
+        """An item is complete. It may be reported twice."""
         if item.closed:
             return
-        str(raw, "utf-8")  # raw JSON that is kept must be text; skipping over it does not prove that
+        str(raw, "utf-8")  # raw members are kept without being parsed, and must be UTF-8
         members = read_members(raw)
         kind = string(members.get("type")) or item.kind
         if kind != item.kind:
@@ -281,13 +279,13 @@ class ReplyDecoder(DecoderBase):
         item.closed = True
         if kind == "message":
             self._finish_message(item, members, raw, events)
-        elif item.part is not None and kind == "reasoning":
-            self._finish_reasoning(item, item.part, members, events)
-        elif item.part is not None and kind == "function_call":
+        elif kind == "reasoning":
+            self._finish_reasoning(item, members, events)
+        elif kind == "function_call":
             self._finish_call(item.part, members, events)
-        elif item.part is not None and (waits := waiting_item(members)) is not None:
+        elif (waits := waiting_item(members)) is not None:
             self._finish_waiting(waits, item.part, members, raw, events)
-        elif item.part is not None:
+        else:
             block = _picture_of(members) or Opaque(READER, raw.copy(), read_use(members))
             events.append(BlockReceived(item.part.index, item.id, block))
 
@@ -300,10 +298,10 @@ class ReplyDecoder(DecoderBase):
         return found
 
     def _settle(self, output: list[Raw], events: list[ReplyEvent], *, complete: bool) -> None:
-        """The reply ends with these items: finish what was added but never done.
+        """The reply ends with these items: finish those that were added but never done.
 
-        It is no mistake if the list is shorter than what was streamed (vLLM has sent none), or if the service never
-        says that an item is done (OpenAI's lists of MCP tools).
+        The list may be shorter than what was streamed (vLLM's was empty), and some items are never reported as done
+        (OpenAI's lists of MCP tools).
         """
         by_place = self._item_at if len(self._item_at) == len(self._items) else dict(enumerate(self._items))
         for place, raw in enumerate(output):
@@ -316,17 +314,17 @@ class ReplyDecoder(DecoderBase):
                 self._abandon(item, events, complete=complete)
 
     def _abandon(self, item: _Item, events: list[ReplyEvent], *, complete: bool) -> None:
-        """An item that the service never finished: what was streamed of it must be all there is."""
-        if item.kind == "function_call" and not (complete and item.part and is_json("".join(item.part.pieces))):
+        """End an item that was never done: what was streamed must be all of it."""
+        if item.kind == "function_call" and not (complete and is_json("".join(item.part.pieces))):
             if complete:
                 raise self.broken("the reply is complete, but the arguments of a call are not")
             return
         members = read_members(item.added)
-        if waiting_item(members) is not None:  # nobody knows whether what was added is all of it
+        if waiting_item(members) is not None:  # what was added may be incomplete
             if complete:
                 raise self.broken(f"the reply is complete, but an item of type {item.kind!r} is not")
             return
-        for name in ("status", "encrypted_content"):  # of the beginning: no longer true, or not yet all of it
+        for name in ("status", "encrypted_content"):  # outdated, or incomplete
             members.pop(name, None)
         self._finish(item, Raw(_encode(members)), events)
 
@@ -342,14 +340,14 @@ class ReplyDecoder(DecoderBase):
         delta: type[TextDelta | ThinkingDelta | ToolCallDelta],
         events: list[ReplyEvent],
     ) -> None:
-        """Add what the finished item has beyond what was streamed. The two must not contradict each other."""
+        """Add what the finished item has beyond what was streamed; raise if the two differ."""
         so_far = "".join(part.pieces)
         if not final or final == so_far:
             return
         if final.startswith(so_far):
             events.append(delta(part.index, part.id, final[len(so_far) :]))
             return
-        same = final.strip() == so_far.strip()  # some servers tidy the ends up in the finished item
+        same = final.strip() == so_far.strip()  # some servers strip the finished item
         if not same and not (delta is ToolCallDelta and _is_same_json(final, so_far)):
             raise self.broken("the pieces of an item are not what the finished item says")
 
@@ -359,20 +357,12 @@ class ReplyDecoder(DecoderBase):
         delta = event.delta
         if not delta:
             return
-        item = self._item_at.get(event.output_index)  # None finds nothing: see _text_part
+        item = self._item_at.get(event.output_index)
         part = item.texts.get(event.content_index) if item is not None else None
         if part is None:
             part = self._text_part(event, events)
         part.pieces.append(delta)
         events.append(TextDelta(part.index, part.id, delta))
-
-    def _open_part(self, event: Event, events: list[ReplyEvent]) -> None:
-        """A content part begins. Only texts are opened now; what else there may be arrives whole."""
-        item = self._find(event.output_index, event.item_id)
-        if item is None or item.kind != "message" or item.closed or not event.part:
-            return
-        if string(read_members(event.part).get("type")) in _TEXT_MEMBER:
-            self._text_part(event, events)
 
     def _text_part(self, event: Event, events: list[ReplyEvent]) -> _Part:
         item = self._find(event.output_index, event.item_id)
@@ -390,9 +380,11 @@ class ReplyDecoder(DecoderBase):
         return part
 
     def _next_part(self, item: _Item) -> _Part:
-        """The place of the next block of a message. The first was kept free, as other items may have begun since."""
-        part, item.part = item.part, None
-        return part or self._new_part(item.id)
+        """The next block of a message. The index of the first is reserved, as other items may have begun since."""
+        if item.has_block:
+            return self._new_part(item.id)
+        item.has_block = True
+        return item.part
 
     def _finish_message(self, item: _Item, members: dict[str, Raw], raw: Raw, events: list[ReplyEvent]) -> None:
         content = elements(members.pop("content", None))
@@ -426,7 +418,7 @@ class ReplyDecoder(DecoderBase):
     # --- reasoning ----------------------------------------------------------------------------------------------------
 
     def _grow_thinking(self, event: Event, events: list[ReplyEvent]) -> None:
-        """A piece of a summary, or of the thoughts themselves, which open models give."""
+        """A piece of a summary, or of the thoughts themselves (open models)."""
         if event.type == _SUMMARY:
             source = ("summary", event.summary_index or 0)
         else:
@@ -435,15 +427,14 @@ class ReplyDecoder(DecoderBase):
         if item is None:
             added = Raw(_encode({"type": "reasoning", "id": event.item_id or "", "summary": []}))
             item = self._add(event.output_index, added, events)
-        part = item.part
-        if part is None or item.closed or item.kind != "reasoning":
+        if item.closed or item.kind != "reasoning":
             raise self.broken("thoughts came for an item that is not open")
-        delta = event.delta
+        part, delta = item.part, event.delta
         if not delta:
             return
         if item.source != source:
             if item.source is not None and item.source[0] != source[0]:
-                return  # both the thoughts and a summary: the one that came first is read, `native` keeps the other
+                return  # of thoughts and summary the one that comes first is read, `native` keeps the other
             if part.pieces:
                 part.pieces.append(_BETWEEN_THOUGHTS)
                 events.append(ThinkingDelta(part.index, part.id, _BETWEEN_THOUGHTS))
@@ -451,7 +442,8 @@ class ReplyDecoder(DecoderBase):
         part.pieces.append(delta)
         events.append(ThinkingDelta(part.index, part.id, delta))
 
-    def _finish_reasoning(self, item: _Item, part: _Part, members: dict[str, Raw], events: list[ReplyEvent]) -> None:
+    def _finish_reasoning(self, item: _Item, members: dict[str, Raw], events: list[ReplyEvent]) -> None:
+        part = item.part
         read = item.source[0] if item.source else "content" if _texts_of(members.get("content")) else "summary"
         self._catch_up(part, _BETWEEN_THOUGHTS.join(_texts_of(members.get(read))), ThinkingDelta, events)
         encrypted = string(members.get("encrypted_content"))
@@ -462,10 +454,9 @@ class ReplyDecoder(DecoderBase):
 
     def _grow_call(self, event: Event, events: list[ReplyEvent]) -> None:
         item = self._find(event.output_index, event.item_id)
-        part = item.part if item is not None and item.kind == "function_call" and not item.closed else None
-        if part is None:
+        if item is None or item.closed or item.kind != "function_call":
             raise self.broken("arguments came for a call that is not open")
-        delta = event.delta
+        part, delta = item.part, event.delta
         if delta:
             part.pieces.append(delta)
             if part.started:
@@ -475,7 +466,7 @@ class ReplyDecoder(DecoderBase):
         part.started = True
         name = string(members.get("name"))
         call_id = string(members.get("call_id")) or string(members.get("id")) or f"call_{self._id}_{part.index}"
-        # Amazon's servers count calls anew in every reply (`call_0`), while a conversation needs one name a call.
+        # Amazon's servers count calls anew in every reply (`call_0`); ids must be unique in the conversation.
         scoped = "reply_scoped_call_ids" in self.call.profile.quirks and self._id
         part.id = f"{self._id}:{call_id}" if scoped else call_id
         events.append(ToolCallStarted(part.index, part.id, self.names.get(name, name)))
@@ -487,11 +478,11 @@ class ReplyDecoder(DecoderBase):
                 events.append(ToolCallDelta(part.index, part.id, "".join(part.pieces)))
         given = members.get("arguments")
         arguments = value_of(given)
-        # A string by the protocol; some servers send the object itself.
+        # Some servers send an object instead of a string.
         final = arguments if isinstance(arguments, str) else str(given, "utf-8") if arguments and given else ""
         self._catch_up(part, final, ToolCallDelta, events)
         if string(members.get("status")) == "incomplete":
-            return  # cut off: without an end the call counts as partial and is never run
+            return  # without an end the call counts as partial and is never run
         self._called = True
         kept = {k: v for k, v in members.items() if k not in {"type", "call_id", "name", "arguments"}}
         events.append(ToolCallEnded(part.index, part.id, native_of(kept)))
@@ -499,7 +490,7 @@ class ReplyDecoder(DecoderBase):
     def _finish_waiting(
         self, waits: WaitingItem, part: _Part, members: dict[str, Raw], raw: Raw, events: list[ReplyEvent]
     ) -> None:
-        """An item that the client must answer: a call, which goes back as the item that it was."""
+        """An item that the client must answer becomes a call, which is sent back as the item."""
         name, arguments, asks = call_of(waits, members)
         self._start_call(part, {**members, "name": Raw(_encode(name))}, events)
         events.append(ToolCallDelta(part.index, part.id, arguments))
@@ -520,13 +511,12 @@ class ReplyDecoder(DecoderBase):
         "response.in_progress": _begin,
         "response.output_item.added": _add_item,
         "response.output_item.done": _finish_item,
-        "response.content_part.added": _open_part,
         **dict.fromkeys([f"response.{status}" for status in ("completed", *_CUT_SHORT)], _end),
     }
 
 
 def _streamed_text(item: _Item, place: int, text: str) -> _Part | None:
-    """What was streamed of a text. Amazon counts from 1 what stands at 0 in the finished item."""
+    """The streamed text at this place. Amazon's deltas count from 1, the finished item from 0."""
     if place in item.texts:
         return item.texts[place]
     return next((part for part in item.texts.values() if part.pieces and text.startswith("".join(part.pieces))), None)
@@ -539,7 +529,7 @@ def _texts_of(parts: Raw | None) -> list[str]:
 
 
 def _picture_of(members: dict[str, Raw]) -> Media | None:
-    """The picture that the model made, with the rest of its item beside it; None where the item holds none."""
+    """The picture in an item, with the rest of the item as native field; None if there is none."""
     if string(members.get("type")) != "image_generation_call":
         return None
     data = decode_base64([string(members.get("result"))])
@@ -560,10 +550,14 @@ def _is_same_json(a: str, b: str) -> bool:
 
 # --- the end of a reply -----------------------------------------------------------------------------------------------
 
-_USAGE: Final = frozenset(
-    ["input_tokens", "input_tokens_details", "output_tokens", "output_tokens_details", "total_tokens"]
-)
-# What the caller knows because the request said it, and what has a place of its own in our values.
+_COUNTS: Final[Places] = {
+    "input_tokens": "input",
+    "output_tokens": "output",
+    "total_tokens": "total",
+    "input_tokens_details": {"cached_tokens": "cache_read", "cache_write_tokens": "cache_write"},
+    "output_tokens_details": {"reasoning_tokens": "reasoning"},
+}
+# Members that repeat the request, or have a place in our values.
 _NOT_KEPT: Final = """
     id object created_at completed_at model status output output_text error usage background frequency_penalty include
     instructions max_output_tokens max_tool_calls metadata parallel_tool_calls presence_penalty previous_response_id
@@ -573,23 +567,14 @@ _NOT_KEPT: Final = """
 _NAMES_NOT_KEPT: Final = frozenset(_NOT_KEPT.split())
 
 
-def _read_usage(counts: dict[str, object]) -> Usage:
-    read, written = as_object(counts.get("input_tokens_details")), as_object(counts.get("output_tokens_details"))
-    return Usage(
-        input=count_of(counts.get("input_tokens")),
-        output=count_of(counts.get("output_tokens")),
-        cache_read=count_of(read.get("cached_tokens")),
-        cache_write=count_of(read.get("cache_write_tokens")),
-        reasoning=count_of(written.get("reasoning_tokens")),
-        total=count_of(counts.get("total_tokens")),
-        charged=read_charge(counts) if "cost" in counts else None,
-    )
+def _read_usage(usage: dict[str, object]) -> Usage:
+    return Usage(**read_counts(usage, _COUNTS), charged=read_charge(usage))
 
 
-def _keep(members: Mapping[str, Raw], counts: dict[str, object] | None, unknown_events: list[bytes]) -> Native | None:
-    """What is kept of the response beside the message: what neither the request nor our values say."""
+def _keep(members: Mapping[str, Raw], usage: dict[str, object], unknown_events: list[bytes]) -> Native | None:
+    """What is kept of the response: members that are neither in the request nor in our values."""
     kept = {name: raw for name, raw in members.items() if name not in _NAMES_NOT_KEPT and not is_empty(raw)}
-    if counts is not None and not counts.keys() <= _USAGE:
+    if not usage.keys() <= _COUNTS.keys():
         kept["usage"] = members["usage"]
     if unknown_events:
         kept["events"] = Raw(b"[" + b",".join(unknown_events) + b"]")

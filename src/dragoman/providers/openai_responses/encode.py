@@ -1,16 +1,12 @@
-"""A model call as a request of the Responses API: parameters, tools, schemas, reasoning and state.
+"""From a call to a request: parameters, tools, schemas, reasoning and state.
 
-Owns: the members of the body besides its items, and what an option becomes. Items are history.py's.
-
-Requests are stateless: the whole conversation is sent, reasoning comes back encrypted so that it can be sent again, and
-nothing is stored unless the caller's `extra_body` says so.
-
-What stands around the items depends on the terms of the call alone: it is written once for all calls on the same terms.
+Requests are stateless: the whole conversation is sent, with encrypted reasoning, and nothing is stored unless the
+caller's `extra_body` says so. Everything but the items is encoded once for all calls on the same terms; history.py
+encodes the items.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Final, cast
 
@@ -20,7 +16,7 @@ from msgspec import Raw
 from dragoman.conversation import OneTool
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, Frame, per_terms
-from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
+from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
 from dragoman.providers.requests import (
     DeclaredTool,
     ToolNames,
@@ -29,10 +25,8 @@ from dragoman.providers.requests import (
     convert_reply_schema,
     declare_tools,
     effective_options,
-    effort_of_budget,
     name_reply_schema,
     raw_tools,
-    refuse_or_adapt,
     tools_beside,
 )
 
@@ -45,7 +39,7 @@ _LOGPROBS: Final = "message.output_text.logprobs"
 
 
 def encode_call(call: Call) -> Encoded:
-    """The request for this call, and what had to be renamed or left out to make it."""
+    """The request for this call, and what was changed or left out."""
     frame, history = _make_frame(call)
     written = history.write(call.conversation)
     members: list[bytes] = []
@@ -63,7 +57,7 @@ def _make_frame(call: Call) -> tuple[Frame, ResponsesHistory]:
     names = ToolNames([tool.name for tool in call.tools], call.profile.tool_limits)
     extra = call.options.extra_body
     if held := [name for name in ("previous_response_id", "conversation") if extra.get(name)]:
-        message = f"{held[0]} is about a conversation that the service holds, but here all of it is sent every time."
+        message = f"{held[0]} continues a conversation that the service stores, but all messages are sent every time."
         raise ConfigurationError(message, hint=f"Leave {held[0]} out of extra_body.")
     members = {"model": call.model, **_write_tools(call, options, names, adaptations)}
     members |= _write_options(call, options, adaptations)
@@ -127,7 +121,7 @@ def _write_tools(
 
 
 def _write_tool(tool: DeclaredTool) -> Raw:
-    # The API's own default for a missing `strict` is true, so it is always said.
+    # `strict` is always sent, as its default is true.
     described = {"description": tool.description} if tool.description else {}
     named = {"type": "function", "name": tool.name, **described}
     later = {"defer_loading": True} if tool.deferred else {}
@@ -149,15 +143,12 @@ def _write_format(call: Call, wanted: ResponseFormat | None, adaptations: list[A
 
 # --- reasoning --------------------------------------------------------------------------------------------------------
 
-# Budgets that come close to what the efforts spend; only where the caller allows adapting.
-_BUDGETS: Final[dict[Effort, int]] = {"none": 0, "low": 2_048, "medium": 16_384, "high": sys.maxsize}
-
 
 def _ask_for_reasoning(call: Call, wanted: Reasoning | None, adaptations: list[Adaptation]) -> dict[str, object] | None:
     if wanted is None:
         return None
     members: dict[str, object] = {}
-    effort = _wanted_effort(call, wanted, adaptations)
+    effort = choose_effort(call, wanted, adaptations)
     if effort is not None:
         members["effort"] = effort
     if wanted.summary and effort != "none" and "no_reasoning_summary" not in call.profile.quirks:
@@ -165,23 +156,11 @@ def _ask_for_reasoning(call: Call, wanted: Reasoning | None, adaptations: list[A
     return members or None
 
 
-def _wanted_effort(call: Call, wanted: Reasoning, adaptations: list[Adaptation]) -> Effort | None:
-    budget = wanted.budget
-    if wanted.effort is not None:
-        return choose_effort(call, wanted.effort, adaptations)
-    if budget is None:
-        return None
-    effort = effort_of_budget(budget, _BUDGETS, call.profile.efforts)
-    what = f"reasoning budget of {budget} tokens"
-    refuse_or_adapt(call, adaptations, what, f"this model knows only efforts; {effort!r} is near", "Say an effort.")
-    return effort
-
-
 # --- state and the caller's own members -------------------------------------------------------------------------------
 
 
 def _choose_state(call: Call, extra: Mapping[str, object]) -> dict[str, object]:
-    """Who remembers the conversation: only the caller, unless the caller asks for a feature that needs storage."""
+    """Nothing is stored, unless the caller asks for a feature that needs it."""
     state: dict[str, object] = {}
     if not extra.get("background"):
         state["store"] = False
@@ -192,7 +171,7 @@ def _choose_state(call: Call, extra: Mapping[str, object]) -> dict[str, object]:
 
 
 def _merge(name: str, ours: object, theirs: object) -> object:
-    """Theirs wins. Objects are joined member by member, and what is to be included is added to what we include."""
+    """The caller's value wins; objects and `include` are merged."""
     if isinstance(ours, dict) and isinstance(theirs, Mapping):
         return {**cast("dict[str, object]", ours), **cast("Mapping[str, object]", theirs)}
     if name == "include" and isinstance(ours, list) and isinstance(theirs, list | tuple):

@@ -1,13 +1,8 @@
-"""The conversation as input items.
+"""The messages of a conversation as input items, and what a model does not get.
 
-Owns: which block becomes which item, in which order, and what is lost on the way. What this API said itself goes back
-as it came: with its ids, its phases, its encrypted reasoning.
-
-Rules of the API that shape this file:
-- without storage (`store: false`) reasoning can only be replayed with its encrypted content, or its plain content where
-  an open model gave that; an item that refers to nothing stored is an error;
-- reasoning must be followed by the item that it led to, and, where the service remembers items by their ids, an item
-  must not come without its reasoning;
+The service's own items are sent back as they came, with their ids, phases and encrypted reasoning. Rules of the API:
+- without storage (`store: false`) reasoning needs its encrypted content, or the plain content of an open model;
+- reasoning must be followed by the item that it led to, and an item with an id must not come without its reasoning;
 - a model that does not reason refuses reasoning items.
 """
 
@@ -49,12 +44,12 @@ from dragoman.providers.wire import elements, read_members, string
 from .waiting import ANSWERS, WAITING, answer_to
 
 READER: Final = "openai_responses"
-"""The reader of everything that only this API understands."""
+"""The provider name of this dialect's thinking, opaque blocks and native fields."""
 
 _encode: Final = msgspec.json.encode
 
 _LEGAL_ID: Final = re.compile(r".{1,64}", re.DOTALL)
-_ALONE: Final = "the reasoning before it was left out, and the service expects both or none"
+_ALONE: Final = "the reasoning before it was left out, and the service requires both or none"
 
 _NO_PICTURE: Final = (
     "data:image/png;base64,"
@@ -75,8 +70,8 @@ class _Form(NamedTuple):
     """The items, with commas between them; empty where nothing is left of the message."""
     losses: tuple[FoundLoss, ...] = ()
     answers: Mapping[str, _Part] = {}
-    """By call id: what a result must say, where that is more than the id: the type of an item that answers no function,
-    or what ran the call, where that was a program of the model's."""
+    """Further members of results, by call id: the type of an item that does not answer a function, or the caller of a
+    call by a program of the model."""
 
 
 class _Written(Written, frozen=True, kw_only=True):
@@ -89,13 +84,13 @@ class ResponsesHistory(HistoryWriter[_Written, _Form]):
     def __init__(self, profile: Profile, names: ToolNames, *, stateless: bool) -> None:
         super().__init__(profile, names, stateless)
         self._stateless = stateless
-        """Whether the service keeps nothing of this request."""
+        """Whether the service stores nothing of this request."""
 
     def append(self, before: _Written, messages: Sequence[Message]) -> _Written:
         answers = before.answers
         forms: list[_Form] = []
         for message in messages:
-            depends = bool(answers) and message.role == "tool"  # on the message before it
+            depends = bool(answers) and message.role == "tool"  # on the message before
             form = self.write_message(message, answers) if depends else self.form_of(message)
             answers = form.answers
             forms.append(form)
@@ -110,7 +105,7 @@ class ResponsesHistory(HistoryWriter[_Written, _Form]):
         block = message.blocks[0] if len(message.blocks) == 1 else None
         if message.role == "user" and type(block) is Text and block.native is None:  # as most are
             return _Form(b'{"role":"user","content":%b}' % _encode(block.text))
-        # Other services speak this dialect too, but cannot read what this one encrypted or stored.
+        # Other services with this dialect cannot read what this one encrypted or stored.
         own = message.provider is None or message.provider == self.profile.provider
         writer = _MessageWriter(self.profile, self.names, READER, message.role, own=own, answers=answers)
         writer.stateless = self._stateless
@@ -118,7 +113,7 @@ class ResponsesHistory(HistoryWriter[_Written, _Form]):
             writer.write_text(block)
         else:
             writer.write_blocks(message.blocks)
-        if message.role == "user" and not writer.items:  # said nothing, or nothing that this model can take
+        if message.role == "user" and not writer.items:  # nothing that this model can take
             writer.say(_text_part(""))
         return writer.finish()
 
@@ -136,7 +131,7 @@ class _MessageWriter(MessageWriter):
     items: list[tuple[int, _Part | bytes]] = field(default_factory=list)
     found_answers: dict[str, _Part] = field(default_factory=dict)
     unreasoned: bool = False
-    """Whether the reasoning of what follows was left out: then what follows must not be named by its id."""
+    """Whether the reasoning of what follows was left out, which must then have no id."""
     content: list[_Part] | None = None
     """The content of the message item that is being written."""
     shell: bytes = b""
@@ -184,7 +179,7 @@ class _MessageWriter(MessageWriter):
         self.content.append(part)
 
     def _say_again(self, shell: bytes, members: Mapping[str, Raw], parts: list[_Part]) -> None:
-        """Parts of a message that the model said; those of one item come back as one item."""
+        """Parts of a message of the model; those of one item are sent back as one item."""
         if self.content is None or shell != self.shell:
             content: list[_Part] = []
             self._add({**members, "content": content})
@@ -204,7 +199,7 @@ class _MessageWriter(MessageWriter):
             self.lose("media", "the API takes pictures of the model back only if it made them itself")
         elif self.unreasoned and not self.stateless:
             self.lose("media", _ALONE)
-        else:  # the item that it came from, with the picture in it: without storage the service needs all of it
+        else:  # the whole item, which the service does not store
             self._add({**read_members(fields["item"]), "result": b64encode(block.data or b"").decode()})
 
     def _media_part(self, media: Media, kinds: frozenset[MediaKind]) -> _Part | str:
@@ -219,7 +214,7 @@ class _MessageWriter(MessageWriter):
         elif media.kind == "document" and media.url is not None:
             part = {"type": "input_file", "file_url": media.url}
         elif media.kind == "document":
-            # A name is needed with data; its ending tells the service what the data is.
+            # Data needs a name, whose suffix is the type.
             name = media.name or f"file.{_ENDINGS.get(media.mime_type, media.mime_type.rpartition('/')[2])}"
             part = {"type": "input_file", "filename": name, "file_data": url_of(media)}
         elif media.kind == "audio":
@@ -261,9 +256,10 @@ class _MessageWriter(MessageWriter):
         fields = dict(self.native(block.native))
         raw = fields.pop("item", None)
         item = read_members(raw) if raw is not None else {}
-        if raw is not None and string(item.get("type")) in WAITING:  # no function of ours, but something that it knows
+        if raw is not None and string(item.get("type")) in WAITING:
             self.found_answers[block.id] = answer_to(item, block.id)
-            if self.unreasoned and not block.hosted and item.pop("id", None):  # its answer has that of a hosted one
+            # The answer to a hosted call refers to the item by its id.
+            if self.unreasoned and not block.hosted and item.pop("id", None):
                 raw = Raw(_encode(item))
             self._add(bytes(raw))
             return
@@ -288,21 +284,21 @@ class _MessageWriter(MessageWriter):
             self._add({**item, "output": self._output_of(block)})
 
     def _write_screen(self, item: _Part, block: ToolResult) -> None:
-        """A picture of the screen: the only answer that the API takes from a computer. Why there is none is said."""
+        """A picture of the screen, the only answer that the API takes from a computer; text is sent after it."""
         pictures = [part for part in block.content if isinstance(part, Media) and part.kind == "image"]
         part = self._media_part(pictures[-1], frozenset(["image"])) if pictures else "the computer gave no picture"
         if isinstance(part, str):
-            self.lose("tool_result", f"{part}; an empty one is sent, and what was said behind it")
+            self.lose("tool_result", f"{part}; an empty one is sent, and the text after it")
             part = {"image_url": _NO_PICTURE}
         shown = {name: part[name] for name in ("image_url", "file_id") if name in part}
-        if block.is_error:  # nobody has said yes to what the service wanted a person to look at
+        if block.is_error:  # nobody has approved what the service wanted a person to check
             item = {name: value for name, value in item.items() if name != "acknowledged_safety_checks"}
         self._add({**item, "output": {"type": "computer_screenshot", **shown}})
         if block.text:
             self.say(_text_part(f"{block.name}: {block.text}"))
 
     def _output_of(self, block: ToolResult) -> object:
-        """What a function gave: a text, or parts if there are media among them."""
+        """The result of a function: a text, or parts if there are media."""
         parts: list[_Part] = []
         for piece in content_of(block, error_said=True):
             part = self._media_part(piece, self.profile.tool_result_media) if isinstance(piece, Media) else piece.text
@@ -343,7 +339,7 @@ def _kind_of(item: _Part | bytes) -> str:
 
 _AUDIO_FORMATS: Final = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
 _OFFICE: Final = "application/vnd.openxmlformats-officedocument"
-# Where the ending of a name is not what stands behind the slash.
+# Suffixes that differ from the subtype.
 _ENDINGS: Final = {
     "text/plain": "txt",
     "text/markdown": "md",
@@ -359,5 +355,5 @@ def _text_part(text: str) -> _Part:
 
 
 def native_of(fields: Mapping[str, Raw]) -> Native:
-    """Members to keep beside a block. They are copied: a slice would keep the whole reply in memory."""
+    """Native fields of a block, as copies: a slice would keep the whole reply in memory."""
     return Native(provider=READER, fields={name: raw.copy() for name, raw in fields.items()})

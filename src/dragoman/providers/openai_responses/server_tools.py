@@ -1,4 +1,4 @@
-"""OpenAI's own tools: how they are asked for, and what a reply says of them."""
+"""OpenAI's own tools: how they are declared, and what a reply reports of them."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ _KINDS: Final = {
 }
 _CALLS: Final = ("shell_call", "program", "tool_search_call")
 _RESULTS: Final = ("shell_call_output", "program_output", "tool_search_output")
-_FAILED: Final = frozenset(["failed", "incomplete"])
+_FAILED: Final = ("failed", "incomplete")
 
 
 def read_use(members: Mapping[str, Raw]) -> ServerToolUse | None:
-    """What an item says of one of the service's own tools; None if it is of none."""
+    """What an item reports of one of the service's own tools; None for other items."""
     type = string(members.get("type"))
     kind = _KINDS.get(type)
     if kind is None:
@@ -88,13 +88,13 @@ def read_use(members: Mapping[str, Raw]) -> ServerToolUse | None:
 
 
 def _has_failed(output: Mapping[str, object]) -> bool:
-    """Whether a command in a shell of the service's own ended badly."""
+    """Whether a command in the service's own shell failed."""
     outcome = as_object(output.get("outcome"))
     return outcome.get("type") == "timeout" or outcome.get("exit_code") not in (None, 0)
 
 
 def _input_of(item: Mapping[str, object], action: Mapping[str, object]) -> str:
-    """What was asked, wherever this kind of item says it."""
+    """The input, wherever this kind of item has it."""
     if action:
         asked = [action.get(name) for name in ("queries", "query", "commands")]
         where = [action.get(name) for name in ("url", "pattern")]
@@ -106,7 +106,7 @@ def _input_of(item: Mapping[str, object], action: Mapping[str, object]) -> str:
 
 
 def _output_of(item: Mapping[str, object], error: object, outputs: object) -> str:
-    """What came, wherever this kind of item says it."""
+    """The output, wherever this kind of item has it."""
     if error:
         told = as_object(error)
         return error if isinstance(error, str) else str(told.get("message") or plain_text(told.get("content")))

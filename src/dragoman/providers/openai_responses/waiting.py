@@ -1,7 +1,6 @@
 """Items of a reply that wait for the client: the calls that they become, and the items that answer them.
 
-Owns: the table of such items. A call goes back as the item that it was, and its result as the item that answers it;
-the shapes are those of the API's own types.
+Such a call is sent back as the item that it was, and its result as the item that answers it.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from dragoman.providers.wire import as_items, as_object, is_empty, string, texts
 
 
 class WaitingItem(NamedTuple):
-    """An item that the service cannot go on without: which tool of ours it calls, with what, and what answers it."""
+    """An item that the client must answer."""
 
     tool: str
-    """Empty: the item names it."""
+    """The tool of ours that it calls; empty if the item names it."""
     arguments: str
-    """The member that holds them."""
+    """The member that holds the arguments."""
     answer: str
     """The type of the item that answers it."""
 
@@ -42,7 +41,7 @@ WAITING: Final[Mapping[str, WaitingItem]] = {
 
 
 def waiting_item(item: Mapping[str, Raw]) -> WaitingItem | None:
-    """How an item is answered; None if it is none that waits, or the service answers it itself."""
+    """How an item is answered; None if it does not wait, or the service answers it itself."""
     found = WAITING.get(string(item.get("type")))
     if found is None or found.tool not in {"shell", "tool_search"}:
         return found
@@ -70,7 +69,7 @@ def call_of(kind: WaitingItem, item: Mapping[str, Raw]) -> tuple[str, str, str]:
 
 
 def named_by(tools: Iterable[Raw]) -> list[str]:
-    """The tools of ours that are told of by these: theirs are the names under which items that wait call them."""
+    """The tools of ours that are called by items of these tools."""
     read = [as_object(value_of(raw)) for raw in tools]
     kinds = [str(tool.get("type")).removesuffix("_use_preview") for tool in read]
     own = [str(tool.get("name")) for tool in read if tool.get("type") == "custom"]
@@ -81,7 +80,7 @@ def named_by(tools: Iterable[Raw]) -> list[str]:
 
 
 def answer_to(item: Mapping[str, Raw], call_id: str) -> dict[str, object]:
-    """What the answer to an item says, whatever came of the call, whose id it is where the item has none."""
+    """The members of the answer to an item, whatever the result. `call_id` is used if the item has no id."""
     kind, id = WAITING[string(item.get("type"))].answer, string(item.get("id")) or call_id
     if kind == "mcp_approval_response":
         return {"type": kind, "approval_request_id": id}
@@ -103,14 +102,14 @@ def _text_of(result: ToolResult) -> str:
 
 
 def _objects_in(result: ToolResult) -> list[dict[str, object]]:
-    """The objects that a tool gave as JSON, one or a list of them; none if it gave something else."""
+    """The objects in a JSON result: one, or a list of them; none for other results."""
     value = result.value if not result.is_error else None
     several = as_items(cast("object", value)) if isinstance(value, list) else [value]
     return [cast("dict[str, object]", each) for each in several if isinstance(each, dict)]
 
 
 def _answer_shell(answer: dict[str, object], result: ToolResult) -> dict[str, object]:
-    """What was printed: a text, or `stdout`, `stderr` and `exit_code` (or `outcome`) of each command."""
+    """The output of a shell: a text, or `stdout`, `stderr` and `exit_code` (or `outcome`) of each command."""
     outputs: list[dict[str, object]] = []
     for given in _objects_in(result):
         code = given.get("exit_code", 0)
@@ -129,7 +128,7 @@ def _answer_patch(answer: dict[str, object], result: ToolResult) -> dict[str, ob
 
 
 def _answer_search(answer: dict[str, object], result: ToolResult) -> dict[str, object]:
-    """The tools that were found, in the API's own words: a list of them, or an object that has one."""
+    """The tools that were found, as the API declares them: a list, or an object that has one."""
     found = _objects_in(result)
     inner = found[0].get("tools") if len(found) == 1 and "tools" in found[0] else None
     return {**answer, "tools": inner if isinstance(inner, list) else found}
@@ -147,4 +146,4 @@ ANSWERS: Final[Mapping[str, Callable[[dict[str, object], ToolResult], dict[str, 
     "tool_search_output": _answer_search,
     "mcp_approval_response": _answer_approval,
 }
-"""How a result becomes the answer of each type; those of functions and of a computer are history.py's."""
+"""The answer of each type; history.py has those of functions and of a computer."""

@@ -1,14 +1,14 @@
-"""JSON Schemas for each provider: what it refuses is rewritten, and every change is reported.
+"""JSON Schemas in each provider's style: what a provider refuses is rewritten, and every change is reported.
 
-    rules.py     the vocabulary of JSON Schema and what each provider takes of it, as tables
-    document.py  references, and oddities put right
-    objects.py   references and combinators as one object
-    convert.py   the three styles, and the way back from a value to the given schema
+    document.py  references, and notes on changes
+    objects.py   references and combinators merged into one object
+    rules.py     the keywords of JSON Schema, and what each strict style takes
+    convert.py   writes a schema in one of the three styles
 
-Nothing here changes its input; the same input gives the same output, byte for byte.
+The input is JSON Schema 2020-12 and is never changed; the same input gives the same output, byte for byte.
 """
 
-from .convert import Conversion, convert, excesses_together, restored
-from .rules import Note
+from .convert import Conversion, convert, exceeded_together
+from .document import Note
 
-__all__ = ["Conversion", "Note", "convert", "excesses_together", "restored"]
+__all__ = ["Conversion", "Note", "convert", "exceeded_together"]

@@ -1,54 +1,77 @@
-"""One JSON Schema document: what its references point at, and what is not quite JSON Schema put right.
+"""A JSON Schema document: its references, and the notes on what a conversion changed.
 
-Owns: references within the document (nothing is ever fetched), and a limit on how often they may be followed.
+References stay within the document, nothing is ever fetched, and a budget limits how often they are followed.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from dragoman.errors import ToolDefinitionError
+from dragoman.tools import is_array, is_object
 
-from .rules import JSON_TYPES, LIMITED_TYPE, META, Notes, Schema, is_array, is_object, kind_of, same, shorten
-
+_T = TypeVar("_T")
+Schema: TypeAlias = dict[str, object]
+META: Final = frozenset(["$anchor", "$comment", "$dynamicAnchor", "$id", "$schema", "$vocabulary", "id"])
+"""Keywords about the document, not about values."""
 COMBINATORS: Final = frozenset(["$ref", "allOf", "anyOf", "oneOf"])
-_MOST_WORK: Final = 12_000
-"""How many schemas and properties may be looked at: references that double each other would keep us busy for ever."""
 _PERCENT: Final = re.compile(rb"%([0-9a-fA-F]{2})")
-_NO_NUMBERS: Final = frozenset(["pattern", "format", "contentEncoding", "contentMediaType", "uniqueItems"])
-_LIMIT_NOTHING: Final[Schema] = {"minLength": 0, "minItems": 0, "minProperties": 0, "uniqueItems": False}
+_BUDGET: Final = 12_000
+"""How many schemas and properties may be visited: references that double each other would never end."""
+
+
+class Note(Struct, frozen=True):
+    """One change, at one place of the given schema."""
+
+    at: str
+    """JSON pointer; empty for the root."""
+    text: str
+    lossy: bool = False
+    """The schema that is sent allows values that the given one does not, so the receiver must validate them."""
+
+    def __str__(self) -> str:
+        return f"{self.at or '/'}: {self.text}"
+
+
+def only_described(at: str, keyword: str, value: object) -> Note:
+    """The note for a constraint that the provider does not know and that moved into the description."""
+    return Note(f"{at}/{keyword}", f"{shorten(value)} is only in the description", lossy=True)
 
 
 class TooLargeError(ToolDefinitionError):
-    """A schema that grows beyond measure when its references are resolved."""
+    """A schema that grows without bounds when its references are resolved."""
 
 
 class Document:
-    """One schema, and what its references point at."""
+    """One schema, and what its references point to."""
 
     def __init__(self, root: Schema) -> None:
         self.root: Schema = root
-        self._left: int = _MOST_WORK
+        self._budget: int = _BUDGET
 
-    def spend(self, work: int = 1) -> None:
-        """So many more schemas are looked at."""
-        self._left -= work
-        if self._left < 0:
-            message = "the schema grows beyond measure when its references are resolved"
+    def spend(self, count: int = 1) -> None:
+        """Count the visit of so many schemas and properties."""
+        self._budget -= count
+        if self._budget < 0:
+            message = "The schema is too large with its references resolved."
             raise TooLargeError(message, hint="Give it fewer references to the same definitions.")
 
-    def pointer(self, reference: str, at: str) -> str:
-        """The JSON pointer that a reference means. Raises if it is to another document or to nothing."""
+    def pointer(self, reference: str) -> str:
+        """The JSON pointer of a reference. Raises if it leads to another document or to nothing."""
         base, _, fragment = reference.partition("#")
         if base and base != self.root.get("$id"):
             raise ToolDefinitionError(
-                f"The schema refers to another document at {at or '/'}: {reference}. Nothing is fetched.",
+                f"The schema refers to another document: {reference}. Nothing is fetched.",
                 hint="Put the definition under $defs of the same schema and refer to it by #/$defs/...",
             )
         pointer = _PERCENT.sub(lambda match: bytes([int(match[1], 16)]), fragment.encode()).decode(errors="replace")
         if (pointer and not pointer.startswith("/")) or self.at(pointer) is None:
-            message = f"The schema refers to nothing at {at or '/'}: there is no {reference}."
+            message = f"The schema refers to nothing: there is no {reference}."
             raise ToolDefinitionError(message, hint="Add the definition under $defs, and refer to it by #/$defs/...")
         return pointer
 
@@ -66,68 +89,54 @@ class Document:
         return place if is_object(place) or isinstance(place, bool) else None
 
     def follow(self, pointer: str) -> str:
-        """The pointer to what is no mere reference to something else."""
+        """The pointer to the first schema that is more than a reference to another one."""
         seen = {pointer}
-        while (reference := mere_reference(self.at(pointer))) is not None:
-            pointer = self.pointer(reference, pointer)
+        while (reference := _only_reference(self.at(pointer))) is not None:
+            pointer = self.pointer(reference)
             if pointer in seen:
-                raise ToolDefinitionError(f"The schema refers to itself and to nothing else at {pointer or '/'}.")
+                raise ToolDefinitionError(f"The schema only refers to itself at {pointer or '/'}.")
             seen.add(pointer)
         return pointer
 
 
-def mere_reference(schema: object) -> str | None:
-    """What a schema refers to that says nothing else; None if it does not, or says more."""
-    while is_object(schema) and len(said := [word for word in schema if word not in META]) == 1:
-        inner = schema[said[0]]
-        if said[0] == "$ref":
+def _only_reference(schema: object) -> str | None:
+    """The reference that is all a schema says, also inside of combinators; None if it says more or something else."""
+    while is_object(schema) and len(words := [word for word in schema if word not in META]) == 1:
+        inner = schema[words[0]]
+        if words[0] == "$ref":
             return inner if isinstance(inner, str) else None
-        schema = inner[0] if said[0] in COMBINATORS and is_array(inner) and len(inner) == 1 else None
+        schema = inner[0] if words[0] in COMBINATORS and is_array(inner) and len(inner) == 1 else None
     return None
 
 
-def types_of(schema: Schema) -> list[str] | None:
-    """The types that a schema names; None: any."""
-    found = schema.get("type")
-    return None if found is None else [str(kind) for kind in found] if is_array(found) else [str(found)]
+def properties_of(schema: Schema) -> Schema:
+    return found if is_object(found := schema.get("properties")) else {}
 
 
-# --- what is not quite JSON Schema, or of an older draft --------------------------------------------------------------
+def required_of(schema: Schema) -> list[str]:
+    names = schema.get("required")
+    return [name for name in names if isinstance(name, str)] if is_array(names) else []
 
 
-def normalize(schema: Schema, at: str, notes: Notes) -> Schema:
-    """The schema in the words of today's JSON Schema, without limits that limit nothing."""
-    found = dict(schema)
-    if "type" in found:
-        given = found["type"]
-        words = [
-            str(word).lower() for word in (given if is_array(given) else [given])
-        ]  # Gemini writes them in capitals
-        if given != [] and not all(word in JSON_TYPES for word in words):
-            notes.lost(f"{at}/type", f"{shorten(given)} is no type, read as any")
-            del found["type"]
-        else:
-            words += ["null"] if found.get("nullable") is True else []
-            words = list(dict.fromkeys(word for word in words if word != "integer" or "number" not in words))
-            found["type"] = words[0] if len(words) == 1 else words
-    if "const" in found:
-        found["enum"] = [found.pop("const")]
-    if found.pop("nullable", None) is True and is_array(values := found.get("enum")) and None not in values:
-        found["enum"] = [*values, None]
-    if is_array(items := found.get("items")):  # how it was written before 2020-12
-        found["prefixItems"] = items
-        found.pop("items")
-        if "additionalItems" in found:
-            found["items"] = found["additionalItems"]
-    found.pop("additionalItems", None)
-    for word in ("minimum", "maximum"):
-        if isinstance(exclusive := found.get(name := f"exclusive{word.title()}"), bool):  # draft 4 and OpenAPI 3.0
-            del found[name]
-            if exclusive and word in found:
-                found[name] = found.pop(word)
-    for word in [word for word in found if word in LIMITED_TYPE]:
-        if same(found[word], _LIMIT_NOTHING.get(word)):
-            del found[word]
-        elif word not in _NO_NUMBERS and kind_of(found[word]) not in ("integer", "number"):
-            notes.lost(f"{at}/{word}", f"{shorten(found.pop(word))} is no number, removed")
-    return found
+def as_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def shorten(value: object) -> str:
+    """The value as JSON, cut to a length that fits a note."""
+    text = as_json(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def escape(name: str) -> str:
+    """A name as a step of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def join_texts(*texts: object) -> str:
+    return " ".join(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and text.strip()))
+
+
+def distinct(values: Iterable[_T]) -> list[_T]:
+    """The values, each once. Compared as JSON: to Python 1 equals True."""
+    return list({msgspec.json.encode(value, order="sorted"): value for value in values}.values())

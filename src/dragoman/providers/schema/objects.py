@@ -1,10 +1,10 @@
-"""What several schemas say of an object, as one schema.
+"""Merge references and combinators into one object schema.
 
-A root must be one, since a tool's arguments and a structured reply are an object; and so must be, in a strict style,
-what `allOf` says or what stands beside other combinators.
+The root must be one object, since a tool's arguments and a structured reply are. In a strict style the same holds for
+`allOf`, and for combinators beside other keywords.
 
-References and `allOf` are put together; of alternatives the properties are, and the description says which ones go
-together. Limits that have no place in the one object stay under `allOf` and `anyOf`, to be told in the description.
+References and `allOf` are merged. Of alternatives the properties are merged, and the description says which of them
+belong together. Constraints that have no place in one object stay under `allOf` and `anyOf`, to be described.
 """
 
 from __future__ import annotations
@@ -12,139 +12,132 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.errors import ToolDefinitionError
+from dragoman.tools import is_array, is_object
 
-from .document import COMBINATORS, Document, normalize, types_of
-from .rules import (
-    ANNOTATIONS,
+from .document import (
+    COMBINATORS,
     META,
-    Notes,
+    Document,
+    Note,
     Schema,
     as_json,
     distinct,
-    is_array,
-    is_object,
     join_texts,
-    members_of,
+    properties_of,
     required_of,
-    same,
     shorten,
 )
+from .rules import ANNOTATIONS
 
 _PROPERTIES: Final = frozenset(["properties", "additionalProperties", "patternProperties"])
-_JOINED: Final = _PROPERTIES | ANNOTATIONS | {"type", "required", "allOf"}
+_MERGED: Final = _PROPERTIES | ANNOTATIONS | {"type", "required", "allOf"}
 
 
-def join(document: Document, schema: object, at: str, notes: Notes, opened: tuple[str, ...] = ()) -> Schema | None:
+def merge(
+    document: Document, schema: object, at: str, notes: list[Note], opened: tuple[str, ...] = ()
+) -> Schema | None:
     """The schema as one object without references and combinators; None if no object fits it.
 
-    `opened` are the references that are being followed: one of them would lead in a circle and is left out.
+    `opened` are the references that are being followed; a reference back to one of them is left out.
     """
     if isinstance(schema, bool):
         return {} if schema else None
     if not is_object(schema):
         raise ToolDefinitionError(f"{at} of the schema must be a schema, not {shorten(schema)}.")
     own = {word: value for word, value in schema.items() if word not in COMBINATORS and word not in META}
-    own = normalize(own, at, notes)
-    document.spend(1 + len(members_of(own)))
-    types = types_of(own)
-    parts: list[Schema | None] = [own if types is None or "object" in types else None]
+    document.spend(1 + len(properties_of(own)))
+    types = own.get("type", "object")
+    parts: list[Schema | None] = [own if types == "object" or (is_array(types) and "object" in types) else None]
     if isinstance(reference := schema.get("$ref"), str):
-        pointer = document.pointer(reference, at)
+        pointer = document.pointer(reference)
         if pointer in opened:
-            notes.lost(at, "refers to a schema that contains it: put together without it")
+            notes.append(Note(at, "refers to a schema that contains it; merged without it", lossy=True))
         else:
-            parts.append(join(document, document.at(pointer), pointer, notes, (*opened, pointer)))
+            parts.append(merge(document, document.at(pointer), pointer, notes, (*opened, pointer)))
     for word in ("allOf", "anyOf", "oneOf"):
         if is_array(branches := schema.get(word)) and branches:
-            each = [join(document, sub, f"{at}/{word}/{i}", notes, opened) for i, sub in enumerate(branches)]
-            around = [part for part in parts if part is not None]
-            parts += (
-                each if word == "allOf" else [_fold([form for form in each if form is not None], at, notes, around)]
-            )
+            each = [merge(document, sub, f"{at}/{word}/{i}", notes, opened) for i, sub in enumerate(branches)]
+            if word == "allOf":
+                parts += each
+            else:
+                around = [part for part in parts if part is not None]
+                parts.append(_merge_alternatives([form for form in each if form is not None], at, notes, around))
     possible = [part for part in parts if part is not None]
-    whole = _meet(possible) if len(possible) == len(parts) else None
-    return None if whole is None or _lacks_required(whole) else whole
+    return _merge_all(possible) if len(possible) == len(parts) else None
 
 
-def _lacks_required(whole: Schema) -> bool:
-    properties = members_of(whole)
-    others = "patternProperties" in whole or whole.get("additionalProperties", True)
-    return any(properties.get(name, others) is False for name in required_of(whole))
-
-
-def _meet(parts: list[Schema]) -> Schema:
-    """What must all be met."""
+def _merge_all(parts: list[Schema]) -> Schema:
+    """One object for schemas that must all hold."""
+    first = parts[0]
     if len(parts) == 1:
-        return parts[0]
-    whole = {word: value for word, value in parts[0].items() if word not in _PROPERTIES}
+        return first
+    closed = [part for part in parts if part.get("additionalProperties") is False and "patternProperties" not in part]
     properties: Schema = {}
-    closed: list[Schema] = []
     beside: list[object] = []
     for part in parts:
-        for name, sub in members_of(part).items():
-            properties[name] = _both(properties.get(name, True), sub)
-        if part.get("additionalProperties") is False and "patternProperties" not in part:
-            closed.append(members_of(part))
-        elif "patternProperties" in part or part.get("additionalProperties", True) is not True:
+        for name, sub in properties_of(part).items():
+            if all(name in properties_of(other) for other in closed):
+                properties[name] = _both(properties.get(name, True), sub)
+        if "patternProperties" in part or part.get("additionalProperties", True) not in (True, False):
             beside.append({word: part[word] for word in _PROPERTIES if word in part})
-        for word in [word for word in part if word in ANNOTATIONS]:
-            whole.setdefault(word, part[word])
-        limits = {word: value for word, value in part.items() if word not in _JOINED}
-        if part is not parts[0] and limits:
+        limits = {word: value for word, value in part.items() if word not in _MERGED}
+        if part is not first and limits:
             beside.append(limits)
         beside += found if is_array(found := part.get("allOf")) else []
+    whole: Schema = {}
+    for part in reversed(parts):  # what an earlier part says wins
+        whole |= {word: value for word, value in part.items() if word in ANNOTATIONS}
     if text := join_texts(*[part.get("description") for part in parts]):
         whole["description"] = text
-    if closed:
-        allowed = set(closed[0]).intersection(*closed[1:])
-        properties = {name: sub for name, sub in properties.items() if name in allowed}
+    whole |= {word: value for word, value in first.items() if word not in _PROPERTIES and word not in ANNOTATIONS}
     whole["properties"] = properties
     if required := list(dict.fromkeys([name for part in parts for name in required_of(part)])):
         whole["required"] = required
     if closed:
         whole["additionalProperties"] = False
-    if beside:
-        whole["allOf"] = distinct(beside)
-    return whole
+    return {**whole, "allOf": distinct(beside)} if beside else whole
 
 
 def _both(a: object, b: object) -> object:
-    if a is True or b is True or same(a, b):
-        return b if a is True else a
-    return False if a is False or b is False else {"allOf": [a, b]}
+    """A schema for values that fit two schemas."""
+    if a is False or b is False:
+        return False
+    several = distinct([sub for sub in (a, b) if sub is not True])
+    return {"allOf": several} if len(several) > 1 else several[0] if several else True
 
 
-def _fold(forms: list[Schema], at: str, notes: Notes, around: list[Schema]) -> Schema | None:
-    """Alternatives as one object that has the properties of all of them.
+def _merge_alternatives(forms: list[Schema], at: str, notes: list[Note], around: list[Schema]) -> Schema | None:
+    """One object with the properties of all alternatives.
 
-    What is said `around` them of a property holds alone, where one of the forms says nothing of it.
+    A property that the schemas `around` them declare is left to those, unless every alternative declares it too.
     """
     if len(forms) < 2:
         return forms[0] if forms else None
-    notes.lost(at, "the alternatives are folded into one object, only the description tells them apart")
+    text = "the alternatives are merged into one object, only the description tells them apart"
+    notes.append(Note(at, text, lossy=True))
     required = [name for name in required_of(forms[0]) if all(name in required_of(form) for form in forms)]
     declared: dict[str, list[object]] = {}
     for form in forms:
-        for name, sub in members_of(form).items():
+        for name, sub in properties_of(form).items():
             declared.setdefault(name, []).append(sub)
-    known = {name for part in around for name in members_of(part)}
+    known = {name for part in around for name in properties_of(part)}
     needed = [name for part in around for name in required_of(part)]
-    summaries = "; ".join(f"({number}) {_summarise(form, required, needed)}" for number, form in enumerate(forms, 1))
-    folded: Schema = {
-        "description": f"One of these forms must be met: {summaries}.",
+    summaries = [f"({number}) {_summarize(form, required, needed)}" for number, form in enumerate(forms, 1)]
+    merged: Schema = {
+        "description": f"One of these forms must be met: {'; '.join(summaries)}.",
         "properties": {
             name: _either(several) if len(several) == len(forms) or name not in known else True
             for name, several in declared.items()
         },
         **({"required": required} if required else {}),
     }
-    others = [form.get("additionalProperties") for form in forms]
-    if all(other is False for other in others):
-        folded["additionalProperties"] = False
-    elif any(other is not None and other is not False for other in others):
-        folded["additionalProperties"] = True
-    limits = [{word: value for word, value in form.items() if word not in _JOINED or word == "allOf"} for form in forms]
-    return {**folded, "anyOf": limits} if any(limits) else folded
+    additional = [form.get("additionalProperties") for form in forms]
+    if all(one is False for one in additional):
+        merged["additionalProperties"] = False
+    elif any(one not in (None, False) for one in additional):
+        merged["additionalProperties"] = True
+    limits = [{word: value for word, value in form.items() if word not in _MERGED or word == "allOf"} for form in forms]
+    return {**merged, "anyOf": limits} if any(limits) else merged
 
 
 def _either(several: list[object]) -> object:
@@ -152,11 +145,12 @@ def _either(several: list[object]) -> object:
     return several[0] if len(several) == 1 else {"anyOf": several}
 
 
-def _summarise(form: Schema, common: list[str], around: list[str]) -> str:
+def _summarize(form: Schema, common: list[str], around: list[str]) -> str:
+    """What sets an alternative apart: its required properties, and their values where there is only one."""
     needed: list[str] = []
     for name in dict.fromkeys([*around, *required_of(form)]):
-        sub = members_of(form).get(name)
-        values = normalize(sub, "", Notes()).get("enum") if is_object(sub) else None
+        sub = properties_of(form).get(name)
+        values = [] if not is_object(sub) else [sub["const"]] if "const" in sub else sub.get("enum")
         if is_array(values) and len(values) == 1:
             needed.append(f"{name} = {as_json(values[0])}")
         elif name not in common and name not in around:

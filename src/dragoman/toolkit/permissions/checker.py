@@ -1,8 +1,8 @@
-"""The PermissionChecker: one policy for every call, whichever door it comes through.
+"""The PermissionChecker: decide about a call, ask a person, remember the answer, write the audit line.
 
-It is the executor's permission check, so that the API, an MCP server and the claude program, which all run tools
-through an executor, are under the same rules. Deciding takes no time; only a question waits, in the colour of the run:
-a plain responder is asked in the caller's own thread, or, on an event loop, in a thread of its own.
+It is the executor's permission check, so the same rules apply to the API, an MCP server and the claude program, which
+all run tools through an executor. A sync responder is called in the caller's thread or, on an event loop, in a thread
+of its own.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from msgspec import structs
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError, DragomanError, ToolError
-from dragoman.toolkit.responder import AsksPermission, PermissionAnswer, PermissionRequest
+from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest, Responder
 from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, WorkerThreads
 
 from .judge import CompiledRule, Verdict, compile_rule, decide
-from .places import Places, Surroundings
+from .patterns import PathResolver, Root
 from .rules import PermissionPolicy, Rule, policy_from, words_in
 from .shell import option_name, read_shell
 from .subject import READY_TOOLS, Subject, subject_of
 
 _AUDIT: Final = logging.getLogger("dragoman.audit")
-_MOST_RULES: Final = 1_000
-"""Rules of a session that are kept; beyond them the oldest are forgotten, and asked about again."""
+_MAX_RULES: Final = 1_000
+"""Rules of a session; beyond them the oldest are forgotten."""
 
 
 class PermissionChecker:
     """Decides about calls by rules. Safe to share between threads, event loops and executors.
 
-    One checker is one session: a rule that a person wants to be remembered holds for as long as the checker is used.
+    One checker is one session: the rules that a person wants remembered apply as long as the checker is used. Decisions
+    are logged to `dragoman.audit`.
     """
 
     def __init__(
@@ -48,23 +49,20 @@ class PermissionChecker:
         policy: PermissionPolicy | Mapping[str, object] | None = None,
         *,
         workspace: str | os.PathLike[str] = ".",
-        home: str | os.PathLike[str] | None = None,
-        responder: AsksPermission | None = None,
-        logger: logging.Logger | None = None,
+        responder: Responder | None = None,
         door: str = "api",
     ) -> None:
         self._policy: PermissionPolicy = (
             policy_from(policy) if isinstance(policy, Mapping) else policy or PermissionPolicy()
         )
-        self._around: Surroundings = Surroundings.of(workspace, home)
-        self._rules: tuple[CompiledRule, ...] = tuple(compile_rule(each, self._around) for each in self._policy.rules)
-        self._responder: AsksPermission | None = responder
-        self._logger: logging.Logger = logger or _AUDIT
+        self._root: Root = Root.of(workspace)
+        self._rules: tuple[CompiledRule, ...] = tuple(compile_rule(each, self._root) for each in self._policy.rules)
+        self._responder: Responder | None = responder
         self._door: str = door
         self._workers: WorkerThreads = WorkerThreads()
         self._lock: threading.Lock = threading.Lock()
         self._session: tuple[CompiledRule, ...] = ()
-        """Rules that a person has agreed to, the latest last."""
+        """Rules that a person agreed to, the latest last."""
 
     # --- deciding ---
 
@@ -74,70 +72,72 @@ class PermissionChecker:
         return self.check(call, tool, door=door)
 
     def at(self, door: str) -> PermissionCheck:
-        """The same check, for calls that come through another door; the audit line says which."""
+        """The same check for calls of another entry point, which the audit line names."""
         return partial(self, door=door)
 
     def judge(self, call: ToolCall, tool: AnyTool | None = None) -> Verdict:
-        """What would be decided and why, without asking anybody and without an audit line."""
+        """Decide without asking a person, and without an audit line."""
         return self._decide(subject_of(call, tool))
 
     def _decide(self, subject: Subject) -> Verdict:
-        return decide(subject, self._policy, self._rules, self._session, Places(self._around))
+        return decide(subject, self._policy, self._rules, self._session, PathResolver(self._root))
 
     def check(self, call: ToolCall, tool: AnyTool | None = None, *, door: str = "") -> Decision | Awaitable[Decision]:
-        """Decide about a call, also one that no executor runs, such as one of a program's own tools.
+        """Decide about a call, even one that no executor runs, such as one of another program's own tools.
 
-        A decision, or an awaitable of one where a person is asked on an event loop.
+        Returns a decision or, if a person is asked on an event loop, an awaitable of one.
         """
         door = door or self._door
         try:
             subject = subject_of(call, tool)
         except ToolError:
-            # The executor has read the arguments before it asks; whoever has not gets a refusal, and a line. What is
-            # wrong with them is not said here: it would quote them.
+            # The executor validates arguments before it asks; other callers may not. The reason does not quote them.
             subject = Subject(tool=call.name, read_only=False, unclear=True, arguments=call.arguments)
             return self._conclude(subject, Verdict("deny", "its arguments cannot be read", "error"), door)
         asked = self._decide(subject)
         if asked.action != "ask" or self._responder is None:
             return self._conclude(subject, asked, door)
-        rules = suggest_rules(subject, self._around)
         ask = self._responder.ask_permission
-        about = "" if tool is None else tool.description.partition("\n")[0]
-        request = PermissionRequest(call=call, reason=asked.reason, rules=rules, about=about)
+        request = PermissionRequest(
+            call=call,
+            reason=asked.reason,
+            rules=suggest_rules(subject, self._root),
+            about="" if tool is None else tool.description.partition("\n")[0],
+        )
         question = partial(_attempt, partial(ask, request))
         if inspect.iscoroutinefunction(ask):
             return self._await_answer(subject, asked, door, question)
         if _is_on_loop():
             return self._await_answer(subject, asked, door, lambda: asyncio.wrap_future(self._workers.submit(question)))
-        said = question()
-        if inspect.isawaitable(said):  # a plain function that is not: its question begins with the awaiting
-            return self._await_answer(subject, asked, door, lambda: said)
-        return self._conclude(subject, self._read_answer(subject, said, asked), door)
+        answer = question()
+        if inspect.isawaitable(answer):
+            return self._await_answer(subject, asked, door, lambda: answer)
+        return self._conclude(subject, self._read_answer(subject, answer, asked), door)
 
     async def _await_answer(
         self, subject: Subject, asked: Verdict, door: str, question: Callable[[], object]
     ) -> Decision:
         try:
-            said = question()
-            while inspect.isawaitable(said):
-                said = cast("object", await said)
+            answer = question()
+            while inspect.isawaitable(answer):
+                answer = cast("object", await answer)
         except Exception as error:  # noqa: BLE001 -- a question that failed is not a yes
-            said = error
-        return self._conclude(subject, self._read_answer(subject, said, asked), door)
+            answer = error
+        return self._conclude(subject, self._read_answer(subject, answer, asked), door)
 
-    def _read_answer(self, subject: Subject, said: object, asked: Verdict) -> Verdict:
-        if said is None:
+    def _read_answer(self, subject: Subject, given: object, asked: Verdict) -> Verdict:
+        if given is None:
             return asked
-        if isinstance(said, Exception):
-            return Verdict("deny", f"the question could not be asked ({type(said).__name__})", "error")
-        remember: object = getattr(said, "remember", None)
-        for given, expected in ((said, PermissionAnswer), (remember, Rule | None)):
-            if not isinstance(given, expected):  # it comes from foreign code
-                return Verdict("deny", f"the answer was of type {type(given).__name__}", "error")
-        answer = cast("PermissionAnswer", said)
+        if isinstance(given, Exception):
+            return Verdict("deny", f"the question could not be asked ({type(given).__name__})", "error")
+        remember: object = getattr(given, "remember", None)
+        for value, expected in ((given, PermissionAnswer), (remember, Rule | None)):
+            if not isinstance(value, expected):  # the responder is foreign code
+                return Verdict("deny", f"the answer was of type {type(value).__name__}", "error")
+        answer = cast("PermissionAnswer", given)
         action, reason = ("allow", "the user allowed it") if answer.allowed else ("deny", "the user refused")
         if answer.remember is not None:
-            # Whatever the rule says, it is about the tool that was shown.
+            # The rule applies only to the tool that was shown.
             version = answer.remember.version or subject.version
             try:
                 self.remember(structs.replace(answer.remember, action=action, version=version, reason=answer.reason))
@@ -146,10 +146,10 @@ class PermissionChecker:
         return Verdict(action, answer.reason or reason, "person", asked.rule)
 
     def _conclude(self, subject: Subject, verdict: Verdict, door: str) -> Decision:
-        audit(self._logger, subject, verdict, door=door)
+        audit(subject, verdict, door=door)
         match verdict.action:
             case "allow":
-                # Who has just said yes, or yes for the session, is not asked again by a tool that wants approval.
+                # A person who said yes, now or for the session, is not asked again by a tool that needs approval.
                 return Allow(approved=verdict.source in ("person", "session"))
             case "deny":
                 return Deny(verdict.reason)
@@ -159,18 +159,18 @@ class PermissionChecker:
     # --- the session ---
 
     def suggest(self, call: ToolCall, tool: AnyTool | None = None) -> tuple[Rule, ...]:
-        """What could be remembered about this call, before it is: a rule for exactly this call, then wider ones.
+        """The rules that could be remembered about this call: one for exactly this call, then wider ones.
 
-        `rule.text` says in words what each of them allows. Raises ToolValidationError if the arguments cannot be read.
+        `rule.text` describes what each of them allows. Raises ToolValidationError if the arguments are invalid.
         """
-        return suggest_rules(subject_of(call, tool), self._around)
+        return suggest_rules(subject_of(call, tool), self._root)
 
     def remember(self, rule: Rule) -> None:
-        """Let this rule answer questions for the rest of the session. Rules of the policy that deny still win."""
-        compiled = compile_rule(rule, self._around)
+        """Apply this rule for the rest of the session. Rules of the policy that deny still win."""
+        compiled = compile_rule(rule, self._root)
         with self._lock:
             others = [each for each in self._session if each.rule != rule]
-            self._session = (*others[-_MOST_RULES + 1 :], compiled)
+            self._session = (*others[-_MAX_RULES + 1 :], compiled)
 
     def forget(self) -> None:
         """Forget all rules of the session."""
@@ -178,7 +178,7 @@ class PermissionChecker:
 
 
 def _attempt(ask: Callable[[], object]) -> object:
-    """What was said, or the error: a future of asyncio that a StopIteration is put into would never be done."""
+    """The answer, or the error: StopIteration cannot be set on a future of asyncio, which would never be done."""
     try:
         return ask()
     except Exception as error:  # noqa: BLE001 -- a question that failed is not a yes
@@ -186,7 +186,7 @@ def _attempt(ask: Callable[[], object]) -> object:
 
 
 def _is_on_loop() -> bool:
-    """Whether an event loop runs in this thread, so that nothing here may block."""
+    """Whether an event loop runs in this thread, which must not be blocked."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -197,38 +197,38 @@ def _is_on_loop() -> bool:
 # --- rules to remember -----------------------------------------------------------------------------------------------
 
 _READERS: Final = words_in("cat cut diff du file grep head ls md5sum nl sha256sum stat tail tree wc")
-"""Programs that only read, whatever words follow; their options are those of the call."""
+"""Programs that only read, whatever operands follow."""
 _GIT_READERS: Final = words_in("blame diff log ls-files show status")
 
 
-def suggest_rules(subject: Subject, around: Surroundings) -> tuple[Rule, ...]:
-    """The rule for exactly this call, then a wider one that a person may choose instead, never "always" by itself.
+def suggest_rules(subject: Subject, root: Root) -> tuple[Rule, ...]:
+    """The rule for exactly this call, then a wider one that a person may choose instead.
 
-    A wider rule is offered only where its text says all that it allows: for files, pages and commands that read, of
-    which the meaning of every argument is known, and for a tool as a whole. Both hold only until the tool changes.
+    A wider rule is offered only if its text describes all that it allows: for files, pages and commands that only read,
+    whose arguments are known, and for a tool as a whole. Both apply only until the tool changes.
     """
     literally = "".join([f"[{letter}]" if letter in "*?[" else letter for letter in subject.tool])
     base = Rule(action="allow", tool=literally, version=subject.version)
     exact = structs.replace(base, arguments=subject.arguments)
-    with suppress(ConfigurationError, OSError, ValueError):  # no address, or no file name: then no rule either
-        wider = _wider(base, subject, around)
-        if wider is not None and compile_rule(wider, around).covers(subject, Places(around)):
+    with suppress(ConfigurationError, OSError, ValueError):  # not a URL, or not a file name
+        wider = _wider(base, subject, root)
+        if wider is not None and compile_rule(wider, root).covers(subject, PathResolver(root)):
             return (exact, wider)
     return (exact,)
 
 
-def _wider(base: Rule, subject: Subject, around: Surroundings) -> Rule | None:
+def _wider(base: Rule, subject: Subject, root: Root) -> Rule | None:
     if subject.tool not in READY_TOOLS:
-        # Of other tools nobody knows what an argument does: all of the tool, or nothing.
+        # The arguments of other tools are not known: the whole tool, or nothing.
         return base if subject.version != "unknown" else None
     if subject.commands:
         return _for_command(base, subject.commands[0])
     if subject.urls:
-        # Whatever is not the plainest form of an address is no pattern for hosts.
+        # A URL that is not of the plainest form gives no valid host pattern.
         origins = {re.split(r"(?<=[^:/])[/?#]", url)[0] for url in subject.urls}
         return structs.replace(base, host=tuple(sorted(origins)))
     if subject.paths:
-        folders = tuple(sorted({_folder(path, around) for path in subject.paths}))
+        folders = tuple(sorted({_folder(path, root) for path in subject.paths}))
         is_pattern = any(letter in folder for folder in folders for letter in "*?[")
         return None if is_pattern else structs.replace(base, path=folders)
     return base
@@ -244,35 +244,35 @@ def _for_command(base: Rule, text: str) -> Rule | None:
         return None
     count = 1 + is_git
     options = sorted({word for word in words[count:] if option_name(word)})
-    if any("=" in word for word in options):  # whatever else could be its value
+    if any("=" in word for word in options):  # the rule would allow any other value
         return None
     return structs.replace(base, command=" ".join(words[:count]), options=tuple(options), path=".")
 
 
-def _folder(path: str, around: Surroundings) -> str:
-    real = os.path.realpath(os.path.join(around.real, path))  # noqa: PTH118
+def _folder(path: str, root: Root) -> str:
+    real = os.path.realpath(os.path.join(root.real, path))  # noqa: PTH118
     folder = real if os.path.isdir(real) else os.path.dirname(real)  # noqa: PTH112, PTH120
-    if folder == around.real:  # all of the workspace would be too much for one file
+    if folder == root.real:  # the whole workspace would be too much for one file
         folder = real
-    inside = os.path.relpath(folder, around.real)
+    inside = os.path.relpath(folder, root.real)
     return inside if not inside.startswith("..") else folder
 
 
 # --- the audit line --------------------------------------------------------------------------------------------------
 
 _SHOWN_DIGITS: Final = 16
-_LONGEST: Final = 300
+_MAX_SHOWN: Final = 300
 _WORD: Final = re.compile(r"[\w.:/@+-]+", re.ASCII)
 
 
-def audit(logger: logging.Logger, subject: Subject, verdict: Verdict, *, door: str) -> None:
-    """Write one line of key=value pairs; the same fields are on the record as `permission`.
+def audit(subject: Subject, verdict: Verdict, *, door: str) -> None:
+    """Log one line of key=value pairs; the same fields are on the record as `permission`.
 
-    Arguments are the user's data and may hold secrets: only a hash of them is written, the same on every door. Where
-    the program has set up no logging at all nothing is written, not even Python's last resort on stderr.
+    Arguments may hold secrets, so only a hash of them is written, the same at every entry point. If the program has not
+    set up logging, nothing is written, not even by Python's last resort on stderr.
     """
     level = logging.WARNING if verdict.action == "deny" else logging.INFO
-    if not logger.isEnabledFor(level) or not logger.hasHandlers():
+    if not _AUDIT.isEnabledFor(level) or not _AUDIT.hasHandlers():
         return
     fields = {
         "tool": subject.tool,
@@ -284,13 +284,13 @@ def audit(logger: logging.Logger, subject: Subject, verdict: Verdict, *, door: s
         "door": door,
     }
     line = " ".join([f"{key}={_quote(value)}" for key, value in fields.items()])
-    # As an argument rather than as the format: a percent sign in a rule is no place to put something.
-    logger.log(level, "%s", line, extra={"permission": fields})
+    # An argument rather than the format, because a rule may contain percent signs.
+    _AUDIT.log(level, "%s", line, extra={"permission": fields})
 
 
 def _quote(text: str) -> str:
-    """A text that cannot be taken for more than one value, nor for more than one line."""
-    cut = text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    """Quote a text unless it is a plain word, so that it cannot be mistaken for several values or lines."""
+    cut = text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
     if _WORD.fullmatch(cut):
         return cut
     quoted = msgspec.json.encode(cut.encode("utf-8", "replace").decode()).decode()

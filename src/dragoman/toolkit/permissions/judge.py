@@ -1,8 +1,7 @@
-"""Rules at work: does one speak of a call, and which one wins.
+"""Matching rules against a call, and deciding which rule wins.
 
-Two questions are asked of a rule: does it cover a call (to allow it), is it touched by one (to deny it or to ask about
-it). They are not the same. To allow, all parts of the call must certainly be meant, and what the rule does not mention
-must be harmless. To deny, it is enough that some part may be meant.
+A rule that allows must cover the call: all parts of the call certainly match, and what the rule does not mention is
+harmless. For a rule that denies or asks, it is enough that the call touches it: some part may match.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from msgspec import Struct
 
 from dragoman.errors import ConfigurationError
 
-from .places import HostPattern, PathPattern, Place, Places, Surroundings, compile_host, compile_path, hosts_in
+from .patterns import HostPattern, PathPattern, PathResolver, ResolvedPath, Root, compile_host, compile_path, hosts_in
 from .rules import Action, Match, PermissionPolicy, Rule, texts
 from .shell import CommandPattern, Word, compile_command, mentioned, read_shell
 from .subject import Subject
 
 _MOST_WORDS: Final = 256
-"""Words of one command that are looked at as paths."""
+"""Words of one command that are checked as paths."""
 _BARE_OPTION: Final = re.compile(r"-[A-Za-z0-9]|--[A-Za-z0-9][A-Za-z0-9-]*").fullmatch
 """With no value in the same word."""
 
 
 class CompiledRule(Struct, frozen=True):
-    """A rule that can be asked about calls."""
+    """A rule with its patterns compiled."""
 
     rule: Rule
     commands: tuple[CommandPattern, ...]
@@ -36,7 +35,7 @@ class CompiledRule(Struct, frozen=True):
     hosts: tuple[HostPattern, ...]
 
     def _is_about(self, subject: Subject, tool: str, names: Iterable[str]) -> bool:
-        """Whether it is the tool that is meant, as it is now, and the arguments, where the rule says exactly which."""
+        """Whether the tool, its version and the exact arguments match."""
         rule = self.rule
         return (
             any(fnmatchcase(tool, name) for name in names)
@@ -46,7 +45,7 @@ class CompiledRule(Struct, frozen=True):
 
     # --- to allow ---
 
-    def covers(self, subject: Subject, places: Places) -> bool:
+    def covers(self, subject: Subject, resolver: PathResolver) -> bool:
         if not self._is_about(subject, subject.tool, texts(self.rule.tool)):
             return False
         if not (self.commands or self.paths or self.hosts):
@@ -54,7 +53,7 @@ class CompiledRule(Struct, frozen=True):
         return (
             not subject.unclear
             and self._covers_commands(subject)
-            and self._covers_paths(subject, places)
+            and self._covers_paths(subject, resolver)
             and self._covers_hosts(subject)
         )
 
@@ -65,24 +64,24 @@ class CompiledRule(Struct, frozen=True):
             return False
         return all(any(pattern.covers(read_shell(text)) for pattern in self.commands) for text in subject.commands)
 
-    def _covers_paths(self, subject: Subject, places: Places) -> bool:
-        found = [places.of(path) for path in subject.paths]
+    def _covers_paths(self, subject: Subject, resolver: PathResolver) -> bool:
+        found = [resolver.resolve(path) for path in subject.paths]
         if not self.paths:
-            return all(map(places.is_inside, found))
+            return all(map(resolver.is_inside, found))
         if subject.commands:
-            # A rule for `cat` in `src` means what is given to `cat`, seen from wherever it may run.
-            if not all(places.is_inside(place) or self._is_place(place) for place in found):
+            # A rule for `cat` in `src` is about the operands of `cat`, relative to wherever it may run.
+            if not all(resolver.is_inside(place) or self._is_place(place) for place in found):
                 return False
             words = [word for text in subject.commands for word in self._paths_given(text)]
             bases = {"", *subject.paths}
-            found = [places.of(f"{base}/{word}" if base else word) for base in bases for word in words]
+            found = [resolver.resolve(f"{base}/{word}" if base else word) for base in bases for word in words]
         return bool(found) and all(map(self._is_place, found))
 
-    def _is_place(self, place: Place | None) -> bool:
+    def _is_place(self, place: ResolvedPath | None) -> bool:
         return any(pattern.covers(place) for pattern in self.paths)
 
     def _paths_given(self, text: str) -> list[str]:
-        """All that a command may take for a path; `\\0`, which is nowhere, if that cannot be told."""
+        """The words that a command may take for paths; `\\0`, which matches nothing, if that is unclear."""
         read = read_shell(text)
         if read.simple is None:
             return ["\0"]
@@ -108,8 +107,8 @@ class CompiledRule(Struct, frozen=True):
 
     # --- to deny, or to ask ---
 
-    def touches(self, subject: Subject, places: Places) -> Match:
-        """Whether some part of the call is meant, or may be."""
+    def touches(self, subject: Subject, resolver: PathResolver) -> Match:
+        """Whether some part of the call matches, or may match."""
         names = [name.casefold() for name in texts(self.rule.tool)]
         if not self._is_about(subject, subject.tool.casefold(), names):
             return Match.NO
@@ -118,30 +117,30 @@ class CompiledRule(Struct, frozen=True):
             read = [read_shell(text) for text in subject.commands]
             found.append(_most(pattern.touches(text) for pattern in self.commands for text in read))
         if self.paths:
-            found.append(self._touches_paths(subject, places))
+            found.append(self._touches_paths(subject, resolver))
         if self.hosts:
             found.append(self._touches_hosts(subject))
         least = min(found, default=Match.YES)
         return Match.MAYBE if least is Match.NO and subject.unclear else least
 
-    def _touches_paths(self, subject: Subject, places: Places) -> Match:
-        given = self._most_touched(subject.paths, places)
+    def _touches_paths(self, subject: Subject, resolver: PathResolver) -> Match:
+        given = self._most_touched(subject.paths, resolver)
         if not subject.commands:
             return given
-        # Where a command runs is no reason to think that it reads all that lies there.
+        # That a command runs in a directory does not mean that it reads everything there.
         found: Match = given if given is Match.YES else Match.NO
         for text in subject.commands:
             words, hidden = _words_of(text)
             seen = [f"{base}/{word}" if base else word for word in words for base in ("", *subject.paths)]
-            readable = [word for word in seen[:_MOST_WORDS] if places.of(word) is not None]
-            found = max(found, hidden, self._most_touched(readable, places))
+            readable = [word for word in seen[:_MOST_WORDS] if resolver.resolve(word) is not None]
+            found = max(found, hidden, self._most_touched(readable, resolver))
             if len(seen) > _MOST_WORDS:
                 found = max(found, Match.MAYBE)
         return found
 
-    def _most_touched(self, paths: Iterable[str], places: Places) -> Match:
-        found = [places.of(path) for path in paths]
-        return _most(pattern.touches(place, places) for pattern in self.paths for place in found)
+    def _most_touched(self, paths: Iterable[str], resolver: PathResolver) -> Match:
+        found = [resolver.resolve(path) for path in paths]
+        return _most(pattern.touches(place, resolver) for pattern in self.paths for place in found)
 
     def _touches_hosts(self, subject: Subject) -> Match:
         found = _most(pattern.touches(url) for pattern in self.hosts for url in subject.urls)
@@ -150,8 +149,8 @@ class CompiledRule(Struct, frozen=True):
         return max(found, seen if seen is Match.YES else Match.NO)
 
 
-def compile_rule(rule: Rule, around: Surroundings) -> CompiledRule:
-    """The rule, or ConfigurationError for a pattern that means nothing."""
+def compile_rule(rule: Rule, root: Root) -> CompiledRule:
+    """Compile a rule. Raises ConfigurationError."""
     options = texts(rule.options)
     if rule.action != "allow" and options:
         message = f"The rule {rule.label!r} has options, which only a rule that allows can have."
@@ -159,7 +158,7 @@ def compile_rule(rule: Rule, around: Surroundings) -> CompiledRule:
     return CompiledRule(
         rule=rule,
         commands=tuple(compile_command(each, options=options) for each in texts(rule.command)),
-        paths=tuple(compile_path(each, around) for each in texts(rule.path)),
+        paths=tuple(compile_path(each, root) for each in texts(rule.path)),
         hosts=tuple(compile_host(each) for each in texts(rule.host)),
     )
 
@@ -169,12 +168,12 @@ def _most(found: Iterable[Match]) -> Match:
 
 
 def _behind_signs(word: str) -> list[str]:
-    """What stands behind each sign that may divide a word: `/x` and `y` of `a=/x:y`."""
+    """The text after each sign that may split a word: `/x:y` and `y` of `a=/x:y`."""
     return [word[sign.end() :] for sign in re.finditer(r"[=:,@]", word) if word[sign.end() :]]
 
 
 def _words_of(text: str) -> tuple[list[str], Match]:
-    """What could be a path in a command, and whether there may be more than can be seen."""
+    """What could be a path in a command, and whether there may be others that expansion hides."""
     read = read_shell(text)
     if read.opaque:
         return sorted({word for words in mentioned(text) for word in words if word}), Match.MAYBE
@@ -191,17 +190,17 @@ def _words_of(text: str) -> tuple[list[str], Match]:
 # --- which rule wins -------------------------------------------------------------------------------------------------
 
 Source: TypeAlias = Literal["rule", "default", "session", "person", "error"]
-"""Who decided: a rule, the policy's default, an answer given earlier, a person just now, or a fault."""
+"""Who decided: a rule, the policy's default, an earlier answer, a person just now, or an error."""
 
 
 class Verdict(Struct, frozen=True):
-    """What is to be done with a call, and why."""
+    """A decision about a call, and why."""
 
     action: Action
     reason: str
     source: Source = "default"
     rule: str = ""
-    """What the rule that decided is called."""
+    """The label of the rule that decided."""
 
 
 def decide(
@@ -209,44 +208,44 @@ def decide(
     policy: PermissionPolicy,
     rules: Sequence[CompiledRule],
     session: Sequence[CompiledRule],
-    at: Places,
+    resolver: PathResolver,
 ) -> Verdict:
-    """What the policy, with its rules compiled, says of a call.
+    """Decide about a call by the policy, whose rules are compiled.
 
-    A rule of the session answers what the policy would ask; nothing makes good for a rule that denies.
+    A rule of the session answers what the policy would ask; nothing overrides a rule that denies.
     """
     allowing, asking = ([each for each in rules if each.rule.action == action] for action in ("allow", "ask"))
-    denying = [(each.rule, each.touches(subject, at)) for each in rules if each.rule.action == "deny"]
+    denying = [(each.rule, each.touches(subject, resolver)) for each in rules if each.rule.action == "deny"]
     for rule, match in denying:
         if match is Match.YES:
             return Verdict("deny", rule.reason or "a rule forbids it", "rule", rule.label)
-    for each in reversed(session):  # what was said last
-        if each.covers(subject, at):
-            said = "the user allowed it" if each.rule.action == "allow" else "the user refused"
-            return Verdict(each.rule.action, each.rule.reason or said, "session", each.rule.label)
+    for each in reversed(session):  # the latest answer first
+        if each.covers(subject, resolver):
+            answer = "the user allowed it" if each.rule.action == "allow" else "the user refused"
+            return Verdict(each.rule.action, each.rule.reason or answer, "session", each.rule.label)
     for each in asking:
-        if each.touches(subject, at) is not Match.NO:
+        if each.touches(subject, resolver) is not Match.NO:
             return Verdict("ask", each.rule.reason or "a rule says to ask", "rule", each.rule.label)
     for rule, match in denying:
         if match is Match.MAYBE:
             return Verdict("ask", f"it may be what a rule forbids: {rule.reason or rule.label}", "rule", rule.label)
     for each in allowing:
-        if each.covers(subject, at):
+        if each.covers(subject, resolver):
             return Verdict("allow", each.rule.reason or "a rule allows it", "rule", each.rule.label)
     if not subject.read_only:
         return Verdict(policy.default, f"no rule allows {subject.tool}", rule="default")
-    if outside := _reach(subject, at):
+    if outside := _reach(subject, resolver):
         return Verdict(policy.default, outside, rule="default")
     return Verdict(policy.read_only, "it changes nothing and stays in the workspace", rule="read-only")
 
 
-def _reach(subject: Subject, at: Places) -> str:
-    """How a call reaches out of the workspace, if it does: a tool that changes nothing is not harmless for that."""
+def _reach(subject: Subject, resolver: PathResolver) -> str:
+    """How a read-only call reaches out of the workspace, so that it is not harmless; empty if it does not."""
     if subject.commands:
         return "it runs a command"
     if subject.urls:
         return "it reaches out of this machine"
     if subject.unclear:
         return "it is not clear what it touches"
-    is_inside = all(at.is_inside(at.of(path)) for path in subject.paths)
+    is_inside = all(resolver.is_inside(resolver.resolve(path)) for path in subject.paths)
     return "" if is_inside else "it reaches out of the workspace"

@@ -1,11 +1,11 @@
-"""Shell commands: reading their text, and patterns that a rule has for them.
+"""Parsing shell commands, and the command patterns of rules.
 
-This is no shell. A rule that allows something must not be deceived, so whatever is not plainly a simple command is not
-understood; a rule that denies something looks at all that can be seen, understood or not.
+This is not a shell. A rule that allows must not be deceived, so only plain simple commands are understood; a rule that
+denies looks at every word, understood or not.
 
-`git status` as a pattern is the beginning of a command: these words, then any operands, then those options alone that
-the rule lists. Options are where programs hide their teeth (`git diff --output=…`, `find -delete`, `rg --pre=…`), and
-they stand between the words as well (`git -c core.pager=… status`), so none is taken on trust.
+The pattern `git status` is the beginning of a command: these words, then any operands, and only those options that the
+rule lists. Options can be dangerous (`git diff --output=…`, `find -delete`, `rg --pre=…`), and they can stand between
+the words as well (`git -c core.pager=… status`), so none is trusted.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dragoman.errors import ConfigurationError
 
 from .rules import Match, words_in
 
-LONGEST: Final = 32_768
-"""Characters of a command that are read; nobody writes more by hand, and a longer one is not understood."""
+MAX_LENGTH: Final = 32_768
+"""Characters; a longer command is not understood."""
 
 _RESERVED: Final = words_in(
     "! [[ ]] { } case coproc do done elif else esac fi for foreach function if in repeat select then time until while"
@@ -32,13 +32,13 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=", re.ASCII)
 
 
 class Word(Struct, frozen=True):
-    """One word of a command, with its quotes taken off."""
+    """One word of a command, without its quotes."""
 
     text: str
     quoted: bool = False
     """A part of it was quoted."""
     expands: bool = False
-    """The shell would put something else in its place: a variable, file names, a home directory."""
+    """The shell would replace it: with a variable, file names, a home directory."""
 
 
 class ShellCommand(Struct, frozen=True):
@@ -49,25 +49,15 @@ class ShellCommand(Struct, frozen=True):
 
 
 class ShellText(Struct, frozen=True):
-    """What was read of a text."""
+    """A parsed text."""
 
     text: str
-    commands: tuple[ShellCommand, ...]
-    separated: bool
-    """There is a `;`, `&`, `|` or newline: more than one command, or a list that could become one."""
-    opaque: bool
-    """There is something that is not read (a substitution, a compound command, a comment, an open quote …), and so no
-    command is."""
-
-    @property
-    def simple(self) -> ShellCommand | None:
-        """The one plain command that this text is; None if it is anything else."""
-        if self.opaque or self.separated or len(self.commands) != 1:
-            return None
-        (command,) = self.commands
-        if command.assignments or command.redirections or not command.words:
-            return None
-        return None if any(word.expands for word in command.words) else command
+    commands: tuple[ShellCommand, ...] = ()
+    simple: ShellCommand | None = None
+    """The one plain command that this text is; None if it is anything else."""
+    opaque: bool = False
+    """It has something that is not parsed (a substitution, a compound command, a comment, an open quote …), and so
+    `commands` is empty."""
 
 
 _PIECE: Final = r"""'[^']*+'|"(?:[^"\\`!$]|\$(?![({\[]))*+"|\$(?![({'"\[])|[^ \t\n;&|()<>'"\\`$]"""
@@ -75,24 +65,27 @@ _TOKEN: Final = re.compile(
     r"(?P<blank>[ \t]+)|(?P<separator>[;&|\n])|(?P<redirection>[0-9]*(?:>[>&|]?|<(?!<)[>&|]?))"
     rf"|(?P<word>(?!\#)(?:{_PIECE})++)"
 )
-"""All that is read. Where none of this fits there is a substitution, a bracket, an escape, a comment, a here-document
-or an open quote, and the text is opaque."""
+"""All that is parsed. Where none of this matches there is a substitution, a bracket, an escape, a comment, a
+here-document or an open quote, and the text is opaque."""
 
 
 @lru_cache(maxsize=64)
 def read_shell(text: str) -> ShellText:
-    """The simple commands of a text, and whether all of it was understood."""
-    text = text.strip(" \t\n")  # models like to end a command with a newline
-    is_readable = len(text) <= LONGEST and text.replace("\n", "").replace("\t", "").isprintable()
+    """Parse a text into simple commands, as far as it is understood."""
+    text = text.strip(" \t\n")  # models often end a command with a newline
+    is_readable = len(text) <= MAX_LENGTH and text.replace("\n", "").replace("\t", "").isprintable()
     groups = _groups(text) if is_readable else None
     commands = [_command(*group) for group in groups or () if any(group)]
     if groups is None or any(command.words and command.words[0].text in _RESERVED for command in commands):
-        return ShellText(text, (), separated=True, opaque=True)
-    return ShellText(text, tuple(commands), separated=len(groups) > 1, opaque=False)
+        return ShellText(text, opaque=True)
+    first = commands[0] if commands and len(groups) == 1 else ShellCommand(())  # a `;` at the end makes two groups
+    is_plain = first.words and not first.assignments and not first.redirections
+    is_simple = is_plain and not any(word.expands for word in first.words)
+    return ShellText(text, tuple(commands), first if is_simple else None)
 
 
 def _groups(text: str) -> list[tuple[list[Word], list[Word]]] | None:
-    """The words and the redirections of each command; None if there is something that is not read."""
+    """The words and the redirections of each command; None if there is something that is not parsed."""
     groups: list[tuple[list[Word], list[Word]]] = [([], [])]
     at, awaits_target = 0, False
     while at < len(text):
@@ -134,7 +127,7 @@ _QUOTES: Final = re.compile(r"""['"\\]""")
 
 
 def mentioned(text: str) -> tuple[list[str], list[str]]:
-    """Everything in a text that could be a word: once with the quotes taken off, once with them as separators."""
+    """Everything in a text that could be a word: once without the quotes, once with them as separators."""
     return _BETWEEN.split(_QUOTES.sub("", text)), _BETWEEN.split(_QUOTES.sub(" ", text))
 
 
@@ -146,20 +139,20 @@ _RUN_THEIR_ARGUMENTS: Final = words_in(
     " setarch setsid sh source ssh stdbuf strace su sudo systemd-run taskset tcsh time timeout tmux toybox trap"
     " unshare watch xargs zsh"
 )
-"""A rule for one of these means exactly the words it says: what follows is a command of its own."""
+"""A rule for one of these means exactly its words: what follows is a command of its own."""
 
 _INTERPRETERS: Final = words_in(
     "awk bun deno ed emacs gawk gdb lua mawk nawk node nodejs nvim osascript perl php python python2 python3 pypy"
     " pypy3 Rscript ruby sed tclsh vi vim"
 )
-"""The same unless the rule names the script or module: then what follows are arguments of that."""
+"""The same unless the rule names the script or module, whose arguments then follow."""
 
 _MAY_RUN_COMMANDS: Final = (
     _RUN_THEIR_ARGUMENTS
     | _INTERPRETERS
     | words_in("alias docker find kubectl npx nix-shell pdm pipenv pipx podman poetry start uv uvx xdg-open")
 )
-"""For a rule that denies: words after these may be commands."""
+"""For rules that deny: words after these may be commands."""
 
 
 class CommandPattern(Struct, frozen=True):
@@ -190,7 +183,7 @@ class CommandPattern(Struct, frozen=True):
         return _is_interpreter(program) and not names_script
 
     def touches(self, text: ShellText) -> Match:
-        """Whether the text does this, or might: for rules that deny or ask."""
+        """Whether the text runs this command, or may: for rules that deny or ask."""
         if text.opaque:
             return Match.YES if self._is_mentioned(text.text) else Match.MAYBE
         return max([self._touched_by(command) for command in text.commands], default=Match.NO)
@@ -203,7 +196,7 @@ class CommandPattern(Struct, frozen=True):
             return Match.MAYBE
         program, unsure = program_of(first.text), any(word.expands for word in rest)
         runs_others = program in _MAY_RUN_COMMANDS or _is_interpreter(program)
-        # Within quotes as well: `bash -c "rm x"` has the command in one word.
+        # Also within quotes: `bash -c "rm x"` has the command in one word.
         if runs_others and self._is_mentioned("\n".join([word.text for word in command.words])):
             return Match.YES
         if _same_program(program, self.words[0]):
@@ -212,9 +205,9 @@ class CommandPattern(Struct, frozen=True):
         return Match.MAYBE if is_hidden else Match.NO
 
     def _follows(self, rest: list[str], *, unsure: bool) -> Match:
-        """Whether the pattern's other words are among these, in this order; other words may stand in between."""
-        wanted, left = [word for word in self.words[1:] if not _is_cluster(word)], iter(rest)
-        if all(any(word == other for other in left) for word in wanted):
+        """Whether the pattern's other words are among these in this order, with any words in between."""
+        wanted, remaining = [word for word in self.words[1:] if not _is_cluster(word)], iter(rest)
+        if all(any(word == other for other in remaining) for word in wanted):
             letters = {letter for word in self.words[1:] if _is_cluster(word) for letter in word[1:]}
             given = {letter for word in rest if _is_cluster(word) for letter in word[1:]}
             if letters <= given:
@@ -229,11 +222,11 @@ class CommandPattern(Struct, frozen=True):
                 if _same_program(program_of(token), self.words[0]):
                     if self._follows(tokens[index + 1 :], unsure=False) is not Match.NO:
                         return True
-                    break  # what follows a later mention follows the first one too
+                    break  # whatever follows a later mention follows this one too
         return False
 
     def _is_hidden_in(self, word: Word) -> bool:
-        """Whether a quoted argument, taken as a command, would be this one: some programs run what they are given."""
+        """Whether a quoted argument would be this command if a program ran it."""
         if not word.quoted or not re.search(r"[\s;&|!]", word.text):
             return False
         parts = re.split(r"[;&|\n!`(]", word.text)
@@ -241,7 +234,7 @@ class CommandPattern(Struct, frozen=True):
 
 
 def compile_command(pattern: str, *, options: tuple[str, ...] = ()) -> CommandPattern:
-    """The pattern, or ConfigurationError if it is not a plain command itself."""
+    """Compile a pattern. Raises ConfigurationError unless it is a plain command."""
     command = read_shell(pattern).simple
     if command is None:
         message = f"The command pattern {pattern!r} is not a plain command."
@@ -251,7 +244,7 @@ def compile_command(pattern: str, *, options: tuple[str, ...] = ()) -> CommandPa
 
 
 def option_name(text: str) -> str:
-    """What an argument sets, if it is more than an operand: `--stat` of `--stat=80`, `CC` of `CC=evil`."""
+    """The name of an option or assignment: `--stat` of `--stat=80`, `CC` of `CC=evil`; empty for an operand."""
     name, equals, _ = text.partition("=")
     is_more = bool(equals) or (text[:1] in ("-", "+", "@") and text not in ("--", "-"))
     return (name or "=") if is_more else ""
@@ -262,7 +255,7 @@ def program_of(word: str) -> str:
 
 
 def _is_plainly(given: Word, wanted: str) -> bool:
-    """Whether the word is the wanted one, and is written without need for quotes: nobody who means `git` quotes it."""
+    """Whether the word is the wanted one, without quotes that it does not need: nobody who means `git` quotes it."""
     return given.text == wanted and (not given.quoted or not re.fullmatch(r"[\w./:@%+,-]+", wanted))
 
 
@@ -276,5 +269,5 @@ def _same_program(given: str, wanted: str) -> bool:
 
 
 def _is_cluster(word: str) -> bool:
-    """`-rf`: letters that could also be given one by one, and in another order."""
+    """Whether the word is like `-rf`, whose letters can be given separately and in any order."""
     return re.fullmatch(r"-[A-Za-z]+", word) is not None

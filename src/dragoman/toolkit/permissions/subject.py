@@ -1,7 +1,6 @@
-"""What a call is about: its arguments, sorted by what they mean.
+"""What a call is about: the commands, paths and URLs among its arguments.
 
-Rules must judge what runs, so the arguments are read with the tool's own decoder, defaults and all, not with a second
-one that might read them differently.
+Rules must judge what runs, so the tool's own decoder reads the arguments, defaults included.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
@@ -22,7 +21,7 @@ from dragoman.tools import AnyTool, decode_arguments, json_ready
 
 from .rules import canonical_json, words_in
 
-Kind: TypeAlias = Literal["command", "path", "url", "text", "environment"]
+Kind: TypeAlias = Literal["command", "path", "url", "text", "environment", "unclear"]
 
 _NAMES: Final[Mapping[Kind, frozenset[str]]] = {
     "command": words_in("command commands cmd cmdline command_line shell_command argv"),
@@ -38,17 +37,17 @@ _BY_NAME: Final[Mapping[str, Kind]] = {name: kind for kind, names in _NAMES.item
 READY_TOOLS: Final = words_in(
     "Read Write Edit Glob Grep Bash Fetch Skill LoadSkillSupporting calculator now react_emoji send_update"
 )
-"""Tools whose arguments are known. Of any other tool a text that looks like a path or an address is taken for one,
-whatever its argument is called."""
-_MEANT: Final[Mapping[str, Mapping[str, Kind]]] = {
+"""Tools whose arguments are known. In any other tool, a text that looks like a path or URL is taken for one, whatever
+its argument is called."""
+_EXCEPTIONS: Final[Mapping[str, Mapping[str, Kind]]] = {
     "Glob": {"pattern": "path"},
     "Grep": {"glob": "text"},
     "LoadSkillSupporting": {"path": "text"},
 }
-"""Arguments of these that mean something else than their name says."""
+"""Arguments of these whose kind does not follow from their name."""
 
-_LONGEST_GUESS: Final = 4_096
-_DEEPEST: Final = 20
+_MAX_GUESSED: Final = 4_096
+_MAX_DEPTH: Final = 20
 _URL: Final = re.compile(r"\s*[A-Za-z][\w+.-]*:[/\\]{2}")
 _PATHLIKE: Final = re.compile(r"[/\\~]|[A-Za-z]:[/\\]|(?:.*[/\\])?\.\.(?:[/\\]|$)")
 
@@ -64,62 +63,26 @@ class Subject(Struct, frozen=True, kw_only=True):
     surrounds: bool = False
     """It sets variables or standard input of a command."""
     unclear: bool = False
-    """There is a value of which nothing is known."""
+    """It has a value that cannot be judged."""
     arguments: str = ""
-    """All of them, as the tool gets them, in one spelling of JSON."""
+    """All arguments as the tool gets them, in canonical JSON."""
     version: str = ""
-    """A hash of what the tool says about itself: a tool that has changed is another one."""
+    """A hash of the tool's name, description and parameters."""
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the tool and the exact arguments; the same on every door, whatever the call's id."""
+        """A hash of the tool and the exact arguments, whatever the call's id."""
         return _digest(self.tool, self.arguments)
 
 
-class _Sorter(Struct):
-    kinds: Mapping[str, Kind]
-    guesses: bool
-    found: defaultdict[Kind, list[str]] = field(default_factory=lambda: defaultdict(list))
-    unclear: bool = False
-
-    def take(self, name: str, value: object, kind: Kind = "text", depth: int = 0) -> None:
-        kind = self.kinds.get(name) or _BY_NAME.get(name.lower()) or kind
-        if depth > _DEEPEST:
-            self.unclear = True
-        elif isinstance(value, str):
-            self._text(value, kind)
-        elif isinstance(value, list):
-            items = cast("list[object]", value)
-            if kind == "command" and items and all(isinstance(item, str) for item in items):
-                self.found["command"].append(shlex.join(cast("list[str]", items)))
-                return
-            for item in items:
-                self.take("", item, kind, depth + 1)
-        elif isinstance(value, dict):
-            if value and kind == "environment":
-                self.found[kind].append("")
-            for key, item in cast("dict[str, object]", value).items():
-                self.take(key, item, kind, depth + 1)
-        elif value is not None and kind in ("command", "path", "url"):
-            self.unclear = True
-
-    def _text(self, value: str, kind: Kind) -> None:
-        if kind == "text" and self.guesses and len(value) <= _LONGEST_GUESS:
-            if _URL.match(value):
-                kind = "url"
-            elif _PATHLIKE.match(value) and "\n" not in value:
-                kind = "path"
-        if value:
-            self.found[kind].append(value)
-
-
 def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
-    """What a call is about. Of a tool that is not ours nothing is known but its name. Raises ToolValidationError."""
+    """Sort the arguments of a call. Without the tool, only its name is known. Raises ToolValidationError."""
     known, unclear = _values(call, tool)
-    sorter = _Sorter(_MEANT.get(call.name, {}), guesses=call.name not in READY_TOOLS)
-    for name, value in known.items():
-        sorter.take(name, value)
-    found = sorter.found
+    kinds: dict[str, Kind] = {**_BY_NAME, **_EXCEPTIONS.get(call.name, {})}
+    found: defaultdict[Kind, list[str]] = defaultdict(list)
+    guesses = call.name not in READY_TOOLS
+    for kind, text in _sort("", known, kinds):
+        found[_guess(text) if guesses and kind == "text" else kind].append(text)
     return Subject(
         tool=call.name,
         read_only=tool is not None and tool.options.read_only,
@@ -127,14 +90,50 @@ def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
         paths=tuple(found["path"]),
         urls=tuple(found["url"]),
         surrounds=bool(found["environment"]),
-        unclear=unclear or sorter.unclear,
+        unclear=unclear or bool(found["unclear"]),
         arguments=canonical_json(call.parsed if unclear else known),
-        version="unknown" if tool is None else _version(tool),
+        version="unknown"
+        if tool is None
+        else _digest(tool.name, tool.description, bytes(tool.spec.parameters).decode()),
     )
 
 
+def _sort(
+    name: str, value: object, kinds: Mapping[str, Kind], kind: Kind = "text", depth: int = 0
+) -> Iterator[tuple[Kind, str]]:
+    """Every text in a value, with its kind by the name of the argument, or of the one around it."""
+    kind = kinds.get(name) or kinds.get(name.lower()) or kind
+    if depth > _MAX_DEPTH:
+        yield "unclear", ""
+    elif isinstance(value, str):
+        if value:
+            yield kind, value
+    elif isinstance(value, list):
+        items = cast("list[object]", value)
+        if kind == "command" and items and all(isinstance(item, str) for item in items):
+            yield kind, shlex.join(cast("list[str]", items))
+        else:
+            for item in items:
+                yield from _sort("", item, kinds, kind, depth + 1)
+    elif isinstance(value, dict):
+        if value and kind == "environment":
+            yield kind, ""
+        for key, item in cast("dict[str, object]", value).items():
+            yield from _sort(key, item, kinds, kind, depth + 1)
+    elif value is not None and kind in ("command", "path", "url"):
+        yield "unclear", ""
+
+
+def _guess(text: str) -> Kind:
+    if len(text) > _MAX_GUESSED:
+        return "text"
+    if _URL.match(text):
+        return "url"
+    return "path" if _PATHLIKE.match(text) and "\n" not in text else "text"
+
+
 def _values(call: ToolCall, tool: AnyTool | None) -> tuple[dict[str, object], bool]:
-    """The arguments as the tool will get them, and whether one of them is of a type that JSON does not have."""
+    """The arguments as the tool will get them, and whether one of them is of a type that JSON lacks."""
     if tool is None:
         return call.parsed, False
     decoded = decode_arguments(tool, call)
@@ -152,10 +151,6 @@ def _values(call: ToolCall, tool: AnyTool | None) -> tuple[dict[str, object], bo
         except (TypeError, ValueError, RecursionError, ToolError):
             values[key], unclear = None, True
     return values, unclear
-
-
-def _version(tool: AnyTool) -> str:
-    return _digest(tool.name, tool.description, bytes(tool.spec.parameters).decode())
 
 
 def _digest(*values: str) -> str:

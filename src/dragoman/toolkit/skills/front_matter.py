@@ -1,14 +1,16 @@
-"""The front matter of a SKILL.md: where it begins and ends, and what it says.
+"""The front matter of a SKILL.md: where it begins and ends, and its values.
 
-PyYAML reads it, with every value as a text: `yes`, `1.0` and `null` mean what is written. Nothing raises: what is odd
-is reported, and as much of it is kept as can be.
+PyYAML parses it, with every scalar as a string: `yes`, `1.0` and `null` stay what is written. Nothing raises: if it is
+not YAML, each key is parsed by itself, and the value of one that is not YAML is the text after it.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Final, TypeAlias, cast
 
 import yaml
@@ -17,16 +19,18 @@ from msgspec import Struct
 Value: TypeAlias = "str | list[str] | dict[str, str]"
 
 _KEY: Final = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+|$)(.*)")
-_MOST_PROBLEMS: Final = 20
-_MOST_CHARACTERS: Final = 64 * 1024
-_QUOTES: Final = "'\""
-# PyYAML's types do not say what these take and give.
-_compose = cast("Callable[..., yaml.Node | None]", yaml.compose)
-_parse = cast("Callable[..., Iterable[yaml.Event]]", yaml.parse)
+_MAX_CHARACTERS: Final = 64 * 1024
+_MAX_BRACKETS: Final = 200
+"""PyYAML takes a second for a thousand that are not closed."""
+_MAX_KEYS: Final = 200
+"""That are parsed by themselves."""
+# The stubs of PyYAML do not declare the parameters and the result.
+_load = cast("Callable[..., object]", yaml.load)
+_ERRORS: Final = (yaml.YAMLError, RecursionError, ValueError, OverflowError)
 
 
 class FrontMatter(Struct, frozen=True):
-    """A text with front matter, divided."""
+    """The values of the front matter, and the text below it."""
 
     values: dict[str, Value]
     body: str
@@ -34,7 +38,7 @@ class FrontMatter(Struct, frozen=True):
 
 
 def read_front_matter(text: str) -> FrontMatter:
-    """Divide a text and read its front matter."""
+    """Split a text into front matter and body, and parse the front matter."""
     problems: list[str] = []
     if text.startswith("\ufeff"):
         text = text[1:]
@@ -46,88 +50,74 @@ def read_front_matter(text: str) -> FrontMatter:
     closing = next((number for number, line in enumerate(lines[1:], start=1) if line.rstrip() == "---"), None)
     end = closing
     if end is None:
-        # Somebody forgot the second line of dashes: what looks like keys, up to the first empty line.
+        # The closing dashes are missing: take what looks like keys, up to the first empty line.
         end = next((number for number, line in enumerate(lines[1:], start=1) if not _is_front(line)), len(lines))
         problems.append(f"line {end + 1}: the front matter is not closed with '---'")
-    reader = _Reader(lines[1:end])
-    values = reader.read()
-    return FrontMatter(values, "\n".join(lines[end + (closing is not None) :]).strip(), (*problems, *reader.problems))
+    values = _read_values(lines[1:end], problems)
+    return FrontMatter(values, "\n".join(lines[end + (closing is not None) :]).strip(), tuple(problems))
 
 
 def _is_front(line: str) -> bool:
     return bool(_KEY.match(line)) or (line[:1] in (" ", "\t") and bool(line.strip()))
 
 
-class _Reader(Struct):
-    """Reads some lines of front matter, of which the first is line 2 of its file."""
-
-    lines: list[str]
-    problems: list[str] = []
-
-    def read(self) -> dict[str, Value]:
-        text = "\n".join(self.lines) + "\n"
-        if len(text) > _MOST_CHARACTERS:
-            self._report(0, f"the front matter has more than {_MOST_CHARACTERS} characters")
-            return {}
-        try:
-            root = _compose(text, Loader=yaml.BaseLoader)
-            for event in _parse(text, Loader=yaml.BaseLoader):
-                if isinstance(event, yaml.NodeEvent) and (event.anchor or getattr(event, "tag", None)):
-                    self._report(event.start_mark.line, "anchors, aliases and tags are not read")
-        except (yaml.YAMLError, RecursionError, ValueError) as error:
-            self._report(getattr(getattr(error, "problem_mark", None), "line", 0), _reason(error))
-            return self._read_key_by_key()
-        if isinstance(root, yaml.MappingNode):
-            return self._map(root, deep=True)
-        if root is not None:
-            self._report(0, "this is not 'key: value'")
+def _read_values(lines: Sequence[str], problems: list[str]) -> dict[str, Value]:
+    if sum(map(len, lines)) > _MAX_CHARACTERS:
+        problems.append(f"line 2: the front matter has more than {_MAX_CHARACTERS} characters")
         return {}
-
-    def _read_key_by_key(self) -> dict[str, Value]:
-        """Each key by itself; the value of one that is not YAML is the text behind it, as it stands."""
-        starts = [number for number, line in enumerate(self.lines) if _KEY.match(line)]
-        values: dict[str, Value] = {}
-        for start, end in pairwise([*starts, len(self.lines)]):
-            chunk = self.lines[start:end]
-            if len(chunk) == len(self.lines):
-                name, first = cast("re.Match[str]", _KEY.match(chunk[0])).groups()
-                return {name: " ".join([line.strip() for line in (first, *chunk[1:]) if line.strip()]).strip(_QUOTES)}
-            for key, value in _Reader(chunk).read().items():
-                values.setdefault(key, value)
-        return values
-
-    def _map(self, node: yaml.MappingNode, *, deep: bool) -> dict[str, Value]:
-        values: dict[str, Value] = {}
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                self._report(key.start_mark.line, "a key must be a text")
-            elif key.value in values:
-                self._report(key.start_mark.line, f"the key {key.value!r} is there twice")
-            else:  # the first one: it is what people see
-                values[key.value] = self._value(value, deep=deep)
-        return values
-
-    def _value(self, node: yaml.Node, *, deep: bool) -> Value:
-        if isinstance(node, yaml.ScalarNode):
-            return node.value
-        line = node.start_mark.line
-        if not deep:
-            self._report(line, "maps and lists inside maps and lists are not read")
-            written = "\n".join(self.lines)[node.start_mark.index : node.end_mark.index]
-            return " ".join(written.split())
-        if cast("yaml.CollectionNode", node).flow_style:
-            self._report(line, "a map or list in brackets, which checkers refuse")
-        if isinstance(node, yaml.MappingNode):
-            return {key: cast("str", value) for key, value in self._map(node, deep=False).items()}
-        return [cast("str", self._value(item, deep=False)) for item in node.value]
-
-    def _report(self, line: int, what: str) -> None:
-        if len(self.problems) < _MOST_PROBLEMS:
-            self.problems.append(f"line {line + 2}: {what}")
+    values: dict[str, Value] = {}
+    keys = [(number, found) for number, line in enumerate(lines) if (found := _KEY.match(line))]
+    if len({found[1] for _, found in keys}) == len(keys):  # YAML would use the last value of a key that is there twice
+        with suppress(*_ERRORS):
+            return _parse_values("\n".join(lines))
+    if any(line.strip() and not line.startswith("#") for line in lines[: keys[0][0] if keys else len(lines)]):
+        problems.append("line 2: this is not 'key: value'")
+    ends = [number for number, _ in keys[1:]] + [len(lines)]
+    for (start, found), end in islice(zip(keys, ends, strict=False), _MAX_KEYS):
+        name, rest = found.groups()
+        if name in values:
+            problems.append(f"line {start + 2}: the key {name!r} is there twice")
+            continue
+        try:
+            values |= _parse_values("\n".join(lines[start:end]))
+        except _ERRORS as error:
+            line = start + 2 + getattr(getattr(error, "problem_mark", None), "line", 0)
+            problems.append(f"line {line}: {_describe(error)}")
+            values[name] = " ".join(" ".join([rest, *lines[start + 1 : end]]).split()).strip("'\"")
+    return values
 
 
-def _reason(error: Exception) -> str:
-    reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
+class _Loader(yaml.BaseLoader):
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        # A few aliases of aliases can stand for more text than fits into memory.
+        if cast("Callable[..., bool]", self.check_event)(yaml.AliasEvent):
+            raise ValueError("aliases are not read")
+        return super().compose_node(parent, index)
+
+
+def _parse_values(text: str) -> dict[str, Value]:
+    if text.count("[") + text.count("{") > _MAX_BRACKETS:
+        raise ValueError("it has too many brackets")
+    loaded: object = _load(text, Loader=_Loader)
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise ValueError("it is not 'key: value'")
+    return {key: _as_value(value) for key, value in cast("dict[str, object]", loaded).items()}
+
+
+def _as_value(value: object) -> Value:
+    if isinstance(value, dict):
+        return {key: _as_text(item) for key, item in cast("dict[str, object]", value).items()}
+    return [_as_text(item) for item in cast("list[object]", value)] if isinstance(value, list) else str(value)
+
+
+def _as_text(item: object) -> str:
+    return item if isinstance(item, str) else json.dumps(item)
+
+
+def _describe(error: Exception) -> str:
+    reason = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     if "mapping values are not allowed" in reason:
         return "a text with ': ' in it must be quoted"
     return f"this is not YAML: {reason}"

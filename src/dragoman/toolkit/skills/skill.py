@@ -1,7 +1,7 @@
 """A skill: instructions that a model loads when it needs them.
 
-The format is that of the open Agent Skills specification. What comes from elsewhere is often not quite right, so
-`read_skill` forgives, and warns of all that the specification would not accept.
+The format is that of the open Agent Skills specification. Many skills do not follow it exactly, so `read_skill` is
+lenient, and warns of what the specification does not allow.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 SKILL_FILES: Final = ("SKILL.md", "skill.md")
 """The names of a skill's own file, the better one first."""
 
-_MOST_KEYS: Final = 64
-_LONGEST_VALUE: Final = 2_000
-_LONGEST: Final = {"name": 64, "description": 1024, "license": 256 * 1024, "compatibility": 500}
-"""Texts, and how many characters of each the specification allows; of a license, as many as a SKILL.md may have."""
+_MAX_LENGTH: Final = {"name": 64, "description": 1024, "compatibility": 500}
+_KEYS: Final = {*_MAX_LENGTH, "license", "metadata", "allowed-tools"}
+"""The keys of the specification."""
 
 
 class SkillSummary(Struct, frozen=True, kw_only=True):
@@ -32,12 +31,12 @@ class SkillSummary(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     more: dict[str, str] = {}
-    """What else its front matter says, as texts: license, compatibility, metadata. Tools that its author would like to
-    be allowed are here as well; nothing grants them but the policy."""
+    """The other keys of its front matter, as texts: license, compatibility, metadata. Its author's `allowed-tools` are
+    here too; they grant nothing."""
     location: str = ""
-    """Where it was found, for people."""
+    """The path of its SKILL.md, for people."""
     warnings: tuple[str, ...] = ()
-    """What is odd about it."""
+    """Where it differs from the specification."""
 
 
 class Skill(SkillSummary, frozen=True, kw_only=True):
@@ -45,7 +44,7 @@ class Skill(SkillSummary, frozen=True, kw_only=True):
 
     body: str
     files: tuple[str, ...] = ()
-    """Its other files, which can be loaded as well; the first ones if there are many."""
+    """The paths of its supporting files; the first ones if there are many."""
 
     @property
     def summary(self) -> SkillSummary:
@@ -73,9 +72,9 @@ def normal_name(name: str) -> str:
 
 
 def is_safe_name(name: str) -> bool:
-    """Whether this can be the name of a skill here: one visible word or phrase that is no path and no way around."""
+    """Whether a skill can have this name here: printable, and not a path."""
     return (
-        0 < len(name) <= _LONGEST["name"]
+        0 < len(name) <= _MAX_LENGTH["name"]
         and name.isprintable()
         and name == name.strip()
         and not name.startswith((".", "~", "-"))
@@ -93,26 +92,24 @@ def _front_matter(text: str) -> FrontMatter:
 
 
 def read_skill(text: str, *, folder: str, location: str = "") -> Skill:
-    """A skill from the text of its SKILL.md, whatever that is; a name that cannot be used is that of the folder."""
+    """Read any text as a SKILL.md. A name that cannot be used is replaced with that of the folder."""
     front = _front_matter(text)
     values, warnings = front.values, _problems(front, folder)
-    declared = values.get("name", "")
-    name = normal_name(declared) if isinstance(declared, str) else ""
+    name = normal_name(_as_text(values.get("name", "")))
     if not is_safe_name(name):
-        warnings.append("the name of the directory is taken")
+        warnings.append("the name of the directory is used")
         name = normal_name(folder)
-    description = _as_text(values.get("description", "")).strip()
+    description, longest = _as_text(values.get("description", "")).strip(), _MAX_LENGTH["description"]
     if not description:
-        warnings.append("the first line of the text is taken for the description")
+        warnings.append("the first line of the text is used as the description")
         lines = (line.strip().lstrip("#").strip() for line in front.body.split("\n"))
         description = next((line for line in lines if line), "")
-    if len(description) > _LONGEST["description"]:
-        description = description[: _LONGEST["description"] - 1] + "…"
-    others = [(key, _as_text(value)) for key, value in values.items() if key not in ("name", "description")]
+    if len(description) > longest:
+        description = description[: longest - 1] + "…"
     return Skill(
         name=name,
         description=description,
-        more=dict(others[:_MOST_KEYS]),
+        more={key: _as_text(value) for key, value in values.items() if key not in ("name", "description")},
         location=location,
         warnings=tuple(warnings),
         body=front.body,
@@ -120,43 +117,33 @@ def read_skill(text: str, *, folder: str, location: str = "") -> Skill:
 
 
 def _as_text(value: Value) -> str:
-    """Any value as a text: somebody has written a list where a text belongs."""
     if isinstance(value, dict):
         value = [f"{key}: {item}" for key, item in value.items()]
-    return (value if isinstance(value, str) else ", ".join(value))[:_LONGEST_VALUE]
-
-
-# --- what the specification says -------------------------------------------------------------------------------------
+    return value if isinstance(value, str) else ", ".join(value)
 
 
 def _problems(front: FrontMatter, folder: str) -> list[str]:
-    """All that is wrong with a SKILL.md that lies in a folder of this name."""
+    """List what the specification does not allow in the SKILL.md of a folder."""
     values, problems = front.values, list(front.problems)
-    if unknown := sorted(values.keys() - _LONGEST.keys() - {"metadata", "allowed-tools"}):
+    if unknown := sorted(values.keys() - _KEYS):
         problems.append(f"unknown keys: {', '.join(unknown)}")
-    for key, longest in _LONGEST.items():
-        value, is_needed = values.get(key), key in ("name", "description")
+    for key, longest in _MAX_LENGTH.items():
+        value, is_required = values.get(key), key != "compatibility"
         if value is None:
-            problems += [f"{key} is missing"] if is_needed else []
-        elif not isinstance(value, str) or (is_needed and not value.strip()):
-            problems.append(f"{key} must be a text{', and not an empty one' if is_needed else ''}")
-        else:
-            text = normal_name(value) if key == "name" else value
-            problems += [f"{key} has {len(text)} characters; {longest} are allowed"] if len(text) > longest else []
-            problems += _problems_of_name(text, folder) if key == "name" else []
-    if not isinstance(values.get("metadata", ""), dict) and values.get("metadata"):
-        problems.append("metadata must be a map of texts")
-    if isinstance(values.get("allowed-tools"), dict):
-        problems.append("allowed-tools must be a text or a list of texts")
-    return problems
-
-
-def _problems_of_name(name: str, folder: str) -> list[str]:
-    found = {
-        "name must be in lower case": name != name.lower(),
-        "name must not begin or end with a hyphen": name != name.strip("-"),
-        "name must not have two hyphens in a row": "--" in name,
-        "name may have letters, digits and hyphens only": not name.replace("-", "a").isalnum(),
-        "name is not that of the directory": name != unicodedata.normalize("NFKC", folder),
+            problems += [f"{key} is missing"] if is_required else []
+        elif not isinstance(value, str) or (is_required and not value.strip()):
+            problems.append(f"{key} must be a text{' that is not empty' if is_required else ''}")
+        elif len(value) > longest:
+            problems.append(f"{key} has {len(value)} characters; {longest} are allowed")
+    name = values.get("name")
+    if not isinstance(name, str) or not name.strip():
+        return problems
+    name = normal_name(name)
+    rules = {
+        "name must be in lower case": name == name.lower(),
+        "name must not begin or end with a hyphen": name == name.strip("-"),
+        "name must not have two hyphens in a row": "--" not in name,
+        "name may have letters, digits and hyphens only": name.replace("-", "a").isalnum(),
+        "name is not that of the directory": name == unicodedata.normalize("NFKC", folder),
     }
-    return [problem for problem, is_so in found.items() if is_so]
+    return problems + [problem for problem, is_met in rules.items() if not is_met]

@@ -1,7 +1,7 @@
-"""Where skills come from (a protocol, skills in memory and in directories), and the tools that load them.
+"""Stores of skills (the protocol, in memory, in directories), and the prompt and tools that use them.
 
-In directories, a skill is looked up among those that were found; its name is never made into a path. Each skill's own
-directory is a Workspace, so nothing outside of it is ever read for the skill.
+A skill's name is looked up among those found; it is never made into a path. Each skill's directory is a Workspace, so
+nothing outside of it is read for the skill.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from .skill import SKILL_FILES, Skill, SkillSummary, SupportingFile, is_safe_nam
 
 T = TypeVar("T")
 
-_HERE: Final = Path(".agents", "skills")
-_LONGEST_PATH: Final = 512
-_MOST_DEPTH: Final = 5
-_MOST_FOLDERS: Final = 500
-_SHOWN: Final = 200
+_DIRECTORY: Final = Path(".agents", "skills")
+_MAX_PATH: Final = 512
+_MAX_SHOWN: Final = 200
 
 
 class SkillStore(Protocol):
@@ -49,21 +47,25 @@ class SkillStore(Protocol):
 
 
 def shorten(text: str) -> str:
-    """A name as the model wrote it, unless it is very long or more than one line."""
-    cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    """Cut and escape a name that a model or a file contains, for a message."""
+    cut = text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
     return cut if cut.isprintable() else repr(cut)
 
 
-def _found(found: T | None, what: str, name: str) -> T:
-    if found is not None:
-        return found
-    if what == "skill":
+def _skill_or_raise(skill: T | None, name: str) -> T:
+    if skill is None:
         raise SkillNotFoundError(f"skill not found: {shorten(name)}")
-    raise SkillError(f"{what} not found: {shorten(name)}", hint="Use a path that the skill names.")
+    return skill
+
+
+def _file_or_raise(data: T | None, path: str) -> T:
+    if data is None:
+        raise SkillError(f"supporting file not found: {shorten(path)}", hint="Use a path that the skill names.")
+    return data
 
 
 class MemorySkillStore:
-    """Skills that a program makes itself, with their files."""
+    """Skills that a program creates itself, with their files."""
 
     def __init__(self, skills: Iterable[Skill], files: dict[str, dict[str, bytes | str]] | None = None) -> None:
         self._files: dict[str, dict[str, bytes | str]] = files or {}
@@ -81,11 +83,11 @@ class MemorySkillStore:
         return tuple(skill.summary for skill in self._skills.values())
 
     def load(self, name: str) -> Skill:
-        return _found(self._skills.get(normal_name(name)), "skill", name)
+        return _skill_or_raise(self._skills.get(normal_name(name)), name)
 
     def load_supporting(self, name: str, path: str) -> SupportingFile:
         skill = self.load(name)
-        content = _found(self._files.get(skill.name, {}).get(path), "supporting file", path)
+        content = _file_or_raise(self._files.get(skill.name, {}).get(path), path)
         data = content.encode() if isinstance(content, str) else content
         return SupportingFile(skill=skill.name, path=path, data=data)
 
@@ -93,15 +95,15 @@ class MemorySkillStore:
 # --- in directories --------------------------------------------------------------------------------------------------
 
 
-_MOST_SKILLS: Final = 200
-_MOST_ENTRIES: Final = 2_000
-"""Of one directory."""
-_SKILL_BYTES: Final = 256 * 1024
-"""Of one SKILL.md."""
-_FILE_BYTES: Final = 1024 * 1024
-"""Of one supporting file."""
-_LISTED_FILES: Final = 100
+_MAX_SKILLS: Final = 200
+_MAX_ENTRIES: Final = 2_000
+"""In one directory of skills."""
+_MAX_SKILL_BYTES: Final = 256 * 1024
+_MAX_FILE_BYTES: Final = 1024 * 1024
+_MAX_LISTED: Final = 100
 """Supporting files of one skill that are listed."""
+_MAX_FOLDERS: Final = 500
+"""Folders of one skill that are searched for them."""
 
 
 def skill_directories(
@@ -110,22 +112,22 @@ def skill_directories(
     home: str | os.PathLike[str] | None = None,
     also: Iterable[str | os.PathLike[str]] = (),
 ) -> tuple[str, ...]:
-    """Where skills usually lie: the given directories, then the project's, then the user's. The first one wins.
+    """The usual places of skills: the given directories, then the project's, then the user's. The first one wins.
 
-    A project that was fetched from a stranger brings a stranger's skills; `project=None` leaves it out.
+    An untrusted project brings untrusted skills; `project=None` leaves it out.
     """
     user = Path.home() if home is None else Path(home)
-    own = () if project is None else (str(Path(project) / _HERE),)
-    return (*(os.fspath(each) for each in also), *own, str(user / _HERE))
+    own = () if project is None else (str(Path(project) / _DIRECTORY),)
+    return (*(os.fspath(each) for each in also), *own, str(user / _DIRECTORY))
 
 
 class _Home(Struct, frozen=True):
-    """A directory with a SKILL.md."""
+    """The directory of a skill."""
 
     root: str
     """Its real path."""
     own: str
-    """The name of its SKILL.md."""
+    """The name of its SKILL.md, which may be skill.md."""
 
     @property
     def name(self) -> str:
@@ -136,7 +138,7 @@ class _Home(Struct, frozen=True):
         return f"{self.root}/{self.own}"
 
     def read(self, path: str, most: int) -> bytes | None:
-        """A regular file, read one byte further than allowed; None if it is none, or lies elsewhere."""
+        """Read a regular file, at most one byte more than `most`; None if it is not one, or is outside."""
         try:
             with Workspace(self.root).reading(path) as (file, _), open(file, "rb", closefd=False) as opened:
                 return opened.read(most + 1)
@@ -144,11 +146,11 @@ class _Home(Struct, frozen=True):
             return None
 
     def others(self) -> Iterator[str]:
-        """The paths of its other files, hidden ones and links left out."""
-        for directory, folders, files in islice(os.walk(self.root), _MOST_FOLDERS):
+        """The paths of its supporting files, without hidden ones and links."""
+        for directory, folders, files in islice(os.walk(self.root), _MAX_FOLDERS):
             below = os.path.relpath(directory, self.root)
             prefix = "" if below == "." else f"{below}/"
-            folders[:] = sorted(filter(_is_visible, folders)) if prefix.count("/") < _MOST_DEPTH else []
+            folders[:] = sorted(filter(_is_visible, folders))
             for name in sorted(filter(_is_visible, files)):
                 if prefix + name != self.own and not os.path.islink(f"{directory}/{name}"):  # noqa: PTH114
                     yield prefix + name
@@ -160,8 +162,8 @@ _Texts: TypeAlias = list[str]
 class DirectorySkillStore:
     """Skills from directories, earlier ones first. Safe to share between threads.
 
-    Every use reads what is there now. A directory that does not exist holds no skills. What was left out is in
-    `problems`, with the reason.
+    Every use reads the files as they are now. A directory that does not exist holds no skills. `problems` says what
+    was left out, and why.
     """
 
     def __init__(self, directories: Iterable[str | os.PathLike[str]]) -> None:
@@ -172,39 +174,39 @@ class DirectorySkillStore:
 
     def load(self, name: str) -> Skill:
         home, skill = self._find(name)
-        return structs.replace(skill, files=tuple(islice(home.others(), _LISTED_FILES)))
+        return structs.replace(skill, files=tuple(islice(home.others(), _MAX_LISTED)))
 
     def load_supporting(self, name: str, path: str) -> SupportingFile:
         home, skill = self._find(name)
         inside = _path_inside(path)
-        data = _found(home.read(inside, _FILE_BYTES) if inside else None, "supporting file", path)
-        if len(data) > _FILE_BYTES:
-            message = f"supporting file too large: {shorten(path)} has more than {_FILE_BYTES} bytes"
+        data = _file_or_raise(home.read(inside, _MAX_FILE_BYTES) if inside else None, path)
+        if len(data) > _MAX_FILE_BYTES:
+            message = f"supporting file too large: {shorten(path)} has more than {_MAX_FILE_BYTES} bytes"
             raise SkillError(message, hint="Split it.")
         return SupportingFile(skill=skill.name, path=inside, data=data)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is left out of the directories, and why: a line each."""
+        """What was left out and why, and the warnings about other skills: a line each."""
         return tuple(self._find_all()[1])
 
     # --- finding ---
 
     def _find(self, name: str) -> tuple[_Home, Skill]:
-        return _found(self._find_all()[0].get(normal_name(name)), "skill", name)
+        return _skill_or_raise(self._find_all()[0].get(normal_name(name)), name)
 
     def _find_all(self) -> tuple[dict[str, tuple[_Home, Skill]], _Texts]:
-        """All skills by name, and what is wrong with them and with others."""
+        """All skills by name, and the problems."""
         found: dict[str, tuple[_Home, Skill]] = {}
         problems: _Texts = []
         # One directory may be given twice, or have two names.
         homes = {home.location: home for each in self.directories for home in self._homes(each, problems)}
         owners: dict[str, str] = {}
-        """Whose directory has a name: nobody else may take it."""
+        """The first skill whose directory has a name; no other may declare that name."""
         for home in homes.values():
             owners.setdefault(_folded(home.name), home.location)
         for home in homes.values():
-            problems += self._take(home, found, owners)
+            problems += self._add(home, found, owners)
         return found, problems
 
     def _homes(self, directory: str, problems: _Texts) -> Iterator[_Home]:
@@ -214,34 +216,34 @@ class DirectorySkillStore:
                 yield _Home(root, own)
                 return
             with os.scandir(root) as entries:
-                names = [entry.name for entry in islice(entries, _MOST_ENTRIES + 1)]
+                names = [entry.name for entry in islice(entries, _MAX_ENTRIES + 1)]
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
-            problems.append(f"{shorten(directory)} cannot be looked at ({type(error).__name__})")
+            problems.append(f"{shorten(directory)} cannot be listed ({type(error).__name__})")
             return
-        if len(names) > _MOST_ENTRIES:
+        if len(names) > _MAX_ENTRIES:
             names.pop()
-            problems.append(f"{shorten(root)} has more than {_MOST_ENTRIES} entries; the rest was not looked at")
+            problems.append(f"{shorten(root)} has more than {_MAX_ENTRIES} entries; the rest was not read")
         for name in sorted(name for name in names if not name.startswith(".")):
             home = os.path.realpath(f"{root}/{name}")
             own = _skill_file(home)
             if own and not is_safe_name(normal_name(name)):
                 problems.append(f"{shorten(name)} cannot be the name of a skill")
             elif own and os.path.dirname(home) != root:  # noqa: PTH120
-                problems.append(f"{shorten(name)} was left out: it lies elsewhere")
+                problems.append(f"{shorten(name)} was left out: it is a link to another place")
             elif own:
                 yield _Home(home, own)
 
-    def _take(self, home: _Home, found: dict[str, tuple[_Home, Skill]], owners: Mapping[str, str]) -> _Texts:
+    def _add(self, home: _Home, found: dict[str, tuple[_Home, Skill]], owners: Mapping[str, str]) -> _Texts:
         label = shorten(home.name)
-        if len(found) >= _MOST_SKILLS:
-            return [f"{label} was left out: there are more than {_MOST_SKILLS} skills"]
-        data = home.read(home.own, _SKILL_BYTES)
+        if len(found) >= _MAX_SKILLS:
+            return [f"{label} was left out: there are more than {_MAX_SKILLS} skills"]
+        data = home.read(home.own, _MAX_SKILL_BYTES)
         if data is None:
-            return [f"{label} was left out: its {home.own} is no file, cannot be read or lies elsewhere"]
-        if len(data) > _SKILL_BYTES:
-            return [f"{label} was left out: its {home.own} is too large: more than {_SKILL_BYTES} bytes"]
+            return [f"{label} was left out: its {home.own} is not a file, cannot be read, or is outside"]
+        if len(data) > _MAX_SKILL_BYTES:
+            return [f"{label} was left out: its {home.own} is too large: more than {_MAX_SKILL_BYTES} bytes"]
         text = data.decode("utf-8", "replace")
         skill = read_skill(text, folder=home.name, location=home.location)
         if not is_safe_name(skill.name):
@@ -258,7 +260,7 @@ class DirectorySkillStore:
 
 
 def _folded(name: str) -> str:
-    """One spelling for names that a reader, or a model, takes for the same."""
+    """One spelling for all names that look the same."""
     return normal_name(name).casefold()
 
 
@@ -268,28 +270,30 @@ def _skill_file(directory: str) -> str:
 
 
 def _path_inside(path: str) -> str:
-    """A path inside a skill, tidied up; empty if it is no such path, whatever it may lead to."""
-    if len(path) > _LONGEST_PATH or not path.isprintable() or re.search(r"[\\:]", path) or path.startswith("/"):
+    """Normalize a path inside a skill; empty if it cannot be one."""
+    if len(path) > _MAX_PATH or not path.isprintable() or re.search(r"[\\:]", path) or path.startswith("/"):
         return ""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     return "/".join(parts) if all(map(_is_visible, parts)) else ""
 
 
 def _is_visible(name: str) -> bool:
-    """Whether this is an ordinary name: hidden files are where repositories and secrets are kept; `..` is no name."""
+    """Whether a file name is an ordinary one; hidden files may be repositories or secrets."""
     return not name.startswith((".", "~")) and name.isprintable()
 
 
-# --- what the model is told of skills, and the tools that load them --------------------------------------------------
+# --- the prompt and the tools ----------------------------------------------------------------------------------------
 
+_MAX_PROMPT: Final = 20_000
+"""Characters."""
 _INTRODUCTION: Final = (
     "Skills are instructions for certain tasks. Before you begin a task that one of these describes, load it with the "
     "tool Skill, and the files that it refers to with LoadSkillSupporting. Their authors wrote the descriptions."
 )
 
 
-def skills_prompt(store: SkillStore, *, max_characters: int = 20_000) -> str:
-    """The list of skills for a system prompt; empty if there are none. What does not fit is counted at its end."""
+def skills_prompt(store: SkillStore) -> str:
+    """The list of skills for a system prompt; empty if there are none. Its end says how many did not fit."""
     skills = store.list()
     if not skills:
         return ""
@@ -297,7 +301,7 @@ def skills_prompt(store: SkillStore, *, max_characters: int = 20_000) -> str:
     length, left_out = len(_INTRODUCTION) + 40, 0
     for skill in skills:
         line = f'<skill name="{_harmless(skill.name)}">{_harmless(skill.description[:1024])}</skill>'
-        if length + len(line) > max_characters:
+        if length + len(line) > _MAX_PROMPT:
             left_out += 1
             continue
         lines.append(line)
@@ -308,7 +312,7 @@ def skills_prompt(store: SkillStore, *, max_characters: int = 20_000) -> str:
 
 
 def _harmless(text: str) -> str:
-    """The text on one line, without tags, and without letters that nobody sees."""
+    """The text on one line, escaped, without invisible characters."""
     one_line = " ".join(text.split())
     return html.escape("".join([letter if letter.isprintable() else " " for letter in one_line]))
 

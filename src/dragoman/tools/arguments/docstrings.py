@@ -1,7 +1,7 @@
-"""Docstrings: what a function does, and what each parameter means, in the styles of Google, NumPy and Sphinx.
+"""Parses docstrings in the styles of Google, NumPy and Sphinx.
 
-Only the sections about parameters are taken apart, and leave the description. Everything else stays as it was written,
-and so does a section in which no parameter is found.
+Sections about parameters are parsed and removed from the description. Everything else stays as it was written, as does
+a section in which no parameter is found.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 _TITLE = re.compile(
     r"(?P<indent>\s*)(?:(?:Keyword |Other )?(?:Args|Arguments|Parameters|Params)|Attributes)(?P<colon>:?)\s*"
 )
-"""Of a section in Google's style, with a colon, or in NumPy's, without one and underlined."""
+"""The title of a section: in Google's style with a colon, in NumPy's without one and underlined."""
 _UNDERLINE = re.compile(r"\s*-{3,}\s*")
 _SPHINX = re.compile(
     r"(?P<indent>\s*):(?:(?:param|parameter|arg|argument|key|keyword|attribute|ivar)\b(?P<names>[^:]*)"
@@ -26,7 +26,7 @@ _GAP = re.compile(r"\n{3,}")
 
 
 def parse_docstring(text: str | None) -> tuple[str, Mapping[str, str]]:
-    """What a docstring says, and what it says of each parameter."""
+    """The description, and the description of each parameter."""
     lines = _lines(text or "")
     rest: list[str] = []
     parameters: dict[str, str] = {}
@@ -45,13 +45,13 @@ def _lines(text: str) -> list[str]:
     lines = inspect.cleandoc(text).splitlines()
     is_title = len(lines) > 1 and lines[0].rstrip().endswith(":") and _TITLE.fullmatch(lines[0])
     if is_title and not lines[1].startswith(" "):
-        # Nothing but parameters: cleandoc has taken their indentation for that of the code.
+        # If there are only parameters, cleandoc takes their indentation for that of the code.
         lines[1:] = [f"    {line}" for line in lines[1:]]
     return lines
 
 
 def _section(lines: list[str], at: int) -> tuple[dict[str, str], int]:
-    """What the section that starts on a line says of each parameter, and where it ends; at once if there is none."""
+    """The parameters of the section that starts on a line, and the line after it; the same line if there is none."""
     if match := _TITLE.fullmatch(lines[at]):
         start, end, entry = at + 1, at, _GOOGLE_ENTRY
         if match["colon"]:
@@ -84,17 +84,17 @@ def _indented(lines: list[str], start: int, indent: int) -> int:
 
 
 def _entries(lines: list[str], entry: re.Pattern[str]) -> dict[str, str]:
-    """What each parameter is said to be: an entry begins with its name, and what does not goes on with the last one."""
-    found: dict[str, list[str]] = {}
-    said: list[str] = []
+    """The text for each parameter. An entry begins with a name; any other line continues the last entry."""
+    entries: dict[str, list[str]] = {}
+    current: list[str] = []
     margin = min([len(line) - len(line.lstrip()) for line in lines if line.strip()], default=0)
     for line in lines:
         if match := entry.fullmatch(line, margin):
-            said = [match["text"]]
+            current = [match["text"]]
             # NumPy style may describe several at once, `x, y : float`; Sphinx writes the type before the name.
             for name in (match["names"] or "").split(","):
-                found[name.split()[-1].strip("*\\`") if name.strip() else ""] = said
+                entries[name.split()[-1].strip("*\\`") if name.strip() else ""] = current
         else:
-            said.append(line[margin:])
-    texts = {name: inspect.cleandoc("\n".join(said)) if said[1:] else said[0] for name, said in found.items() if name}
+            current.append(line[margin:])
+    texts = {name: inspect.cleandoc("\n".join(text)) if text[1:] else text[0] for name, text in entries.items() if name}
     return {name: text for name, text in texts.items() if text}

@@ -1,7 +1,8 @@
-"""What hints mean: for each kind of value the type that msgspec decodes, and the JSON Schema that the model is told.
+"""Nodes: for each kind of value the type that msgspec decodes, and the JSON Schema that the model sees.
 
-Owns: Node, and how values are read that msgspec does not read itself (a union of dataclasses, an Enum or str, a
-pydantic model): in its types a class of our own stands for them, and msgspec calls `decode_custom` where it meets one.
+Owns: Node, and the decoding of values that msgspec does not support (a union of dataclasses, an Enum or str, a pydantic
+model). In msgspec's types a class made by `custom` takes their place, and msgspec passes their values to
+`decode_custom`.
 Must not know: how hints are written (hints.py), functions and tools.
 """
 
@@ -21,38 +22,36 @@ from typing import Annotated, Any, NamedTuple, Union, cast
 
 import msgspec
 
-from .problems import expected, is_array, is_object, kind_of, one_of, shown
-from .resolve import MISSING, RawField, UnsupportedError
-from .schemas import Definition, Schema, adopt, describe, without_titles
+from .problems import expected, is_object, kind_of, one_of, shown
+from .resolve import MISSING, Field, UnsupportedError
+from .schemas import Schema, describe, without_titles
 
 
 class Node(NamedTuple):
-    """What a hint means."""
+    """The meaning of a hint."""
 
     wire: Any
     """The type that msgspec decodes."""
     schema: Schema
-    """What the model is told."""
-    kind: type | None = None
-    """The Python type, where limits can be put on it."""
+    """The JSON Schema that the model sees."""
     members: tuple[Node, ...] = ()
     """The choices of a union."""
     is_described: bool = False
-    """Whether a description was written beside the type."""
+    """Whether `Annotated` has a description."""
 
 
-# --- what msgspec does not read itself -------------------------------------------------------------------------------
+# --- types that msgspec does not support -----------------------------------------------------------------------------
 
 
 class _Custom(type):
     read: Callable[[object], object]
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return True  # msgspec checks what the hook returned; `read` has done so already
+        return True  # msgspec checks the type of what the hook returned, and `read` may return anything
 
 
 def custom(name: str, read: Callable[[object], object]) -> type:
-    """A class that stands in msgspec's types for what `read` reads; it raises ValueError if a value does not fit."""
+    """A class whose values msgspec decodes by calling `read`, which raises ValueError if a value does not fit."""
     return _Custom(name, (), {"read": staticmethod(read)})
 
 
@@ -74,7 +73,7 @@ def convert(value: object, wire: Any) -> Any:
 
 
 def make_decoder(wire: Any) -> msgspec.json.Decoder[Any]:
-    """msgspec's decoder; raises UnsupportedError, for it has rules of its own, above all about unions."""
+    """msgspec's decoder; raises UnsupportedError for types that msgspec refuses, above all some unions."""
     try:
         return msgspec.json.Decoder(wire, dec_hook=decode_custom)
     except (TypeError, ValueError, OverflowError, NameError, re.error) as error:
@@ -93,12 +92,12 @@ def is_decodable(wire: Any) -> bool:
 
 
 def _text(kind: type, form: str) -> Node:
-    return Node(kind, {"type": "string", "format": form}, kind)
+    return Node(kind, {"type": "string", "format": form})
 
 
 ANYTHING = Node(Any, {})
 NULL = Node(type(None), {"type": "null"})
-TEXT = Node(str, {"type": "string"}, str)
+TEXT = Node(str, {"type": "string"})
 
 SCALARS: dict[object, Node] = {
     Any: ANYTHING,
@@ -106,14 +105,12 @@ SCALARS: dict[object, Node] = {
     None: NULL,
     type(None): NULL,
     bool: Node(bool, {"type": "boolean"}),
-    int: Node(int, {"type": "integer"}, int),
-    float: Node(float, {"type": "number"}, float),
+    int: Node(int, {"type": "integer"}),
+    float: Node(float, {"type": "number"}),
     str: TEXT,
     typing.LiteralString: TEXT,
-    bytes: Node(bytes, {"type": "string", "contentEncoding": "base64"}, bytes),
-    decimal.Decimal: Node(
-        decimal.Decimal, {"anyOf": [{"type": "number"}, {"type": "string", "format": "decimal"}]}, decimal.Decimal
-    ),
+    bytes: Node(bytes, {"type": "string", "contentEncoding": "base64"}),
+    decimal.Decimal: Node(decimal.Decimal, {"anyOf": [{"type": "number"}, {"type": "string", "format": "decimal"}]}),
     datetime.datetime: _text(datetime.datetime, "date-time"),
     datetime.date: _text(datetime.date, "date"),
     datetime.time: _text(datetime.time, "time"),
@@ -121,25 +118,60 @@ SCALARS: dict[object, Node] = {
     uuid.UUID: _text(uuid.UUID, "uuid"),
 }
 JSON_SCALARS = (str, int, float, bool, type(None))
-"""What every decoder can read."""
+"""Types that every decoder supports."""
+
+
+def literal(hint: object, values: tuple[object, ...]) -> Node:
+    if any(isinstance(value, bytes) for value in values):
+        raise UnsupportedError(f"{hint} has no JSON form", "Use strings, integers, booleans or None.")
+    if not any(isinstance(value, enum.Enum) for value in values):
+        return Node(hint, _choice(values))
+    return _one_of([(_json_of_member(value) if isinstance(value, enum.Enum) else value, value) for value in values])
+
+
+def enumeration(cls: type[enum.Enum]) -> Node:
+    pairs = [(_json_of_member(member), member) for member in cls]
+    if not pairs:
+        raise UnsupportedError(f"{cls.__name__} has no members", "Give it members with different values.")
+    is_text = all(isinstance(value, str) for value, _ in pairs)
+    names = "" if is_text else f"({', '.join(f'{shown(value)} = {member.name}' for value, member in pairs)})"
+    wire, schema = _one_of(pairs)[:2]
+    return Node(cls if is_decodable(cls) else wire, describe(describe(schema, names), own_docstring(cls)))
+
+
+def _json_of_member(member: enum.Enum) -> object:
+    """The value of a member if JSON can hold all values of its Enum, else the name."""
+    is_simple = all(isinstance(other.value, JSON_SCALARS) for other in type(member))
+    return member.value if is_simple else member.name
+
+
+def _one_of(pairs: Sequence[tuple[object, object]]) -> Node:
+    """A choice of JSON values, each of which stands for a Python value."""
+    values = [value for value, _ in pairs]
+
+    def read(value: object) -> object:
+        for allowed, meaning in pairs:
+            if value == allowed and isinstance(value, bool) == isinstance(allowed, bool):  # in Python, 1 == True
+                return meaning
+        raise ValueError(expected(one_of(values), value))
+
+    return Node(custom("Choice", read), _choice(values))
+
+
+def _choice(values: Sequence[object]) -> Schema:
+    kinds = {kind_of(value) for value in values}
+    return {"type": kinds.pop(), "enum": [*values]} if len(kinds) == 1 else {"enum": [*values]}
 
 
 # --- objects ---------------------------------------------------------------------------------------------------------
 
 
-class Field(NamedTuple):
-    """A field of an object, or a parameter of a function."""
-
-    raw: RawField
-    node: Node
-
-
-def object_schema(fields: Sequence[Field], descriptions: Mapping[str, str], config: Any = None) -> Schema:
-    """The schema of an object with these fields; a Struct may be open, or tagged."""
-    properties = {raw.key: _field_schema(raw, node, descriptions.get(raw.name, "")) for raw, node in fields}
-    required = [raw.key for raw, _ in fields if raw.required]
+def object_schema(fields: Sequence[tuple[Field, Node]], descriptions: Mapping[str, str], config: Any = None) -> Schema:
+    """The schema of an object with these fields. `config` is that of a Struct, which may be open, or tagged."""
+    properties = {field.key: _field_schema(field, node, descriptions.get(field.name, "")) for field, node in fields}
+    required = [field.key for field, _ in fields if field.required]
     if config is not None and config.tag_field is not None:
-        properties = {config.tag_field: {"type": kind_of(config.tag), "enum": [config.tag]}, **properties}
+        properties = {config.tag_field: _choice([config.tag]), **properties}
         required = [config.tag_field, *required]
     schema: Schema = {"type": "object", "properties": properties}
     if required:
@@ -149,21 +181,21 @@ def object_schema(fields: Sequence[Field], descriptions: Mapping[str, str], conf
     return schema
 
 
-def _field_schema(raw: RawField, node: Node, description: str) -> Schema:
-    """What the model is told of a field; a description beside the type wins over one from elsewhere."""
-    text = "" if node.is_described else raw.description or description
+def _field_schema(field: Field, node: Node, description: str) -> Schema:
+    """The schema of a field; a description in `Annotated` overrides all others."""
+    text = "" if node.is_described else field.description or description
     schema = describe(node.schema, text) if text else dict(node.schema)
-    if raw.default is not MISSING and (shown_as := _default(raw.default, node)) is not MISSING:
-        schema["default"] = shown_as
+    if field.default is not MISSING and (default := _json_default(field.default, node)) is not MISSING:
+        schema["default"] = default
     return schema
 
 
-def _default(value: object, node: Node) -> object:
+def _json_default(value: object, node: Node) -> object:
     """The JSON form of a default; MISSING if it has none, or if the model could not send it back."""
     try:
         plain = msgspec.json.decode(msgspec.json.encode(value, enc_hook=_encode_custom, order="deterministic"))
         return plain if convert(plain, node.wire) == value else MISSING
-    except Exception:  # noqa: BLE001 -- a default is any object; what cannot be shown is not shown
+    except Exception:  # noqa: BLE001 -- a default is any object
         return MISSING
 
 
@@ -171,27 +203,18 @@ def _encode_custom(value: Any) -> object:
     return value.model_dump(mode="json", by_alias=True) if hasattr(value, "model_dump") else str(value)
 
 
-def struct_of(fields: Sequence[Field], *, tag: Mapping[str, Any] | None = None, is_closed: bool = True) -> Any:
-    """The Struct that reads an object with these fields; what is optional and not there is UNSET."""
-    declared: list[tuple[str, Any, Any]] = []
-    for index, (raw, node) in enumerate(fields):
-        default = msgspec.NODEFAULT if raw.required else msgspec.UNSET
-        declared.append((f"f{index}", node.wire, msgspec.field(default=default, name=raw.key)))
-    return msgspec.defstruct("Fields", declared, kw_only=True, forbid_unknown_fields=is_closed, **(tag or {}))
-
-
 def own_docstring(cls: type) -> str:
-    """The docstring written for this class: not an inherited one, not one that Python made up."""
+    """The docstring written for this class: neither inherited nor generated by Python."""
     own = vars(cls).get("__doc__")
-    made_up = (f"{cls.__name__}(", "An enumeration.", "A collection of name/value pairs")
-    return inspect.cleandoc(own) if isinstance(own, str) and not own.startswith(made_up) else ""
+    generated = (f"{cls.__name__}(", "An enumeration.", "A collection of name/value pairs")
+    return inspect.cleandoc(own) if isinstance(own, str) and not own.startswith(generated) else ""
 
 
-# --- one of several --------------------------------------------------------------------------------------------------
+# --- unions ----------------------------------------------------------------------------------------------------------
 
 
-def union(members: Sequence[Node]) -> Node:
-    """Any one of several kinds of values; where msgspec cannot tell them apart, the nearest that fits."""
+def union(members: Sequence[Node], definitions: Mapping[str, Schema] = {}) -> Node:
+    """One of several kinds of values. If msgspec cannot tell them apart, the first that fits best is taken."""
     members = [part for member in members for part in (member.members or (member,))]
     if any(member.wire is Any for member in members):
         return ANYTHING
@@ -205,104 +228,67 @@ def union(members: Sequence[Node]) -> Node:
         options.remove({"type": "integer"})
     wire = Union[tuple(member.wire for member in members)]  # noqa: UP007 -- built, not written
 
-    def read_first(value: object) -> object:
-        # Forms that take any name take every object: only those are meant that know the most names of this one.
-        strange = [_count_unknown(value, member.schema) for member in members]
-        nearest = [each for each, count in zip(members, strange, strict=True) if count == min(strange)]
-        for member in nearest:
+    def read_best(value: object) -> object:
+        # A form that ignores unknown names accepts every object: only those count that know the most of its names.
+        unknown = [_count_unknown(value, member.schema, definitions) for member in members]
+        best = [member for member, count in zip(members, unknown, strict=True) if count == min(unknown)]
+        for member in best:
             try:
                 return convert(value, member.wire)
             except ValueError:
-                if len(nearest) == 1:
+                if len(best) == 1:
                     raise
         raise ValueError(f"{kind_of(value)} {shown(value)} fits none of the allowed forms")
 
     is_optional = len(members) == 2 and NULL in members
-    wire = wire if is_optional or is_decodable(wire) else custom("Union", read_first)
+    wire = wire if is_optional or is_decodable(wire) else custom("Union", read_best)
     return Node(wire, options[0] if len(options) == 1 else {"anyOf": options}, members=tuple(members))
 
 
-def _count_unknown(value: object, schema: Schema) -> int:
-    """How many names of an object a schema does not mention."""
-    while isinstance(target := schema.get("$ref"), Definition):
-        schema = target.schema
-    known = schema.get("properties")
+def _count_unknown(value: object, schema: Schema, definitions: Mapping[str, Schema]) -> int:
+    """The number of names in an object that a schema does not declare."""
+    target = str(schema.get("$ref")).removeprefix("#/$defs/")
+    known = definitions.get(target, schema).get("properties")
     return len(value.keys() - known.keys()) if is_object(value) and is_object(known) else 0
 
 
-def _choice(meanings: Sequence[tuple[object, object]], native: Any = None) -> Node:
-    """One of a fixed list of JSON values, each standing for a Python value."""
-    # The type is part of the key: 1, 1.0 and true are equal in Python and different in JSON.
-    table = {(type(key), key): meaning for key, meaning in meanings}
-    values = [value for _, value in table]
-
-    def read(value: object) -> object:
-        if is_array(value) or is_object(value) or (type(value), value) not in table:
-            raise ValueError(expected(one_of(values), value))
-        return table[type(value), value]
-
-    kinds = {kind_of(value) for value in values}
-    schema: Schema = {"type": kinds.pop()} if len(kinds) == 1 else {}
-    return Node(native or custom("Choice", read), {**schema, "enum": values})
-
-
-def literal(hint: object, values: tuple[object, ...]) -> Node:
-    if any(isinstance(value, bytes) for value in values):
-        raise UnsupportedError(f"{hint} has no JSON form", "Use strings, integers, booleans or None.")
-    # msgspec reads a bool as an int here, and knows no enum members.
-    is_native = all(type(value) in (str, int, type(None)) for value in values)
-    pairs = [(_json_of_member(value) if isinstance(value, enum.Enum) else value, value) for value in values]
-    return _choice(pairs, hint if is_native else None)
-
-
-def enumeration(cls: type[enum.Enum]) -> Node:
-    """An Enum: its values where JSON can hold them, else its names."""
-    members = list(cls)
-    if not members or issubclass(cls, enum.Flag):
-        raise UnsupportedError(f"{cls.__name__} is not a choice of one member", "Use an Enum, or a list of one.")
-    pairs = [(_json_of_member(member), member) for member in members]
-    node = _choice(pairs, cls if is_decodable(cls) else None)
-    is_telling = all(isinstance(value, str) for value, _ in pairs)
-    names = "" if is_telling else f"({', '.join(f'{shown(value)} = {member.name}' for value, member in pairs)})"
-    return node._replace(schema=describe(describe(node.schema, names), own_docstring(cls)))
-
-
-def _json_of_member(member: enum.Enum) -> object:
-    is_simple = all(type(other.value) in JSON_SCALARS for other in type(member))
-    return member.value if is_simple else member.name
-
-
-# --- many ------------------------------------------------------------------------------------------------------------
+# --- arrays and mappings ---------------------------------------------------------------------------------------------
 
 
 def array(item: Node, build: Any) -> Node:
     is_set = build in (set, frozenset)
-    if is_set and item.kind in (list, set, dict):
-        raise UnsupportedError("a set cannot hold what can change", "Use list[...] instead.")
+    if is_set and typing.get_origin(item.wire) in (list, set, dict):
+        raise UnsupportedError("a set cannot hold mutable values", "Use list[...] instead.")
     schema: Schema = {"type": "array"}
     if item.schema:
         schema["items"] = item.schema
     wire = tuple[item.wire, ...] if build is tuple else cast("Any", build)[item.wire]
-    return Node(wire, {**schema, "uniqueItems": True} if is_set else schema, build)
+    return Node(wire, {**schema, "uniqueItems": True} if is_set else schema)
+
+
+def fixed_array(items: Sequence[Node]) -> Node:
+    """A tuple with one item of each kind."""
+    wire, count = tuple[tuple(item.wire for item in items)], len(items)
+    if not count:
+        return Node(wire, {"type": "array", "maxItems": 0})
+    schemas = [item.schema for item in items]
+    return Node(wire, {"type": "array", "prefixItems": schemas, "items": False, "minItems": count, "maxItems": count})
 
 
 def mapping(key: Node, value: Node) -> Node:
-    names = {keyword: said for keyword, said in key.schema.items() if keyword != "description"}
-    kind = names.get("type", "string" if not names else "")
+    names = {keyword: meaning for keyword, meaning in key.schema.items() if keyword != "description"}
+    kind = names.get("type", "" if names else "string")
     if kind not in ("string", "integer") or isinstance(key.wire, _Custom) or names.get("format") == "path":
         raise UnsupportedError("such a key cannot be a name in a JSON object", "Use dict[str, ...] instead.")
     schema: Schema = {"type": "object"}
-    # Names are texts in JSON, so that numbers become a pattern or a list of texts.
-    if "enum" in names:
-        values = cast("list[object]", names["enum"])
-        schema["propertyNames"] = {"enum": [each if isinstance(each, str) else shown(each) for each in values]}
-    elif kind == "integer":
-        schema["propertyNames"] = {"pattern": "^-?[0-9]+$"}
+    if kind == "integer":  # names are strings in JSON
+        values = cast("list[int]", names.get("enum", []))
+        schema["propertyNames"] = {"enum": [*map(str, values)]} if values else {"pattern": "^-?[0-9]+$"}
     elif len(names) > 1:
         schema["propertyNames"] = names
     if value.schema:
         schema["additionalProperties"] = value.schema
-    return Node(dict[key.wire, value.wire], schema, dict)
+    return Node(dict[key.wire, value.wire], schema)
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
@@ -314,62 +300,65 @@ _NUMERIC = {
     "lt": "exclusiveMaximum",
     "multiple_of": "multipleOf",
 }
-_ITEMS = {"min_length": "minItems", "max_length": "maxItems"}
-_LIMITS: Mapping[type | None, Mapping[str, str]] = {
-    int: _NUMERIC,
-    float: _NUMERIC,
-    str: {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"},
-    list: _ITEMS,
-    tuple: _ITEMS,
-    set: _ITEMS,
-    frozenset: _ITEMS,
-    dict: {"min_length": "minProperties", "max_length": "maxProperties"},
+_KEYWORDS: Mapping[object, Mapping[str, str]] = {
+    "integer": _NUMERIC,
+    "number": _NUMERIC,
+    "string": {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"},
+    "array": {"min_length": "minItems", "max_length": "maxItems"},
+    "object": {"min_length": "minProperties", "max_length": "maxProperties"},
 }
-"""The limits that msgspec checks on each type, with their keywords in JSON Schema."""
+"""The limits that msgspec checks on each JSON type, with their keywords in JSON Schema."""
+LIMITS = (*_NUMERIC, "min_length", "max_length", "pattern", "tz")
 
 
 def limit(node: Node, limits: Mapping[str, Any]) -> Node | None:
-    """The node within limits, None if msgspec cannot check them; those on a union go to the members they apply to."""
+    """The node within limits, None if msgspec cannot check them. A limit on a union is for the members it suits."""
     if not limits:
         return node
-    keywords = _LIMITS.get(node.kind, {})
+    keywords = _KEYWORDS.get(node.schema.get("type"), {})
     if node.members:
-        shares = [limits.keys() & _LIMITS.get(member.kind, {}).keys() for member in node.members]
-        parts = [
-            limit(member, {kind: value for kind, value in limits.items() if kind in share})
-            for member, share in zip(node.members, shares, strict=True)
-        ]
-        found = [part for part in parts if part is not None]
-        return union(found) if len(found) == len(parts) and set[str]().union(*shares) == set(limits) else None
+        known = [limits.keys() & _KEYWORDS.get(member.schema.get("type"), {}).keys() for member in node.members]
+        pairs = zip(node.members, known, strict=True)
+        parts = [limit(member, {name: limits[name] for name in names}) for member, names in pairs]
+        limited = [part for part in parts if part is not None]
+        return union(limited) if len(limited) == len(parts) and set(limits) == set[str]().union(*known) else None
     try:
         wire = Annotated[node.wire, msgspec.Meta(**limits)]
     except (TypeError, ValueError, re.error):
         return None
-    if not limits.keys() <= keywords.keys() or not is_decodable(wire):
+    if not limits.keys() <= keywords.keys() or node.wire is bytes or not is_decodable(wire):
         return None
-    said = {keyword: limits[kind] for kind, keyword in keywords.items() if kind in limits}
-    return node._replace(wire=wire, schema={**node.schema, **said})
+    return node._replace(wire=wire, schema={**node.schema, **{keywords[name]: limits[name] for name in limits}})
 
 
 # --- pydantic --------------------------------------------------------------------------------------------------------
 
 
-def pydantic_node(hint: object) -> Node:
-    """Whatever pydantic reads, by pydantic's rules. It is never imported here: who uses it has imported it."""
+def pydantic_node(hint: object, definitions: dict[str, Schema]) -> Node:
+    """A type that pydantic validates, whose definitions are added. A program that uses pydantic has imported it."""
     pydantic = cast("Any", sys.modules.get("pydantic"))
     if pydantic is None:
         raise UnsupportedError(f"{hint!r} belongs to pydantic, which is not imported", "Import pydantic.")
     try:
         adapter: Any = pydantic.TypeAdapter(hint)
-        schema = adopt(without_titles(adapter.json_schema()))
+        prefix = ""
+        while True:
+            schema = without_titles(adapter.json_schema(ref_template=f"#/$defs/{prefix}{{model}}"))
+            own = {prefix + name: sub for name, sub in cast("dict[str, Schema]", schema.pop("$defs", {})).items()}
+            if all(definitions.get(name, sub) == sub for name, sub in own.items()):
+                break
+            prefix += "_"  # another class has this name
     except Exception as error:  # noqa: BLE001 -- pydantic has many, some of them plain NameErrors
         reason = str(error).splitlines()[0]
         raise UnsupportedError(f"pydantic cannot express it: {reason}", "Correct the model.") from None
+    definitions.update(own)
+    if "$ref" in schema:  # a recursive model
+        schema = own[str(schema["$ref"]).removeprefix("#/$defs/")]
     to_json: Any = sys.modules["pydantic_core"].to_json
 
     def read(value: object) -> object:
         try:
-            # As JSON: strict models take a date from text only when it comes from JSON.
+            # As JSON: strict models accept text for a date only when it comes from JSON.
             return adapter.validate_json(to_json(value))
         except Exception as error:  # noqa: BLE001 -- validators are the user's code
             raise ValueError(_pydantic_problem(error)) from None
@@ -378,7 +367,7 @@ def pydantic_node(hint: object) -> Node:
 
 
 def _pydantic_problem(error: Any) -> str:
-    """The first problem that pydantic found, with its place as msgspec writes it."""
+    """The first problem that pydantic found, with its path as msgspec writes it."""
     if not hasattr(error, "errors"):
         return str(error) or type(error).__name__
     item = error.errors(include_url=False, include_context=False)[0]

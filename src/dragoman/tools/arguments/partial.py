@@ -1,8 +1,4 @@
-"""What there is of a JSON value that is still arriving.
-
-Owns: from the beginning of a JSON text to the value of what is complete in it, and what of that fits a schema of which
-nothing is asked for yet.
-"""
+"""Parses JSON that is still arriving: the value so far, without the parts that do not fit a schema."""
 
 from __future__ import annotations
 
@@ -30,10 +26,10 @@ _WORDS: Final = ("true", "false", "null")
 
 
 def read_beginning(text: str, *, ended: bool = False) -> object | UnsetType:
-    """The value of what is complete in the beginning of a JSON text, or UNSET if nothing is, or if it is no JSON.
+    """The value of an incomplete JSON text; UNSET if there is none yet, or if the text is not JSON.
 
-    Members and items are there from their value's first sign on: lists, objects and texts as far as they have come,
-    numbers when they are complete. `ended`: nothing more comes.
+    Lists, objects and strings are included as far as they have arrived, numbers when they are complete. `ended`: the
+    text is complete.
     """
     closing: list[str] = []
     kept, cut, before = 0, "", ""
@@ -50,7 +46,7 @@ def read_beginning(text: str, *, ended: bool = False) -> object | UnsetType:
         elif token["text"] is None:
             if not token["sign"] and (ended or token.end() < len(text) or word in _WORDS):
                 kept = token.end()
-        elif token["text"] == word:  # without its end
+        elif token["text"] == word:  # not closed
             if not _is_name(closing, before):
                 half = _HALF.search(word)
                 kept, cut = token.start() + (len(word) if half is None else half.start(1)), '"'
@@ -69,39 +65,39 @@ def read_beginning(text: str, *, ended: bool = False) -> object | UnsetType:
 
 
 def _is_name(closing: list[str], before: str) -> bool:
-    """Whether a text in this place is the name of a member."""
+    """Whether a string in this place is the name of a member."""
     return closing[-1:] == ["}"] and before in ("{", ",")
 
 
-# --- what fits so far -------------------------------------------------------------------------------------------------
+# --- against a schema -------------------------------------------------------------------------------------------------
 
 _NOT_YET: Final = frozenset(
     {"contains", "dependentRequired", "dependentSchemas", "else", "if", "minContains", "minItems", "minLength"}
     | {"minProperties", "not", "required", "then", "unevaluatedItems", "unevaluatedProperties"}
 )
-"""What cannot be asked of a value that is not complete."""
+"""Keywords that an incomplete value may fail."""
 _ROUNDS: Final = 10
 
 
 class PartialReader:
-    """Reads the beginnings of a JSON text as far as they fit a schema."""
+    """Parses incomplete JSON texts as far as they fit a schema."""
 
     def __init__(self, schema: Mapping[str, object]) -> None:
         from .json_schema import Checker, compile_schema  # it loads the schema library
 
         self._checker: Checker | None = None
-        with suppress(ToolDefinitionError):  # a pattern that only Python understands, say: all that comes counts
+        with suppress(ToolDefinitionError):  # such as a pattern that only Python supports: nothing is left out
             self._checker = compile_schema(_relax(dict(schema)))
 
     def read(self, text: str, *, ended: bool = False) -> object | UnsetType:
-        """What there is and fits: members and items that do not are left out. UNSET if that is nothing."""
+        """The value so far, without members and items that do not fit; UNSET if there is none."""
         value = read_beginning(text, ended=ended)
         if value is UNSET or deeper_than(DEEPEST, value):
             return UNSET
         for _ in range(_ROUNDS):
             if self._checker is None or self._checker.fits(value):
                 return value
-            # From the end, so that places before it stay what they are.
+            # From the end, so that earlier paths stay valid.
             for path in sorted({problem.path for problem in self._checker.problems(value)}, key=_order, reverse=True):
                 if not path:
                     return UNSET
@@ -110,10 +106,13 @@ class PartialReader:
 
 
 def _relax(schema: Schema) -> Schema:
-    left = {keyword: value for keyword, value in schema.items() if keyword not in _NOT_YET}
-    if "oneOf" in left:  # more than one of them may fit so far
-        left["anyOf"] = [*cast("list[object]", left.pop("oneOf")), *cast("list[object]", left.get("anyOf", ()))]
-    return map_subschemas(left, _relax)
+    relaxed = {keyword: value for keyword, value in schema.items() if keyword not in _NOT_YET}
+    if "oneOf" in relaxed:  # more than one of them may fit so far
+        relaxed["anyOf"] = [
+            *cast("list[object]", relaxed.pop("oneOf")),
+            *cast("list[object]", relaxed.get("anyOf", ())),
+        ]
+    return map_subschemas(relaxed, _relax)
 
 
 def _order(path: Path) -> list[tuple[int, str]]:

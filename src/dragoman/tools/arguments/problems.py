@@ -1,6 +1,5 @@
-"""What is wrong with a call's arguments, in words a model can act on.
+"""Problems with a call's arguments, in one line that a model can act on: the path, what was expected, what it got.
 
-Owns: the one-line form of problems (JSON path, what was expected, what came), and `InvalidArguments`.
 The words are JSON's (integer, string, object), not Python's: the reader is a model that wrote JSON.
 """
 
@@ -9,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple, TypeGuard
 
+import msgspec
+
 from dragoman._checks import nearest
 
 Path = tuple[str | int, ...]
 
 MANY_PROBLEMS = 20
-"""Where looking for more ends: nobody reads further, and a wrong value may have a million items."""
+"""The search ends here: nobody reads further, and a wrong value may have a million items."""
 _SHOWN_PROBLEMS = 5
 _SHOWN_NAMES = 20
 _SHOWN_LENGTH = 60
@@ -28,7 +29,6 @@ _KINDS: dict[type, str] = {
     dict: "object",
     type(None): "null",
 }
-_LINE_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 
 
 class Problem(NamedTuple):
@@ -39,7 +39,7 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         text = f"{_path_text(self.path)}: {self.text}" if self.path else self.text
-        return text.translate(_LINE_BREAKS)
+        return " ".join(text.splitlines())
 
 
 class InvalidArguments(ValueError):  # noqa: N818 -- it names what came, and reads well after `except`
@@ -84,15 +84,15 @@ def one_of(values: Sequence[object]) -> str:
     return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
 
 
-def unknown(name: str, known: Iterable[str], noun: str, taken: Container[str]) -> str:
-    """What to say of a name that is not known: the nearest that is and was not given, or all of them."""
+def unknown(name: str, known: Iterable[str], taken: Container[str]) -> str:
+    """A name that is not known, with the nearest one that was not given, or all known ones."""
     names = list(known)
     if not names:
-        return f"unknown {noun}; there are none"
+        return "unknown field; there are none"
     if near := nearest(name, [other for other in names if other not in taken]):
-        return f"unknown {noun}; did you mean {near}?"
+        return f"unknown field; did you mean {near}?"
     listing = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
-    return f"unknown {noun}; known are: {listing}"
+    return f"unknown field; known are: {listing}"
 
 
 def join_words(words: Sequence[str]) -> str:
@@ -117,7 +117,7 @@ def kind_of(value: object) -> str:
 
 
 def deeper_than(limit: int, value: object) -> bool:
-    """Whether arrays and objects are nested more than `limit` deep; found without recursion."""
+    """Whether arrays and objects are nested more than `limit` deep; without recursion."""
     level: list[object] = [value]
     for _ in range(limit + 1):
         arrays = [item for parent in level if is_array(parent) for item in parent]
@@ -129,17 +129,8 @@ def deeper_than(limit: int, value: object) -> bool:
 
 def shown(value: object) -> str:
     """The value as JSON, cut to a length that fits a message."""
-    from json import JSONEncoder  # needed only where something is wrong
-
-    if isinstance(value, str):
-        value = value[: _SHOWN_LENGTH + 1]
-    # Chunk by chunk: a message about a value of many megabytes must not cost many megabytes.
-    text = ""
-    for chunk in JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).iterencode(value):
-        text += chunk[: _SHOWN_LENGTH + 1]
-        if len(text) > _SHOWN_LENGTH:
-            break
-    return cut(text)
+    data = msgspec.json.encode(value, enc_hook=str)
+    return cut(data[: 5 * _SHOWN_LENGTH].decode(errors="ignore"))
 
 
 def cut(text: str) -> str:

@@ -1,13 +1,12 @@
-"""The arguments of a tool: what the model is told of them, and how its JSON becomes a call.
+"""Arguments of tools, and other JSON that a model writes: the schema it sees, and how its text is decoded.
 
-Owns: Reader and Arguments, compiled once for each tool or type; those of a JSON Schema and of any type.
+Owns: Reader and Arguments, compiled once for each tool or type.
 Must not know: functions (functions.py), what the tool does, and how it is run.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from copy import deepcopy
@@ -27,30 +26,25 @@ if TYPE_CHECKING:
     from .json_schema import Checker
 
 DEEPEST = 200
-"""How far arguments may be nested for a schema: the schema library uses the stack, and the text is a stranger's."""
+"""How deep untrusted JSON may be nested: the schema library uses the stack."""
 TOO_DEEP = "not usable: the JSON is nested too deeply"
 
 _EXACT_FLOATS = 2**53
-"""Beyond this a float no longer says which integer was meant."""
-_IMMUTABLE = (type(None), bool, int, float, str, bytes)
+"""Beyond this a float may stand for several integers."""
 _PLACE = re.compile(r" - at (?:`key` in )?`\$([^`]*)`$")
-"""Where msgspec says that something is wrong; what was read inside has its own place before it."""
+"""The path in a message of msgspec; a value that was decoded inside has its own path before it."""
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[([^\]]*)\]")
-_EMPTY = inspect.Parameter.empty
-_STARS = {inspect.Parameter.VAR_POSITIONAL: ("*", "list[...]"), inspect.Parameter.VAR_KEYWORD: ("**", "dict[str, ...]")}
 
 
 class Reader:
-    """From JSON text to a value; what is needed to read it is made when something is: of many tools few are called.
+    """Decodes JSON text. Decoder and checker are built on first use: of many tools few are called.
 
-    msgspec's decoder in C reads nearly every text. When it refuses one, the same text is read again, leniently: what
-    models get wrong without harm is forgiven, and otherwise the JSON Schema says all that is wrong.
+    msgspec's decoder reads nearly every text. If it refuses one, the text is read again: harmless deviations are
+    accepted, and otherwise the JSON Schema lists the problems.
     """
 
-    noun: str = "field"
-    """What a name at the root is called."""
     nothing: str = ""
-    """What models mean that write nothing at all."""
+    """The JSON that an empty text stands for."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema: Schema = schema
@@ -62,17 +56,17 @@ class Reader:
 
     @functools.cached_property
     def checker(self) -> Checker:
-        """Says what is wrong with a value."""
-        from .json_schema import Checker  # it loads the schema library, and only when something does not fit
+        """Finds the problems of a value."""
+        from .json_schema import compile_schema  # it loads the schema library
 
-        return Checker(self.schema, formats=True, noun=self.noun)
+        return compile_schema(self.schema)
 
     @functools.cached_property
     def _read(self) -> Callable[[str], object]:
         return make_decoder(self.wire).decode
 
     def decode(self, text: str) -> object:
-        """What the text becomes; raises InvalidArguments with every problem there is."""
+        """The decoded text; raises InvalidArguments with all problems."""
         try:
             return self._read(text or self.nothing)
         except Exception:  # noqa: BLE001 -- also what the user's own classes raise
@@ -81,22 +75,21 @@ class Reader:
             raise InvalidArguments([Problem((), TOO_DEEP)])
         try:
             nulls, problems = self.checker.unwanted_nulls(value), self.checker.problems(value)
-        except (ValueError, ToolDefinitionError):  # a pattern that only Python understands, say
+        except ToolDefinitionError:  # such as a pattern that only Python supports
             nulls, problems = [], []
         try:
-            return convert(_forgive(value, nulls), self.wire)
+            return convert(forgive(value, nulls), self.wire)
         except Exception as error:  # noqa: BLE001 -- as above
             raise InvalidArguments(problems or [_problem_of(error)]) from None
 
 
 class Arguments(Reader):
-    """How a model's JSON becomes a call; the schema is of type object."""
+    """Decodes the arguments of a call; the schema is of type object."""
 
-    noun: str = "argument"
     nothing: str = "{}"
 
     def bind(self, decoded: Any) -> tuple[Sequence[object], Mapping[str, object]]:
-        """From the decoded arguments to positional and keyword arguments."""
+        """The decoded arguments as positional and keyword arguments."""
         raise NotImplementedError
 
 
@@ -106,37 +99,29 @@ class Arguments(Reader):
 class _OfSchema(Arguments):
     def __init__(self, schema: Schema, needed: Container[str]) -> None:
         super().__init__(schema)
+        fits = self.checker.fits  # at once, because the schema may be invalid
         properties = cast("dict[str, object]", schema["properties"])
         self._defaults: dict[str, object] = {
             name: sub["default"]
             for name, sub in properties.items()
             if name in needed and is_object(sub) and "default" in sub
         }
-        self._fits: Callable[[object], bool] = self.checker.fits  # at once, since a stranger's schema may be none
 
-    @functools.cached_property
-    def checker(self) -> Checker:
-        from .json_schema import compile_schema  # it loads the schema library
+        def check(value: object) -> object:
+            if deeper_than(DEEPEST, value) or not fits(value):
+                raise ValueError("it does not fit")
+            return value
 
-        return compile_schema(self.schema)
-
-    @functools.cached_property
-    def wire(self) -> Any:
-        return custom("Arguments", self._check)
-
-    def _check(self, value: object) -> object:
-        if deeper_than(DEEPEST, value) or not self._fits(value):
-            raise ValueError("it does not fit")
-        return value
+        self.wire: Any = custom("Arguments", check)
 
     def bind(self, decoded: Any) -> tuple[Sequence[object], Mapping[str, object]]:
         return (), {**deepcopy(self._defaults), **decoded} if self._defaults else decoded
 
 
 def arguments_of_schema(schema: Mapping[str, object], *, needed: Container[str] = ()) -> Arguments:
-    """The arguments that a JSON Schema describes; decoded they are a dict, and go to the function by keyword.
+    """The arguments that a JSON Schema describes. They are decoded to a dict, and passed to the function by keyword.
 
-    The defaults that the schema has for those that the function needs are filled in.
+    `needed` are the parameters for which the function has no default: the schema's defaults are used.
     """
     return _OfSchema(normalise(schema), needed)
 
@@ -147,14 +132,14 @@ class _OfType(Reader):
         try:
             node = parser.node(hint)
             make_decoder(node.wire)
-        except Exception as error:  # noqa: BLE001 -- as above
+        except Exception as error:  # noqa: BLE001 -- a hint may hold any object
             refuse(error)
-        super().__init__(parser.write(node.schema))
+        super().__init__(parser.document(node.schema))
         self.wire: Any = node.wire
 
 
 def schema_of_type(hint: object) -> Schema:
-    return deepcopy(_OfType(hint).schema)  # parts of it are shared, and the caller may change it
+    return _OfType(hint).schema
 
 
 def decoder_of_type(hint: object) -> Callable[[str], object]:
@@ -163,14 +148,14 @@ def decoder_of_type(hint: object) -> Callable[[str], object]:
 
 
 def refuse(error: Exception, place: str = "") -> NoReturn:
-    """Hints may hold any object, and objects may fail in any way when they are looked at."""
+    """Raise ToolDefinitionError. Hints may hold any object, so the error may be of any kind."""
     if isinstance(error, UnsupportedError):
         raise ToolDefinitionError(f"{place}{error.message}.", hint=error.fix) from None
     message = f"{place}it cannot be understood ({type(error).__name__}: {error})."
     raise ToolDefinitionError(message, hint="Use a simpler type.") from error
 
 
-# --- when the quick decoder has refused ------------------------------------------------------------------------------
+# --- if the decoder has refused the text ------------------------------------------------------------------------------
 
 
 def parse_text(text: str) -> object:
@@ -183,8 +168,8 @@ def parse_text(text: str) -> object:
         raise InvalidArguments([Problem((), f"not valid JSON ({error}): {cut(text)}")]) from None
 
 
-def _forgive(value: object, nulls: Sequence[Path]) -> object:
-    """The value with 5 for 5.0, and without the nulls."""
+def forgive(value: object, nulls: Sequence[Path]) -> object:
+    """A copy with 5 for 5.0, and without the nulls at these paths: models write null instead of leaving a field out."""
     copy = _with_integers(value)
     for path in nulls:
         parent: Any = copy
@@ -204,7 +189,7 @@ def _with_integers(value: object) -> object:
 
 
 def _problem_of(error: Exception) -> Problem:
-    """What msgspec or a user's class says of a value that the schema allows, with its place."""
+    """An error of msgspec or of a user's class, about a value that the schema allows, with its path."""
     text, place = str(error) or type(error).__name__, ""
     while match := _PLACE.search(text):
         place, text = place + match[1], text[: match.start()]

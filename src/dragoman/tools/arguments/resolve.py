@@ -1,7 +1,6 @@
-"""Annotations as types: names are looked up, type variables filled in, and the fields of classes listed.
+"""Resolves annotations: looks names up, fills in type variables, and lists the fields of classes.
 
-Owns: where a name in an annotation is looked up, and what dataclasses, TypedDicts, NamedTuples and Structs declare.
-Must not know: what the types mean (hints.py).
+Must not know: the meaning of types (hints.py).
 """
 
 from __future__ import annotations
@@ -12,44 +11,41 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import CodeType, FrameType, SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
 MISSING = object()
-"""No default, or none that can be shown."""
+"""No default, or none that can be shown to the model."""
 
 Scope = tuple[dict[str, Any], dict[str, Any]]
 """The globals and the locals in which an annotation is evaluated."""
 
 
 class UnsupportedError(Exception):
-    """A hint that cannot be expressed; the text says why, `fix` what to write instead."""
+    """A hint that cannot be expressed in JSON. `fix` says what to write instead."""
 
     def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
         self.message: str = message
         self.fix: str = fix
 
-    def within(self, place: str) -> UnsupportedError:
-        """The same error, with the place that holds the hint."""
-        return UnsupportedError(f"{place}: {self.message}", self.fix)
 
-
-@functools.lru_cache(maxsize=1024)  # most hints are one of a few, and reading one costs ten times its evaluation
+@functools.lru_cache(maxsize=1024)  # compiling costs ten times the evaluation
 def _compiled(annotation: str) -> CodeType:
     return compile(f"({annotation})", "<annotation>", "eval")
 
 
 def resolve(annotation: object, scope: Scope) -> object:
-    """The type that an annotation stands for; raises UnsupportedError."""
+    """The type that an annotation names; raises UnsupportedError."""
     try:
         written: object = eval(_compiled(annotation), *scope) if isinstance(annotation, str) else annotation  # noqa: S307 -- as typing does
         parts = getattr(written, "__args__", ())
         if isinstance(written, type) or (parts and all(isinstance(part, type) for part in parts)):
             return written
-        # get_type_hints finds the names inside list["Item"]; it wants something that has annotations.
+        # get_type_hints resolves the names inside list["Item"]; it needs an object with annotations.
         holder = SimpleNamespace(__annotations__={"it": written})
         return typing.get_type_hints(holder, *scope, include_extras=True)["it"]
     except NameError as error:
@@ -78,10 +74,8 @@ def scope_of_function(fn: Callable[..., object]) -> Scope:
         return vars(sys.modules.get(getattr(inner, "__module__", None) or "builtins", typing)), {}
     around = _running_locals(inner.__qualname__, inner.__globals__)
     for name, cell in zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True):
-        try:
+        with suppress(ValueError):  # not assigned yet
             around[name] = cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
     return inner.__globals__, around
 
 
@@ -95,22 +89,18 @@ def scope_of(owner: Any) -> Scope:
     return {**inside, **names}, {**around, owner.__name__: owner}
 
 
-def _innermost(fn: Callable[..., object]) -> object:
+def _innermost(fn: Callable[..., Any]) -> object:
     """The plain function inside a partial, a bound method, a decorated function or a callable object."""
-    current: Any = fn
-    while True:
-        inner: Any = getattr(current, "__wrapped__", None) or getattr(current, "__func__", None)
-        if type(current) is functools.partial:
-            inner = current.func
-        elif inner is None and not inspect.isroutine(current):
-            inner = getattr(cast("object", type(current)), "__call__", None)  # noqa: B004 -- the method itself is wanted
-        if inner is None or inspect.ismethodwrapper(inner):
-            return cast("object", current)
-        current = inner
+    while isinstance(fn, functools.partial):
+        fn = cast("functools.partial[Any]", fn).func
+    inner = inspect.unwrap(fn)
+    if not inspect.isroutine(inner):
+        inner = inspect.unwrap(type(inner).__call__)
+    return getattr(inner, "__func__", inner)
 
 
 def _running_locals(qualname: str, names: Mapping[str, object]) -> dict[str, object]:
-    """The locals of the functions and class bodies around a definition, as far as they are still running."""
+    """The locals of the functions and class bodies around a definition that are still running."""
     parts = qualname.split(".")[:-1]
     around = {".".join(parts[:count]) for count in range(1, len(parts) + 1) if parts[count - 1] != "<locals>"}
     found: dict[str, object] = {}
@@ -125,7 +115,7 @@ def _running_locals(qualname: str, names: Mapping[str, object]) -> dict[str, obj
 # --- the fields of classes -------------------------------------------------------------------------------------------
 
 
-class RawField(NamedTuple):
+class Field(NamedTuple):
     """A field as its class declares it, or a parameter as its function does."""
 
     name: str
@@ -136,11 +126,11 @@ class RawField(NamedTuple):
     default: object = MISSING
     description: str = ""
     factory: Callable[[], object] | None = None
-    """Makes the default, where a function's parameter says how."""
+    """Creates the default of a function's parameter, if it has a factory."""
 
 
-def fields_of(hint: object) -> list[RawField] | None:
-    """The fields of a class, or of a generic class with arguments; None if it is not one that has fields."""
+def fields_of(hint: object) -> list[Field] | None:
+    """The fields of a class, or of a generic class with arguments; None if it is not a class with fields."""
     cls = class_of(hint)
     if cls is None:
         return None
@@ -150,40 +140,40 @@ def fields_of(hint: object) -> list[RawField] | None:
     return None
 
 
-def _dataclass_fields(cls: type[Any], hints: dict[str, object]) -> Iterator[RawField]:
+def _dataclass_fields(cls: type[Any], hints: dict[str, object]) -> Iterator[Field]:
     for field in dataclasses.fields(cls):
         if field.init:
             has_factory = field.default_factory is not dataclasses.MISSING
             required = field.default is dataclasses.MISSING and not has_factory
             default = _factory_default(field.default_factory) if has_factory else MISSING if required else field.default
             description = str(field.metadata.get("description") or getattr(field, "doc", None) or "")
-            yield RawField(field.name, hints[field.name], field.name, required, default, description)
+            yield Field(field.name, hints[field.name], field.name, required, default, description)
 
 
 def _factory_default(factory: Any) -> object:
-    """What a default factory makes, to be shown; a factory that counts or reads a clock is not shown."""
+    """The result of a default factory, to be shown; one that may count or read a clock is not called."""
     known: tuple[Any, ...] = (list, dict, set, tuple, frozenset)
     return factory() if factory in known else MISSING
 
 
-def _typed_dict_fields(cls: type[Any], hints: dict[str, object]) -> Iterator[RawField]:
+def _typed_dict_fields(cls: type[Any], hints: dict[str, object]) -> Iterator[Field]:
     for name, written in hints.items():
         hint, required = written, name in cls.__required_keys__
-        # Where annotations are text, only the hint itself shows Required and NotRequired.
+        # If annotations are strings, __required_keys__ does not know about Required and NotRequired.
         while (qualifier := getattr(typing.get_origin(hint), "_name", None)) in ("Required", "NotRequired", "ReadOnly"):
             required = {"Required": True, "NotRequired": False}.get(str(qualifier), required)
             hint = typing.get_args(hint)[0]
-        yield RawField(name, hint, name, required)
+        yield Field(name, hint, name, required)
 
 
-def _named_tuple_fields(cls: type[Any], hints: dict[str, object]) -> Iterator[RawField]:
+def _named_tuple_fields(cls: type[Any], hints: dict[str, object]) -> Iterator[Field]:
     for name in cast("tuple[str, ...]", cls._fields):
         default = cls._field_defaults.get(name, MISSING)
-        yield RawField(name, hints.get(name, Any), name, default is MISSING, default)
+        yield Field(name, hints.get(name, Any), name, default is MISSING, default)
 
 
-def _struct_fields(cls: type[Any], hints: dict[str, object]) -> Iterator[RawField]:
-    # Unlike msgspec.structs.fields this looks up no types: hints were looked up further.
+def _struct_fields(cls: type[Any], hints: dict[str, object]) -> Iterator[Field]:
+    # Unlike msgspec.structs.fields this resolves no types: the hints are resolved already.
     defaults: Sequence[Any] = cls.__struct_defaults__
     padding = (msgspec.NODEFAULT,) * (len(cls.__struct_fields__) - len(defaults))
     names: Iterator[tuple[str, str, Any]] = zip(
@@ -193,32 +183,29 @@ def _struct_fields(cls: type[Any], hints: dict[str, object]) -> Iterator[RawFiel
         factory: Any = getattr(default, "factory", None) if type(default).__name__ == "Factory" else None
         shown = default if factory is None else _factory_default(factory)
         hidden = default is msgspec.NODEFAULT or default is msgspec.UNSET
-        yield RawField(name, hints[name], key, default is msgspec.NODEFAULT, MISSING if hidden else shown)
+        yield Field(name, hints[name], key, default is msgspec.NODEFAULT, MISSING if hidden else shown)
 
 
-_READERS: tuple[tuple[type, str, Callable[[Any, dict[str, object]], Iterator[RawField]]], ...] = (
+_READERS: tuple[tuple[type, str, Callable[[Any, dict[str, object]], Iterator[Field]]], ...] = (
     (msgspec.Struct, "__struct_fields__", _struct_fields),
     (object, "__dataclass_fields__", _dataclass_fields),
     (dict, "__required_keys__", _typed_dict_fields),
     (tuple, "_fields", _named_tuple_fields),
 )
-"""A class is of a kind if it has this base and this attribute."""
+"""For each kind of class its base, an attribute by which it is recognised, and a function that lists its fields."""
 
 
 def _class_hints(cls: type[Any], arguments: Sequence[object]) -> dict[str, object]:
     """The annotations of a class and its bases, with the type variables of generic classes filled in."""
     filled = dict(zip(cast("tuple[object, ...]", getattr(cls, "__parameters__", ())), arguments, strict=False))
     found: dict[str, object] = {}
-    # From the last base to the first, so that what Python finds first is what stays.
+    # From the last base to the first: the first one wins.
     for base in reversed(vars(cls).get("__orig_bases__", cls.__bases__)):
         origin = class_of(base)
         if origin is not None:
             found.update(_class_hints(origin, [_fill(argument, filled) for argument in typing.get_args(base)]))
     for name, annotation in inspect.get_annotations(cls).items():
-        try:
-            found[name] = _fill(resolve(annotation, scope_of(cls)), filled)
-        except UnsupportedError as error:
-            raise error.within(f"field {name} of {cls.__name__}") from None
+        found[name] = _fill(resolve(annotation, scope_of(cls)), filled)
     return found
 
 

@@ -1,12 +1,11 @@
-"""Places: path patterns against the paths of a call, and host patterns against its addresses.
+"""Path patterns and host patterns, and matching them against the paths and URLs of a call.
 
 A path is resolved against the workspace, `..` and symbolic links included. A pattern without `*`, `?` or `[` means a
-file or everything below a directory; `**` stands for any number of directories. To allow, the place where a path really
-ends must match. To deny, it is enough that the path as it is written, or the place where it ends, or a directory above
-either, matches.
+file or everything below a directory; `**` stands for any number of directories. To allow, the real target of a path
+must match. To deny, it is enough that the path as written, its target, or a directory above either matches.
 
-To allow, an address must be of the plainest form, so that no two programs can read it differently. To deny, every host
-that somebody could read in it counts. Where redirects lead is for the tool that follows them to check.
+To allow, a URL must have the plainest form, so that no two parsers can disagree about it. To deny, every host that some
+parser could find in it counts. The tool that follows redirects must check where they lead.
 """
 
 from __future__ import annotations
@@ -29,75 +28,75 @@ from .rules import Match
 Parts: TypeAlias = tuple[str, ...]
 
 _GLOB: Final = re.compile(r"[*?\[]")
+_HOME: Final = re.compile(r"~[^/*?\[]*(?![^/])").match
 _LONGEST: Final = 4_096
 _ELSEWHERE: Final = re.compile(r"[A-Za-z][\w+.-]*:[/\\]|\\\\")
-"""An address, a drive or a share: not a path as it is meant here."""
+"""A URL, a drive or a share: not a path of this machine."""
 
 
-class Surroundings(Struct, frozen=True):
-    """Where relative paths begin."""
+class Root(Struct, frozen=True):
+    """The directory that relative paths start from."""
 
     workspace: str
-    """As it was given, made absolute."""
+    """As given, made absolute."""
     real: str
-    """The same with links resolved, once: nobody can move the workspace by changing a link later."""
-    home: str
+    """With links resolved, once: a link that changes later does not move the workspace."""
 
     @staticmethod
-    def of(workspace: str | os.PathLike[str], home: str | os.PathLike[str] | None = None) -> Surroundings:
+    def of(workspace: str | os.PathLike[str]) -> Root:
         given: str = os.path.abspath(workspace)  # noqa: PTH100 -- resolve() would lose this spelling
-        return Surroundings(given, os.path.realpath(given), os.fspath(home or os.path.expanduser("~")))  # noqa: PTH111 -- the text is kept as text
+        return Root(given, os.path.realpath(given))
 
 
-class Place(Struct, frozen=True):
-    """What a path means."""
+class ResolvedPath(Struct, frozen=True):
+    """A resolved path."""
 
     real: tuple[Parts, ...]
-    """Where it ends, by every way of reading it."""
+    """Its real targets, by every way to read it."""
     touched: frozenset[Parts]
-    """The same and the path as it is written, in one spelling for all that some file system takes for the same."""
+    """These and the path as written, in one spelling for names that some file system takes for the same."""
     is_directory: bool = False
 
 
-class Places:
-    """What the paths of one call mean. Each is looked up once, however many rules ask."""
+class PathResolver:
+    """The paths of one call. Each is resolved once, for all rules."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self.around: Surroundings = around
-        self._known: dict[str, Place | None] = {}
+    def __init__(self, root: Root) -> None:
+        self.root: Root = root
+        self._known: dict[str, ResolvedPath | None] = {}
         self._bases: dict[Parts, frozenset[Parts]] = {}
 
-    def of(self, path: str) -> Place | None:
+    def resolve(self, path: str) -> ResolvedPath | None:
         if path not in self._known:
             is_path = path and len(path) <= _LONGEST and "\0" not in path and not _ELSEWHERE.match(path)
             try:
-                self._known[path] = self._look_up(path) if is_path else None
-            except (OSError, ValueError):  # a chain of links without end, half a surrogate pair
+                self._known[path] = self._resolve(path) if is_path else None
+            except (OSError, ValueError):  # an endless chain of links, a lone surrogate
                 self._known[path] = None
         return self._known[path]
 
-    def _look_up(self, path: str) -> Place:
-        around, written, real = self.around, set[str](), set[str]()
+    def _resolve(self, path: str) -> ResolvedPath:
+        root, written, real = self.root, set[str](), set[str]()
         spellings = [path]
         if path.startswith("~"):  # some programs take this for the home directory, others for a name
-            spellings.append(around.home + path[1:] if path[:2] in ("~", "~/") else os.path.expanduser(path))  # noqa: PTH111
+            spellings.append(os.path.expanduser(path))  # noqa: PTH111
         for spelling in spellings:
-            joined = os.path.join(around.real, spelling)  # noqa: PTH118 -- Path would drop a trailing part silently
+            joined = os.path.join(root.real, spelling)  # noqa: PTH118 -- Path would drop a trailing part silently
             plain = os.path.normpath(joined)
-            written |= {plain, os.path.normpath(os.path.join(around.workspace, spelling))}  # noqa: PTH118
-            # `link/../x` ends beside the link's target, unless a program tidies the text up first.
+            written |= {plain, os.path.normpath(os.path.join(root.workspace, spelling))}  # noqa: PTH118
+            # `link/../x` is beside the link's target, unless a program normalizes the text first.
             real |= {_real(joined), _real(plain)}
         is_directory = any(os.path.isdir(each) for each in real)  # noqa: PTH112
         ends = tuple(map(parts_of, sorted(real)))
-        return Place(ends, frozenset(map(_folded, (*ends, *map(parts_of, written)))), is_directory)
+        return ResolvedPath(ends, frozenset(map(_folded, (*ends, *map(parts_of, written)))), is_directory)
 
-    def is_inside(self, place: Place | None) -> bool:
-        """Whether the path certainly ends in the workspace."""
-        root = parts_of(self.around.real)
+    def is_inside(self, place: ResolvedPath | None) -> bool:
+        """Whether the path certainly leads into the workspace."""
+        root = parts_of(self.root.real)
         return place is not None and all(parts[: len(root)] == root for parts in place.real)
 
     def spellings(self, base: Parts) -> frozenset[Parts]:
-        """The fixed part of a pattern as it is written, and with links resolved as they are now."""
+        """The fixed part of a pattern as written, and with links resolved as they are now."""
         if base not in self._bases:
             resolved = parts_of(os.path.realpath("/" + "/".join(base)))
             self._bases[base] = frozenset({_folded(base), _folded(resolved)})
@@ -105,26 +104,26 @@ class Places:
 
 
 def _real(path: str) -> str:
-    """Where a path ends, links resolved; its last parts need not exist."""
+    """Resolve the links of a path; its last parts need not exist."""
     try:
         return os.path.realpath(path, strict=True)
     except (FileNotFoundError, NotADirectoryError):
         return os.path.realpath(path)
-    # Any other error means that it cannot be told: without `strict`, Python would stop looking there and not say so.
+    # Any other error means that the target is unclear; without `strict`, Python would hide it.
 
 
 class PathPattern(Struct, frozen=True):
-    """A pattern, compiled: a fixed part, and what follows it with `*`, `?`, `[…]` and `**`."""
+    """A compiled pattern: a fixed base, and the rest with `*`, `?`, `[…]` and `**`."""
 
     base: Parts
-    """As it is written, made absolute."""
+    """As written, made absolute."""
     allowed_base: Parts
-    """The same, resolved when the rules were made, for rules that allow."""
+    """Resolved when the rule was made, for rules that allow."""
     rest: Parts
-    """Empty: the base itself and everything below it."""
+    """Empty for the base and everything below it."""
 
-    def covers(self, place: Place | None) -> bool:
-        """Whether the path certainly ends at a place that this means: for rules that allow."""
+    def covers(self, place: ResolvedPath | None) -> bool:
+        """Whether the target of the path certainly matches: for rules that allow."""
         return place is not None and bool(place.real) and all(map(self._is_at, place.real))
 
     def _is_at(self, parts: Parts) -> bool:
@@ -133,12 +132,12 @@ class PathPattern(Struct, frozen=True):
             return False
         return not self.rest or len(self.rest) in match_parts(self.rest, parts[depth:])[-1]
 
-    def touches(self, place: Place | None, places: Places) -> Match:
-        """Whether the path may lead to, or through, what this means: for rules that deny or ask."""
+    def touches(self, place: ResolvedPath | None, resolver: PathResolver) -> Match:
+        """Whether the path may lead to, or through, something that matches: for rules that deny or ask."""
         if place is None:
             return Match.MAYBE
         found = Match.NO
-        for base in places.spellings(self.base):
+        for base in resolver.spellings(self.base):
             for parts in place.touched:
                 found = max(found, self._touched(base, parts, is_directory=place.is_directory))
         return found
@@ -154,28 +153,27 @@ class PathPattern(Struct, frozen=True):
         return Match.MAYBE if is_directory and reached[-1] else Match.NO
 
 
-def compile_path(pattern: str, around: Surroundings) -> PathPattern:
+def compile_path(pattern: str, root: Root) -> PathPattern:
     if not pattern.strip() or "\0" in pattern:
         message = f"The path pattern {pattern!r} means nothing."
         raise ConfigurationError(
             message, hint="Give a path such as 'src' or '~/notes', or a pattern such as '**/*.md'."
         )
-    start, text = around.workspace, pattern
-    if pattern == "~" or pattern.startswith("~/"):
-        start, text = around.home, pattern[2:]
-    fixed, rest = _divided(os.path.normpath(text) if text else "")
-    # Joined only now: a directory may have brackets in its name and is no pattern for that.
-    base = parts_of(os.path.normpath(os.path.join(start, fixed)))  # noqa: PTH118
-    inside = parts_of(around.workspace)
+    # Apart from the rest, which may begin with `..`, and joined only at the end: the workspace, or the home directory,
+    # may have brackets in its name.
+    home = os.path.expanduser(found[0]) if (found := _HOME(pattern)) else ""  # noqa: PTH111
+    fixed, rest = _split(os.path.normpath(pattern[found.end() :].lstrip("/") if found else pattern))
+    base = parts_of(os.path.normpath(os.path.join(root.workspace, home, fixed)))  # noqa: PTH118
+    inside = parts_of(root.workspace)
     if base[: len(inside)] == inside:
-        # A link inside the workspace is not followed here: whoever can make one must not choose what is allowed.
-        allowed = (*parts_of(around.real), *base[len(inside) :])
+        # Links inside the workspace are not followed here: a model that creates one must not choose what is allowed.
+        allowed = (*parts_of(root.real), *base[len(inside) :])
     else:
         allowed = parts_of(os.path.realpath("/" + "/".join(base)))
     return PathPattern(base, allowed, rest)
 
 
-def _divided(pattern: str) -> tuple[str, Parts]:
+def _split(pattern: str) -> tuple[str, Parts]:
     """The fixed part of a pattern, and the parts from the first one with a `*`, `?` or `[`."""
     parts = pattern.split("/")
     count = next((index for index, part in enumerate(parts) if _GLOB.search(part)), len(parts))
@@ -188,7 +186,7 @@ def parts_of(path: str) -> Parts:
 
 
 def _folded(parts: Parts) -> Parts:
-    # Some file systems take .ENV for .env, and one way of writing é for the other.
+    # Some file systems take .ENV for .env, and one encoding of é for the other.
     return tuple(unicodedata.normalize("NFC", part).casefold() for part in parts)
 
 
@@ -207,14 +205,14 @@ _PORTS: Final = {"http": "80", "https": "443"}
 
 
 class HostPattern(Struct, frozen=True):
-    """A pattern, compiled: a host, `*.host` for the hosts below it, or `*`; with a scheme or port if need be."""
+    """A compiled pattern: a host, `*.host` for its subdomains, or `*`; optionally with a scheme or port."""
 
     host: str
     scheme: str = ""
     port: str = ""
 
     def covers(self, url: str) -> bool:
-        """Whether the address certainly means such a host: for rules that allow."""
+        """Whether the URL certainly has such a host: for rules that allow."""
         found = _PLAIN.fullmatch(url)
         if found is None:
             return False
@@ -227,7 +225,7 @@ class HostPattern(Struct, frozen=True):
         return self._is(host)
 
     def touches(self, url: str) -> Match:
-        """Whether somebody could read such a host in the address: for rules that deny or ask."""
+        """Whether some parser could find such a host in the URL: for rules that deny or ask."""
         hosts = hosts_in(url)
         if any(self._is(host) or host == _canonical(self.host) for host in hosts):
             return Match.YES
@@ -240,7 +238,7 @@ class HostPattern(Struct, frozen=True):
 
 
 def compile_host(pattern: str) -> HostPattern:
-    """The pattern, or ConfigurationError if it is none."""
+    """Compile a pattern. Raises ConfigurationError."""
     found = _PATTERN.fullmatch(pattern)
     if found is None:
         message = f"The host pattern {pattern!r} is not a host."
@@ -250,7 +248,7 @@ def compile_host(pattern: str) -> HostPattern:
 
 
 def hosts_in(text: str) -> set[str]:
-    """Every host that one program or another would read in this text."""
+    """Every host that some parser could find in a text."""
     found: set[str] = set()
     for spelling in {text, unquote(text), unicodedata.normalize("NFKC", unquote(text))}:
         for authority in _AUTHORITY.findall(spelling):
@@ -261,7 +259,7 @@ def hosts_in(text: str) -> set[str]:
 
 
 def _canonical(host: str) -> str:
-    """One spelling for all: without the last dot, in ASCII, and of an IP address the usual form."""
+    """One spelling of a host: without a trailing dot, in ASCII, IP addresses in their usual form."""
     name = host.lower().rstrip(".")
     try:
         if name.startswith("["):
@@ -270,5 +268,5 @@ def _canonical(host: str) -> str:
         name = name.encode("idna").decode() if not name.isascii() else name
         # 127.1, 0x7f000001 and 2130706433 are all 127.0.0.1 to the system's resolver.
         return socket.inet_ntoa(socket.inet_aton(name)) if name[:1].isdigit() else name
-    except (OSError, ValueError):  # no address, or no name of the DNS
+    except (OSError, ValueError):  # neither an address nor a DNS name
         return name
