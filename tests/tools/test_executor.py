@@ -231,6 +231,35 @@ def test_a_returned_coroutine_that_comes_too_late_is_closed(execute_all: Runner)
     wait_until(lambda: executor.abandoned == 0)  # a coroutine that nobody closes is a warning, and so an error here
 
 
+def test_an_abandoned_function_ends_even_if_its_event_loop_no_longer_runs() -> None:
+    too_late = threading.Event()
+
+    @tool(timeout=0.05)
+    def sneaky(text: str) -> Any:
+        too_late.wait(10)
+        return aecho(text)
+
+    executor, loop = ToolExecutor([sneaky]), asyncio.new_event_loop()
+    result = loop.run_until_complete(executor.aexecute(call("sneaky", '{"text": "x"}')))
+    assert (result.error_type, executor.abandoned) == ("timeout", 1)
+    too_late.set()
+    wait_until(lambda: executor.abandoned == 0)
+    loop.close()
+
+
+def test_a_returned_coroutine_that_cannot_be_awaited_is_an_error_of_its_call() -> None:
+    def sneaky(text: str) -> Any:
+        return aecho(text)
+
+    async def outer() -> str:
+        return executor.execute(call("sneaky", '{"text": "x"}')).text
+
+    executor = ToolExecutor([sneaky, outer])
+    result = executor.execute(call("outer"))
+    assert not result.is_error
+    assert "would block their event loop" in result.text
+
+
 CALL = ToolCall("1", "give")
 
 

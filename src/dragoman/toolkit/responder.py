@@ -201,6 +201,3 @@ class _Reply(Struct, eq=False):
 
     def close(self) -> None:
         discard(self.done)
-
-    def __del__(self) -> None:
-        self.close()

@@ -222,7 +222,7 @@ class CallExecution:
     async def _wait_for(self, awaitable: Awaitable[object], runner: Runner) -> object:
         job: Job | None = None
         try:
-            job = self._start(runner, lambda: awaitable, is_async=True)
+            job = self._start_awaitable(runner, awaitable)
             while job.ended is None:
                 if self._run.stop.cancelled:
                     raise cancelled(self._asked)
@@ -279,6 +279,11 @@ class CallExecution:
             if observed is not None:
                 observed.leave(before)
 
+    def _start_awaitable(self, runner: Runner, awaitable: object) -> Job:
+        job = self._start(runner, lambda: awaitable, is_async=True)
+        job.awaitable = awaitable
+        return job
+
     def look(self, runner: Runner) -> Outcome | PendingApproval | None:
         """The outcome, if the call has ended, or the approval it waits for. May start another attempt."""
         is_over = self.due is not None and time.monotonic() >= self.due
@@ -292,9 +297,9 @@ class CallExecution:
             return self._again_or_fail(_timed_out(self._asked, cast("float", self.due) - self._began))
         try:
             return self._settle(ended, runner)
-        except ToolError as error:
+        except Exception as error:  # noqa: BLE001 - for example no thread for the loop that would await its value
             discard(ended.value)
-            return self._again_or_fail(error)
+            return self._again_or_fail(error if isinstance(error, ToolError) else execution_error(self._asked, error))
 
     def _pause(self, paused: Paused) -> PendingApproval:
         call, inside = self.call, paused.pending
@@ -321,7 +326,7 @@ class CallExecution:
         if isinstance(ended.value, Awaitable):  # a sync function that returned a coroutine
             if self._left:
                 raise cancelled(call)
-            self._job = self._start(runner, lambda: ended.value, is_async=True)
+            self._job = self._start_awaitable(runner, ended.value)
             return None
         return conclude(call, success(call, ended.value, time.monotonic() - self._started, self._retries))
 

@@ -71,6 +71,8 @@ class Job:
         """How it ended, once the waiting side may know."""
         self.cancel: Callable[[], object] | None = None
         """Cancels it; None for a function in a thread, which cannot be cancelled."""
+        self.awaitable: object = None
+        """The awaitable that it awaits, if it did not make it itself."""
         self._result: Ended | None = None
         self._is_given_up: bool = False
 
@@ -80,6 +82,8 @@ class Job:
             self._result = Ended(function(), None, time.monotonic())
         except BaseException as error:  # noqa: BLE001
             self._result = _failed(error)
+        if self._is_given_up:  # at once: the loop that would call `end` may be closed by now
+            self.give_up()
 
     async def arun(self, function: Callable[[], Any], then: Callable[[], object]) -> None:
         """Await an async function, publish the result, and call `then`. Cancellation is a result too."""
@@ -109,9 +113,10 @@ class Job:
         self._is_given_up = True
         if self.cancel is not None:
             self.cancel()
-        if self.ended is not None:
-            discard(self.ended.value)
-            self.ended = self.ended._replace(value=None)
+        discard(self.awaitable)
+        if self._result is not None:
+            discard(self._result.value)
+            self.ended = self._result = self._result._replace(value=None)
 
 
 def _failed(error: BaseException) -> Ended:
