@@ -136,11 +136,30 @@ def test_invalid_and_too_large_schemas_are_refused(given_schema: Any, message: s
     assert message in str(caught.value)
 
 
-def test_repeated_and_recursive_definitions_are_accepted() -> None:
+def test_repeated_definitions_are_accepted() -> None:
     for keyword in ("allOf", "properties"):
         Tool.from_schema(lambda **_: None, doubling(keyword, 8), name="t")
-    pairs = {"anyOf": [{"$ref": "#/$defs/d"}, {"$ref": "#/$defs/d"}]}
-    recursive = {"properties": {"p": pairs}, "$defs": {"d": {"properties": {"p": pairs, "n": {"type": "integer"}}}}}
+
+
+def either(*names: str) -> Any:
+    return {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
+
+
+def holding(*names: str) -> Any:
+    return {"properties": {"p": either(*names), "n": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    "definitions",
+    [
+        {"d": holding("d", "d")},
+        {"d": holding("a", "b"), "a": {"$ref": "#/$defs/d"}, "b": {"$ref": "#/$defs/d"}},
+        {"d": holding("e"), "e": holding("d", "e")},
+    ],
+    ids=["to itself", "through aliases", "through each other"],
+)
+def test_problems_with_a_recursive_schema_are_listed_within_reason(definitions: Any) -> None:
+    recursive = {"properties": {"p": either("d", "d")}, "$defs": definitions}
     made = Tool.from_schema(lambda **_: None, recursive, name="t")
     deep = '{"p": ' * 90 + '{"n": "x"}' + "}" * 90
     with pytest.raises(InvalidArguments, match="nested too deeply to say where"):

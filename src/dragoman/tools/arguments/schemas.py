@@ -7,6 +7,7 @@ other languages, OpenAPI's `nullable`, older drafts, and `optional` or `required
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
@@ -65,26 +66,30 @@ as some providers need it, and for a validator, such a schema is as large as its
 
 
 def measure(schema: Schema) -> int:
-    """The largest number of recursive references in one part of a schema.
+    """How many references lead back to where they came from: the most in the expansion of one part of the schema.
 
     Raises ToolDefinitionError if the schema is too deep, or too large with its references expanded.
     """
-    parts = 0
-    recursive: dict[str, set[int]] = {"#": set()}
+    parts = most = back = 0
+    back_to: Counter[str] = Counter()
 
-    def visit(sub: Schema, part: str, expanding: frozenset[str]) -> None:
-        nonlocal parts
+    def visit(sub: Schema, expanding: frozenset[str]) -> None:
+        nonlocal parts, most, back
         parts += 1
         if parts > _MOST_PARTS:
             raise _too_large(f"with its references expanded it has more than {_MOST_PARTS} parts")
         target = sub.get("$ref")
         if isinstance(target, str) and target in expanding:
-            recursive.setdefault(part, set()).add(id(sub))
+            back += 1
+            back_to[target] += 1
         elif isinstance(target, str):
-            visit(find_target(schema, target), target, expanding | {target})
+            before = back, back_to[target]
+            visit(find_target(schema, target), expanding | {target})
+            if back_to[target] > before[1]:  # it is recursive
+                most = max(most, back - before[0])
 
         def descend(inner: Schema) -> Schema:
-            visit(inner, part, expanding)
+            visit(inner, expanding)
             return inner
 
         # Definitions count where something refers to them.
@@ -93,10 +98,10 @@ def measure(schema: Schema) -> int:
     if deeper_than(_DEEPEST, schema):
         raise _too_large(f"it is nested more than {_DEEPEST} deep")
     try:
-        visit(schema, "#", frozenset(["#"]))
+        visit({"$ref": "#"}, frozenset())
     except RecursionError:
         raise _too_large("its chain of references is too long") from None
-    return max(map(len, recursive.values()))
+    return most
 
 
 def _too_large(reason: str) -> ToolDefinitionError:
