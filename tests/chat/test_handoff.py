@@ -13,7 +13,7 @@ import pytest
 from dragoman.chat import ChatClient, agent_tool, handoff
 from dragoman.conversation import Conversation, HandedOver, Message, Thinking, ToolCall
 from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
-from dragoman.errors import ConfigurationError
+from dragoman.errors import ConfigurationError, ConnectionFailedError
 from dragoman.loop import LimitReached, Limits, LoopHooks, LoopRun, Orchestrator
 from dragoman.simulator import Reply, Simulator
 from dragoman.stores import AsyncStore, MemoryStore, SqliteStore
@@ -156,6 +156,34 @@ def test_with_a_call_that_waits_the_handoff_comes_after_it(start: Start, colour:
     assert talk.client.agent is None
     result = talk.chat(None, approve(waiting.call))
     assert result.text == "Billing here."
+    assert talk.client.history[2].tool_results[1].text == "deleted a"
+
+
+def test_a_user_who_speaks_instead_of_answering_speaks_to_the_agent_that_took_over(start: Start, colour: str) -> None:
+    both = Message.assistant(ToolCall("c1", "billing", "{}"), ToolCall("c2", "delete", '{"path": "a"}'))
+    talk = start([both], [billing(colour, ["Billing here.", "Still billing."]), delete])
+    assert talk.chat("Hi").pending
+    result = talk.chat("Leave it.")
+    assert (result.text, talk.client.agent) == ("Billing here.", "billing")
+    assert "deleted" not in talk.client.history[2].tool_results[1].text
+    assert talk.chat("And now?").text == "Still billing."
+
+
+def test_a_question_instead_of_an_answer_is_for_the_agent_that_took_over(start: Start, colour: str) -> None:
+    both = Message.assistant(ToolCall("c1", "billing", "{}"), ToolCall("c2", "delete", '{"path": "a"}'))
+    talk = start([both], [billing(colour, ["Billing here.", "Still billing."]), delete])
+    assert talk.chat("Hi").pending
+    assert talk.do("ask", "Who is there?") == "Billing here."
+    assert (talk.chat("And now?").text, talk.client.agent) == ("Still billing.", "billing")
+
+
+def test_a_turn_that_fails_at_once_leaves_the_calls_that_wait(start: Start, colour: str) -> None:
+    both = Message.assistant(ToolCall("c1", "billing", "{}"), ToolCall("c2", "delete", '{"path": "a"}'))
+    talk = start([both, "Never said."], [billing(colour, [ConnectionFailedError("down"), "Billing here."]), delete])
+    (waiting,) = talk.chat("Hi").pending
+    with pytest.raises(ConnectionFailedError):
+        talk.chat("Leave it.")
+    assert talk.chat(None, approve(waiting.call)).text == "Billing here."
     assert talk.client.history[2].tool_results[1].text == "deleted a"
 
 

@@ -43,7 +43,7 @@ from .options import ELSEWHERE, CallOptions, ChatOptions, TurnOptions, make_exec
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, ConversationStore
-    from dragoman.tools import AnyTools, ToolContext, ToolExecutor
+    from dragoman.tools import AnyTools, Approval, ToolContext, ToolExecutor
 
     from .agents import Agent, Staff
     from .answers import AnswerJudge, TypedResult
@@ -244,7 +244,8 @@ class TurnCore(Generic[E]):
         holder = object()
         try:
             self._claim(holder)
-            run, io = begin()
+            with self._state:  # `add` may be called by another thread
+                run, io = begin()
             begun.append(run)
             try:
                 events = run.events(io, streamed=streamed)
@@ -290,7 +291,9 @@ class TurnCore(Generic[E]):
         self, prompt: Prompt | None, given: TurnOptions, judge: AnswerJudge[Any] | None, spent: Spent = NOTHING_SPENT
     ) -> tuple[LoopRun, LoopIO]:
         """The run of a turn, and its I/O."""
-        given, settings, executor, io = self._look_who_is_in_charge(given)
+        answers = tuple(given.get("approvals", ()))
+        start, said = self._start_of(prompt, given.get("conversation"), answers)
+        start, settings, executor, io = self._look_who_is_in_charge(start)
         if given:
             settings = self._settings_for(given, TurnOptions, settings)
             if "tools" in given:
@@ -303,7 +306,7 @@ class TurnCore(Generic[E]):
                 )
         if judge is not None:
             settings = judge.settings(settings)
-        run = self._begin(settings, executor, prompt, given, spent=spent)
+        run = self._begin(settings, executor, start, said, answers, spent=spent)
         if "tools" in given:
             run.extra = executor
         return run, io
@@ -336,46 +339,53 @@ class TurnCore(Generic[E]):
             if run.extra is not None:
                 run.extra.close()
 
+    def _start_of(
+        self, prompt: Prompt | None, given: Conversation | None = None, answers: Sequence[Approval] = ()
+    ) -> tuple[Conversation, Sequence[Message]]:
+        """The conversation at the start of a turn, and what the user says: calls left unanswered are then refused."""
+        if given is not None and not self._stateless:
+            message = "This client holds a conversation of its own."
+            raise ConfigurationError(message, hint="Omit `conversation`, or create the client with stateless=True.")
+        start = self._conversation if given is None else given
+        if prompt is None:
+            return start, ()
+        said = make_message(prompt)
+        if start.pending_tool_calls:
+            start = refuse_unanswered_calls(start, answers, (*self._pending, *self._uncertain))
+        return start, (said,)
+
     def _begin(
         self,
         settings: LoopSettings,
         executor: ToolExecutor,
-        prompt: Prompt | None,
-        given: TurnOptions,
+        start: Conversation,
+        said: Sequence[Message],
+        answers: Sequence[Approval] = (),
         *,
         spent: Spent = NOTHING_SPENT,
         single: bool = False,
     ) -> LoopRun:
-        answers, conversation = tuple(given.get("approvals", ())), given.get("conversation")
-        if conversation is not None and not self._stateless:
-            message = "This client holds a conversation of its own."
-            raise ConfigurationError(message, hint="Omit `conversation`, or create the client with stateless=True.")
-        said = () if prompt is None else (make_message(prompt),)
-        with self._state:
-            start = self._conversation if conversation is None else conversation
-            if said and start.pending_tool_calls:
-                start = refuse_unanswered_calls(start, answers, (*self._pending, *self._uncertain))
-            run = LoopRun(
-                start,
-                executor,
-                settings,
-                approvals=answers,
-                waiting=self._uncertain,
-                inside=self._pending,
-                unread=(*self._queue, *said),
-                spent=spent,
-                single=single,
-            )
-            run.owner, run.succeed = self, self._succeed
-            if self._caller is not None:
-                run.work_for(*self._caller)
-            if (told := dragoman._observer.current) is not None:
-                run.observed = told.run(run, self.engine, lambda: self.id)
-            self._runs.add(run)
-            if not self._stateless:
-                self._run = run
-            if self._closed:  # meanwhile, from another thread
-                run.cancel()
+        run = LoopRun(
+            start,
+            executor,
+            settings,
+            approvals=answers,
+            waiting=self._uncertain,
+            inside=self._pending,
+            unread=(*self._queue, *said),
+            spent=spent,
+            single=single,
+        )
+        run.owner, run.succeed = self, self._succeed
+        if self._caller is not None:
+            run.work_for(*self._caller)
+        if (told := dragoman._observer.current) is not None:
+            run.observed = told.run(run, self.engine, lambda: self.id)
+        self._runs.add(run)
+        if not self._stateless:
+            self._run = run
+        if self._closed:  # meanwhile, from another thread
+            run.cancel()
         return run
 
     def _end(self, run: LoopRun, *, failed: bool = False) -> None:
@@ -424,11 +434,12 @@ class TurnCore(Generic[E]):
         return cast("TypedResult[Any]", run.result).answer
 
     def _begin_question(self, question: Prompt, given: CallOptions, judge: AnswerJudge[Any]) -> tuple[LoopRun, LoopIO]:
-        self._look_who_is_in_charge({})
-        executor = later.without_tools(self.engine.profile, self._conversation, self.tools)
+        start, said = self._start_of(question)
+        start, *_ = self._look_who_is_in_charge(start)
+        executor = later.without_tools(self.engine.profile, start, self.tools)
         settings = judge.settings(self._settings_for(given, CallOptions, self._settings))
         options = structs.replace(settings.options, tool_choice="none", parallel_tool_calls=None)
-        run = self._begin(structs.replace(settings, options=options), executor, question, {}, single=True)
+        run = self._begin(structs.replace(settings, options=options), executor, start, said, single=True)
         return run, self._make_io(self.engine, executor)
 
     @property
@@ -458,20 +469,17 @@ class TurnCore(Generic[E]):
                 return later.hand_over(self, run)
         return None
 
-    def _look_who_is_in_charge(self, given: TurnOptions) -> tuple[TurnOptions, LoopSettings, ToolExecutor, LoopIO]:
-        """The options, settings, executor and I/O of a turn, for the agent that the conversation names."""
-        conversation = given.get("conversation", self._conversation)
-        if self._may_be_handed_over(conversation):
-            agent = later.in_charge(self, conversation)
-            named = later.name_agent(agent, conversation)
+    def _look_who_is_in_charge(self, start: Conversation) -> tuple[Conversation, LoopSettings, ToolExecutor, LoopIO]:
+        """What a turn starts with, for the agent that its conversation puts in charge."""
+        if self._may_be_handed_over(start):
+            agent = later.in_charge(self, start)
+            start = later.name_agent(agent, start)
             if self._stateless and agent is not None:
                 charge = later.charge_of(self, agent)
                 settings, io = self._equip(charge)
-                return {**given, "conversation": named}, settings, charge.executor, io
+                return start, settings, charge.executor, io
             self._put_in_charge(agent)
-            if not self._stateless:
-                self._conversation = named
-        return given, self._settings, self._executor, self._io
+        return start, self._settings, self._executor, self._io
 
     def _may_be_handed_over(self, conversation: Conversation) -> bool:
         """Whether another agent may have to take over; cheap, since every turn asks."""

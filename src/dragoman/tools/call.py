@@ -279,7 +279,7 @@ class CallExecution:
             if observed is not None:
                 observed.leave(before)
 
-    def _start_awaitable(self, runner: Runner, awaitable: object) -> Job:
+    def _start_awaitable(self, runner: Runner, awaitable: Awaitable[object]) -> Job:
         job = self._start(runner, lambda: awaitable, is_async=True)
         job.awaitable = awaitable
         return job
@@ -326,7 +326,7 @@ class CallExecution:
         if isinstance(ended.value, Awaitable):  # a sync function that returned a coroutine
             if self._left:
                 raise cancelled(call)
-            self._job = self._start_awaitable(runner, ended.value)
+            self._job = self._start_awaitable(runner, cast("Awaitable[object]", ended.value))
             return None
         return conclude(call, success(call, ended.value, time.monotonic() - self._started, self._retries))
 
