@@ -2,7 +2,7 @@
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Icon, IconButton, Markdown } from "./parts.jsx";
-import { dollars, exact, harmless, pretty, seconds, shortModel, size, tokens } from "./text.js";
+import { dollars, exact, harmless, hostOf, pretty, seconds, shortModel, size, tokens } from "./text.js";
 
 function Media({ block }) {
   const name = exact(block.name ?? block.kind);
@@ -89,7 +89,7 @@ export function ToolCard({ block, result, since, pending, onAnswer }) {
         <span class="state">{STATES[state]}</span>
         {since && !result && <Elapsed since={since} />}
         {result?.duration != null && <span class="elapsed">{seconds(result.duration)}</span>}
-        {result?.retries > 0 && <span class="elapsed">{result.retries}× tried again</span>}
+        {result?.retries > 0 && <span class="elapsed">{result.retries === 1 ? "1 retry" : `${result.retries} retries`}</span>}
         <Icon name="chevron" />
       </button>
       {shown && (
@@ -191,7 +191,7 @@ function Editor({ message, onDone, onCancel }) {
         ref={field}
         value={edited}
         rows={Math.min(12, edited.split("\n").length + 1)}
-        aria-label="Your message, to be said anew"
+        aria-label="Your message"
         onInput={(event) => setEdited(event.target.value)}
         onKeyDown={key}
       />
@@ -232,6 +232,26 @@ function Footer({ message }) {
     </footer>
   );
 }
+
+/** What the answer cites. A title is whatever the page calls itself, so the host always stands beside it. */
+const Sources = ({ sources }) => (
+  <ol class="sources" aria-label="Sources">
+    {sources.map(([name, link], place) => (
+      <li key={place}>
+        {hostOf(link) ? (
+          <>
+            <a href={link} title={exact(link)} target="_blank" rel="noopener noreferrer nofollow">
+              {exact(name)}
+            </a>
+            <small>{hostOf(link)}</small>
+          </>
+        ) : (
+          exact(name)
+        )}
+      </li>
+    ))}
+  </ol>
+);
 
 const ENDINGS = {
   interrupted: "The answer was stopped here.",
@@ -295,6 +315,7 @@ export const Message = memo(function Message({ message, results, running, pendin
         <div class="blocks">{blocks}</div>
       )}
       {message.live && !message.blocks.length && <p class="pulse">Waiting for the model…</p>}
+      {message.sources && <Sources sources={message.sources} />}
       {!mine && ENDINGS[message.stop_reason] && <p class="aside">{ENDINGS[message.stop_reason]}</p>}
       {!mine &&
         !message.live &&

@@ -60,7 +60,8 @@ export const exact = (text) => harmless(text).replace(UNSEEN, named);
 const escaped = (text) =>
   text.replace(/[&<>"']/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" })[sign]);
 
-const hostOf = (address) => {
+/** The host of a web address; "" of anything else. */
+export const hostOf = (address) => {
   try {
     const url = new URL(address);
     return ["http:", "https:"].includes(url.protocol) ? url.host : "";

@@ -133,7 +133,7 @@ def test_bad_requests_are_refused_without_effect() -> None:
 
 
 def test_page_is_built_from_its_sources_and_small() -> None:
-    """Built anew with `npm ci && npm run build` in page/; nobody who uses it needs Node."""
+    """Built with `npm install && npm run build` in page/; nobody who uses it needs Node."""
     page = ROOT / "page"
     files = ["index.html", "package.json", "package-lock.json", "vite.config.js"]
     files += [f"{folder}/{each.name}" for folder in ("src", "public/assets") for each in (page / folder).iterdir()]

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page as Tab, expect
 
 from dragoman import Conversation, Message, Text, Thinking, ToolCall, ToolResult
+from dragoman.conversation import Citation
 from dragoman.simulator import Reply
 from dragoman.stores import Snapshot
 from dragoman.web.turns import Talks
@@ -79,6 +80,30 @@ def test_a_call_is_approved_denied_and_remembered(site: Site, tab: Tab) -> None:
     say(tab, "pay 10")
     expect(tab.locator(".message.assistant").last).to_contain_text("Then: paid 10")
     assert paid == [7, 9, 10]
+
+
+def test_sources_of_an_answer_are_links_that_name_their_host(browser: Browser) -> None:
+    rain = Citation(url="https://www.weather.example/lyon", title="Rain in Lyon", quote="rain", start=0, end=4)
+    posing = Citation(url="https://evil.example/a?b=1", title="bank.example\u202e", quote="x", start=5, end=6)
+    manual = Citation(document=0, title="manual.pdf")
+    scheme = Citation(url="javascript:window.hit=1", title="Click me")
+    kept = Message.assistant(Text("As it says there.", citations=(manual, scheme, manual)))
+    with serving(lambda _: Reply(Text("Rain, says the forecast.", citations=(rain, posing, rain)))) as site:
+        talk = Conversation().plus(Message.user("Where?"), kept)
+        site.store.save(Snapshot.first(talk, provider="anthropic", model="claude-sonnet-4-5"))
+        with opened(browser, site) as tab:
+            tab.locator(".sidebar li a").click()
+            expect(tab.locator(".sources li")).to_have_text(["manual.pdf", "Click me"])
+            expect(tab.locator(".sources a")).to_have_count(0)
+            say(tab, "And the weather?")
+            wait_for_answer(tab)
+            sources = tab.locator(".message.assistant").last.locator(".sources")
+            for _ in range(2):
+                expect(sources.locator("a")).to_have_text(["Rain in Lyon", "bank.example⟨U+202E⟩"])
+                expect(sources.locator("small")).to_have_text(["www.weather.example", "evil.example"])
+                assert sources.locator("a").first.get_attribute("href") == rain.url
+                assert sources.locator("a").first.get_attribute("rel") == "noopener noreferrer nofollow"
+                tab.reload()
 
 
 def test_an_answer_is_stopped_in_the_middle(tab: Tab) -> None:

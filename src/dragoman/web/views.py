@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dragoman.conversation import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from dragoman.conversation import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, sources_of
 from dragoman.errors import ConfigurationError
 from dragoman.providers import cost_of
 from dragoman.stores import SnapshotSummary
@@ -19,6 +19,7 @@ from .turns import LiveTurn, TurnEnded, TurnEvent
 
 SHOWN_IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """What a browser can show safely; everything else is a download."""
+_MAX_SOURCES: Final = 100
 
 # --- what the page sends ----------------------------------------------------------------------------------------------
 
@@ -128,6 +129,7 @@ def show_message(message: Message, index: int, id: str) -> dict[str, object]:
         "model": f"{message.provider}:{message.model}" if message.provider else message.model,
         "usage": message.usage,
         "cost": cost_of(message) if message.role == "assistant" else None,
+        "sources": sources_of(message.citations)[:_MAX_SOURCES] or None,
         "stop_reason": message.stop_reason,
         "seconds": message.account.seconds if message.account is not None else None,
     }
