@@ -1,4 +1,4 @@
-"""File descriptors that do not leak at Ctrl-C.
+"""File descriptors that do not leak at Ctrl-C, and files that are replaced as a whole.
 
 `fd = os.open(...)` loses the number if Ctrl-C arrives while the file is opened: Python raises KeyboardInterrupt after
 the call and before the assignment. Here C code passes the number from the call to its owner, without a gap.
@@ -10,9 +10,12 @@ import os
 from collections.abc import Callable
 from functools import partial
 from itertools import starmap
-from typing import ParamSpec, Self
+from typing import TYPE_CHECKING, ParamSpec, Self
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 P = ParamSpec("P")
 
@@ -42,3 +45,18 @@ class Descriptor(Struct, eq=False):
 def owned(opening: Callable[P, int], *args: P.args, **options: P.kwargs) -> Descriptor:
     """The descriptor that a C function such as `os.open` returns for these arguments."""
     return next(map(Descriptor, starmap(partial(opening, *args, **options), ((),))))
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Replace a file by one that only its owner can read. Readers, and a crash, see all of the old one or the new."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    try:
+        with owned(os.open, fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600) as file:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(file.number, left) :]
+            os.fsync(file.number)
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)

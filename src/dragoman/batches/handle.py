@@ -6,17 +6,16 @@ Must not know: providers, requests.
 
 from __future__ import annotations
 
-import os
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from secrets import token_hex
 from tempfile import TemporaryFile
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._descriptors import replace_file
 from dragoman.conversation import (
     Conversation,
     ToolSpec,
@@ -171,15 +170,9 @@ class BatchDirectory:
 
     def save(self, batch: Batch) -> Path:
         """Save the batch, and sync it to disk."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self._file(batch.id)
-        fresh = file.with_suffix(f".{token_hex(8)}")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as target:
-            target.write(batch_to_json(batch))
-            target.flush()
-            os.fsync(target.fileno())
-        return fresh.replace(file)
+        replace_file(file, batch_to_json(batch))
+        return file
 
     def load(self, id: str) -> Batch:
         """The batch of this id. Raises ConfigurationError if it is not here."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct, structs
 
 from dragoman._checks import suggest
+from dragoman._descriptors import replace_file
 from dragoman.directories import config_directory
 from dragoman.engines import Credential, KeySource, Secret, given_key, hosts_of, is_registered, missing_key
 from dragoman.errors import ConfigurationError, KeychainError
@@ -29,7 +29,6 @@ KeyStore: TypeAlias = Literal["keychain", "file"]
 
 _HEAD: Final = "# Written by dragoman; only you should be able to read it.\n"
 _MEMBERS: Final = ("env", "keychain", "key", "hosts")
-_open_private: Final = partial(os.open, mode=0o600)
 
 
 class KeyReference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -229,23 +228,13 @@ def _read_references(path: Path) -> dict[str, KeyReference]:
 
 
 def _change(path: Path, change: Callable[[dict[str, KeyReference]], dict[str, KeyReference]]) -> None:
-    """Replace the file atomically: a reader, or a crash, sees the old one or the new one."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _lock(path):
-            text = _encode(change(_read_references(path)))
-            with open(temporary, "x", encoding="utf-8", opener=_open_private) as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
+            replace_file(path, _encode(change(_read_references(path))).encode())
     except OSError as error:
         message = f"{shorten_path(path)} cannot be written: {error.strerror or type(error).__name__}."
         raise ConfigurationError(message, hint="Check the permissions of its directory.") from None
-    finally:
-        if temporary.exists():
-            temporary.unlink()
 
 
 def _encode(references: Mapping[str, KeyReference]) -> str:
@@ -266,7 +255,7 @@ def _lock(path: Path) -> Generator[None]:
     except ImportError:
         yield
         return
-    with open(path.with_suffix(".lock"), "ab", opener=_open_private) as lock:
+    with open(path.with_suffix(".lock"), "ab", opener=partial(os.open, mode=0o600)) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -6,16 +6,15 @@ Must not know: providers' APIs.
 
 from __future__ import annotations
 
-import os
 import threading
 from datetime import datetime
 from pathlib import Path
-from secrets import token_hex
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from dragoman._descriptors import replace_file
 from dragoman.conversation import Media
 from dragoman.errors import MalformedDataError
 
@@ -94,10 +93,5 @@ class FileList:
 
     def _write(self, known: dict[str, StoredFile]) -> None:
         self._known = known
-        if self.path is None:
-            return
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self.path.with_name(f".{self.path.name}.{token_hex(8)}")
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
-            target.write(msgspec.json.encode(known))
-        fresh.replace(self.path)
+        if self.path is not None:
+            replace_file(self.path, msgspec.json.encode(known))

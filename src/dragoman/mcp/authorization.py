@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import os
 import socket
-import tempfile
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +17,7 @@ from mcp.client.auth import OAuthClientProvider, TokenStorage
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl, BaseModel, ValidationError
 
+from dragoman._descriptors import replace_file
 from dragoman.errors import ConfigurationError, McpConnectionError
 
 _PORT: Final = 33418
@@ -47,15 +46,7 @@ class TokenFile:
             raise ConfigurationError(message, hint="Remove the file, and sign in again.") from None
 
     def _write(self, kept: _Kept) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")  # for its owner alone
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(kept.model_dump_json(exclude_none=True).encode())
-            Path(name).replace(self._path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        replace_file(self._path, kept.model_dump_json(exclude_none=True).encode())
 
     async def get_tokens(self) -> OAuthToken | None:
         return self._read().tokens

@@ -110,20 +110,17 @@ def test_a_stop_from_another_thread_stops_the_model(asked: Conversation) -> None
     needed(SMALL)
     with engine(f"local:{SMALL}", profile={"context_window": 4096}) as talker:
         talker.reply(STORY, options=ModelOptions(max_tokens=1))
-        stop, stopped = Stop(), 0.0
+        stop = Stop()
 
         def cancel() -> None:
-            nonlocal stopped
             while not at_work(4096)["is_processing"]:
                 time.sleep(0.01)
-            stopped = time.monotonic()
             stop.cancel()
 
         canceller = threading.Thread(target=cancel)
         canceller.start()
         with stopping(stop), pytest.raises(StoppedError):
             talker.reply(asked, options=LONG)
-        assert time.monotonic() - stopped < 2  # nothing is waited for; the machine may be busy
         canceller.join()
         assert at_work(4096)["n_prompt_tokens_processed"] < 1500
         wait_until_idle(4096)
