@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import threading
-import webbrowser
 from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Final
 
 import dragoman.web
+from dragoman._programs import open_browser
 from dragoman.chat import AsyncChatClient, LoadedConfig, find_key, new_async
 from dragoman.engines import EngineOptions, models
 from dragoman.errors import ConfigurationError, MissingKeyError
@@ -76,7 +76,7 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> None:
 
 def _open_browser(address: str) -> None:
     """Open it in a thread, since some browsers block."""
-    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    threading.Thread(target=open_browser, args=(address,), daemon=True).start()
 
 
 def _make_page(
