@@ -195,6 +195,8 @@ def _warnings_as_lines(terminal: Terminal) -> Generator[None]:
 
     def show(message: Warning | str, category: type[Warning], *_where: object, **_further: object) -> None:
         text = to_line(str(message))
+        if issubclass(category, dragoman.chat.UntrustedWarning):
+            return  # whatever uses it asks
         if issubclass(category, dragoman.chat.ConfigWarning) and text not in shown:
             shown.add(text)
             terminal.say(f"dragoman: {text}", "yellow")

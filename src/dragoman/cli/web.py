@@ -23,6 +23,7 @@ from dragoman.transport import is_loopback
 from .arguments import Parser, UsageError, add_talking
 from .failures import can_run_local, list_models
 from .history import open_store
+from .instructions import read_instructions
 from .session import Approver, make_system
 from .settings import clean_model, fetch_models, load_with, read_settings, settle_model
 from .terminal import Terminal
@@ -90,6 +91,8 @@ def _make_page(
     tools = ToolChoice(settings, terminal, stack).build(arguments.tools or settings.cli.tools)
     checker = PermissionChecker(settings.policy, workspace=settings.directory, door="web")
     approver = Approver(arguments.approve or settings.cli.approve, terminal, checker)
+    if settings.cli.instructions:
+        loaded, _ = read_instructions(loaded, terminal)
     fetch_models(loaded.config.model_names, terminal)
     store = AsyncStore(MemoryStore() if arguments.no_log or not settings.cli.log else open_store())
     system = make_system(loaded, settings, tools)
