@@ -88,12 +88,12 @@ class ToolChoice(Struct):
 
 
 def load_module(place: str, directory: Path) -> ModuleType:
-    """Import a .py file, or a module, which may be in this directory."""
+    """Import a .py file, or a module: an installed one, or else one in this directory."""
     try:
         if place.endswith(".py"):
             return _run_file(directory / expand_path(place))
-        if str(directory) not in sys.path:
-            sys.path.append(str(directory))  # the last: nothing there replaces what is installed
+        if importlib.util.find_spec(place.partition(".")[0]) is None and str(directory) not in sys.path:
+            sys.path.append(str(directory))  # last, so that nothing in it replaces what is installed
         return importlib.import_module(place)
     except DragomanError:
         raise
