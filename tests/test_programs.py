@@ -6,13 +6,23 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 import dragoman
+from dragoman import Conversation, Message, ToolCall, ToolExecutor
 from dragoman._programs import find_program, named_program, open_browser, search_path, start_python
+from dragoman.engines import ClaudeEngine, ClaudeSettings
+from dragoman.engines.clouds.aws import _run_program
+from dragoman.errors import DragomanError
+from dragoman.mcp import McpServers
+from dragoman.toolkit.bash import bash_tool
+from dragoman.toolkit.workspace import Workspace
 
 SOURCES = Path(str(dragoman.__file__)).parent
 
@@ -163,7 +173,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for place in ("work", "work/bin", "bin"):
         (tmp_path / place).mkdir()
         program = tmp_path / place / "tool"
-        program.write_text(f"#!/bin/sh\necho {place}\n")
+        program.write_text(f"#!/bin/sh\necho {place} >> {tmp_path}/ran\n")
         program.chmod(0o755)
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("PATH", os.pathsep.join(["", ".", "bin", "./bin", str(tmp_path / "bin"), "/bin", ""]))
@@ -192,6 +202,30 @@ def test_directories_and_files_that_cannot_be_executed_are_no_programs(here: Pat
     (here / "bin" / "text").write_text("")
     assert find_program("directory") is None
     assert find_program("text") is None
+
+
+def run_bash() -> None:
+    with ToolExecutor([bash_tool(Workspace("."))]) as executor:
+        executor.execute(ToolCall("c1", "Bash", '{"command": "tool"}'))
+
+
+def run_claude() -> None:
+    with ClaudeEngine("sonnet", settings=ClaudeSettings(program="tool")) as engine:
+        engine.reply(Conversation().plus(Message.user("Hello.")))
+
+
+def run_mcp() -> None:
+    with McpServers.from_json({"mcpServers": {"one": {"command": "tool"}}}):
+        pass
+
+
+@pytest.mark.parametrize("run", [run_bash, run_claude, run_mcp, partial(_run_program, "default", "tool --json")])
+def test_what_the_user_names_is_the_one_on_the_path(run: Callable[[], object], here: Path) -> None:
+    for name in ("bash", "sh"):
+        (here / "work" / name).symlink_to("tool")
+    with suppress(DragomanError):
+        run()
+    assert set((here / "ran").read_text().split()) == {"bin"}
 
 
 # --- our own processes ------------------------------------------------------------------------------------------------

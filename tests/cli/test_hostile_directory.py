@@ -10,6 +10,7 @@ import argparse
 import importlib.metadata
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -205,6 +206,20 @@ def test_neither_does_one_that_serves(name: str, hostile: Hostile, around: Surro
         program.send_signal(signal.SIGINT)
         program.stdout.read()
     assert program.returncode == 0
+    assert hostile.ran == []
+
+
+def test_as_a_module_python_looks_there_before_we_can_say_no(hostile: Hostile, around: Surroundings) -> None:
+    """`python -m dragoman` finds `runpy`, `dragoman` and what these import in the working directory; then nothing."""
+    code = "import dragoman, pkgutil, runpy, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    for name in {each.partition(".")[0] for each in loaded.stdout.split()}:
+        if (around.work / name).exists():
+            shutil.rmtree(around.work / name)
+            (around.work / f"{name}.py").unlink()
+    for words in (["models", "list", "--offline"], ["tools", "list"]):
+        done = around.apart(*words)
+        assert done.code == 0, done.err
     assert hostile.ran == []
 
 
