@@ -447,7 +447,9 @@ class LoadedConfig(Confidential, frozen=True, kw_only=True):
     def offered(self) -> Mapping[Path, Setting]:
         """What a project that the user has not declared trusted says to models, left out of the configuration."""
         found = {path: setting for layer in self.layers for path, setting in layer.offered.items()}
-        accepted = self.accept_offered().known if found else {}
+        if not found:
+            return {}
+        accepted = self.accept_offered().known
         return {path: setting for path, setting in found.items() if accepted[path].kind == "project"}
 
     def accept_offered(self) -> LoadedConfig:
