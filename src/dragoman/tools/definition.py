@@ -54,6 +54,8 @@ class ToolOptions(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
     """It changes nothing."""
     idempotent: bool = False
     """Running it again with the same arguments does no harm, so it may be repeated after a crash."""
+    speaks: bool = False
+    """It tells the user something, so the model may end its turn without another word."""
 
 
 _DEFAULTS = ToolOptions()
@@ -74,6 +76,7 @@ class ToolSettings(TypedDict, total=False):
     requires_approval: NeedsApproval
     read_only: bool
     idempotent: bool
+    speaks: bool
 
 
 class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
