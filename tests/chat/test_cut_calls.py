@@ -7,10 +7,23 @@ from typing import Any, Final
 
 import pytest
 
-from dragoman.chat import ChatClient
-from dragoman.conversation import RunEnded, StopReason, ToolCall, ToolFinished
-from dragoman.loop import Done, NoAnswer
+from dragoman.chat import ChatClient, agent_tool
+from dragoman.conversation import (
+    Block,
+    Conversation,
+    Message,
+    RunEnded,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolFinished,
+    Usage,
+)
+from dragoman.engines import ScriptedEngine
+from dragoman.errors import ConfigurationError, InvalidAnswerError
+from dragoman.loop import Done, NoAnswer, extract_tool_calls
 from dragoman.simulator import Reply, Simulator
+from dragoman.stores import MemoryStore, MessageAdded, Snapshot
 from dragoman.tools import AnyTool, tool
 
 MODELS: Final = {
@@ -143,25 +156,87 @@ def test_a_whole_call_before_the_cut_does_not_run_either(dialect: str, reason: S
             assert str(client.chat("Go on.")) == "Good."
 
 
-def test_a_conversation_that_ends_with_a_cut_reply_is_continued_without_running_it() -> None:
-    ran = Ran()
-    reply = Reply(ToolCall("1", "purge", WHOLE), stop_reason=StopReason.MAX_TOKENS)
-    with Simulator([reply, "Good."]) as simulator, client_of(simulator, "anthropic", [ran.tools["purge"]]) as client:
-        client.chat("Purge.")
-        cut = client.conversation.up_to(2)
-        assert (cut.pending_tool_calls, cut.is_valid) == ((), False)
-        assert "max_tokens" in cut.repaired().conversation.messages[2].tool_results[0].text
-    with (
-        Simulator(["Fine."]) as simulator,
-        ChatClient(
-            MODELS["anthropic"],
-            [ran.tools["purge"]],
-            key="k",
-            base_url=simulator.base_url("anthropic"),
-            conversation=cut,
-        ) as client,
-    ):
-        client.add("Wait.")
-        assert str(client.chat("What now?")) == "Fine."
+def cut_conversation() -> Conversation:
+    """As an earlier version kept it, or a program that ended right after the reply."""
+    call = ToolCall("1", "purge", WHOLE)
+    reply = Message(role="assistant", blocks=(call,), stop_reason=StopReason.MAX_TOKENS, usage=Usage(output=1024))
+    return Conversation().plus(Message.user("Purge."), reply)
+
+
+def test_the_calls_of_a_cut_reply_are_not_pending_for_anybody() -> None:
+    cut = cut_conversation()
+    assert (cut.pending_tool_calls, extract_tool_calls(cut), cut.is_valid) == ((), (), False)
+    (refused,) = cut.repaired().conversation.messages[2].tool_results
+    assert (refused.is_error, refused.error_type) == (True, "cancelled")
+    assert "it reached the limit of tokens for a reply (max_tokens), after 1,024 tokens" in refused.text
+
+
+@pytest.mark.parametrize("prompt", [None, "What now?"])
+@pytest.mark.parametrize("how", ["given", "restored", "restored and added to", "resumed"])
+def test_a_conversation_that_ends_with_a_cut_reply_is_continued_without_running_it(
+    how: str, prompt: str | None
+) -> None:
+    ran, cut, store = Ran(), cut_conversation(), MemoryStore()
+    snapshot = Snapshot.first(cut, provider="scripted", model="model")
+    if how == "resumed":  # the reply is in the journal
+        snapshot = Snapshot.first(cut.up_to(1), provider="scripted", model="model")
+    store.save(snapshot)
+    if how == "resumed":
+        store.record(snapshot.id, [MessageAdded(cut.messages[1])], after=0)
+    given: Any = {"conversation": cut} if how == "given" else {"store": store}
+    engine = ScriptedEngine(["Fine."])
+    with ChatClient(engine, [ran.tools["purge"]], **given) as client:
+        if how != "given":
+            client.restore(snapshot if how == "restored and added to" else snapshot.id)
+        if how == "restored and added to":
+            client.add("Wait.")
+        assert (client.pending, str(client.chat(prompt))) == ((), "Fine.")
         assert client.conversation.is_valid
+        assert client.history[2].tool_results[0].is_error
     assert ran.calls == []
+    assert engine.calls[0].conversation.is_valid
+
+
+# --- what callers of the model are told ------------------------------------------------------------------------------
+
+
+def reply(*blocks: Block, stop: StopReason) -> Message:
+    return Message(role="assistant", blocks=blocks, stop_reason=stop)
+
+
+@pytest.mark.parametrize(
+    ("said", "told", "failed"),
+    [
+        ([""] * 2, "did not answer. The model gave no answer: its reply was empty", True),
+        (
+            [reply(ToolCall("1", "purge", ""), stop=StopReason.MAX_TOKENS)] * 2,
+            "did not answer. The model gave no",
+            True,
+        ),
+        ([reply(stop=StopReason.REFUSAL)], "did not answer. The answer is not complete: the model declined", True),
+        ([reply(Text("Half"), stop=StopReason.MAX_TOKENS)], "Half\n\n[The answer is not complete: it reached", False),
+        (["Whole."], "Whole.", False),
+    ],
+)
+def test_a_model_hears_of_an_agent_that_did_not_answer(said: list[Any], told: str, failed: bool) -> None:
+    clerk = agent_tool("clerk", "Knows.", model=ScriptedEngine(said), tools=[Ran().tools["purge"]])
+    engine = ScriptedEngine([Message.assistant(ToolCall("1", "clerk", '{"prompt": "Well?"}')), "I see."])
+    with ChatClient(engine, [clerk]) as client:
+        assert str(client.chat("Ask the clerk.")) == "I see."
+        (result,) = client.history[2].tool_results
+    assert (told in result.text, result.is_error) == (True, failed), result.text
+
+
+def test_a_typed_question_has_its_one_second_question_and_no_more() -> None:
+    with ChatClient(ScriptedEngine(["", "7", "never"])) as client:
+        assert client.ask("How many?", int) == 7
+    engine = ScriptedEngine(["", "", "never"])
+    with ChatClient(engine) as client, pytest.raises(InvalidAnswerError):
+        client.ask("How many?", int)
+    assert len(engine.calls) == 2
+    cut = [reply(ToolCall("1", "purge", WHOLE), stop=StopReason.MAX_TOKENS)] * 2
+    with ChatClient(ScriptedEngine(cut), [Ran().tools["purge"]]) as client:
+        result = client.chat("How many?", answer=int)
+        assert isinstance(result.ending, NoAnswer)
+        with pytest.raises(ConfigurationError, match="no answer"):
+            _ = result.answer
