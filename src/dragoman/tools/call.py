@@ -329,7 +329,7 @@ class CallExecution:
             self._job = self._start_awaitable(runner, cast("Awaitable[object]", ended.value))
             return None
         result = success(call, ended.value, time.monotonic() - self._started, self._retries)
-        if not result.is_error and cast("AnyTool", self._tool).options.speaks:
+        if not result.is_error and cast("AnyTool", self._tool).speaks:
             result = msgspec.structs.replace(result, spoke=True)
         return conclude(call, result)
 

@@ -54,15 +54,13 @@ class ToolOptions(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
     """It changes nothing."""
     idempotent: bool = False
     """Running it again with the same arguments does no harm, so it may be repeated after a crash."""
-    speaks: bool = False
-    """It tells the user something, so the model may end its turn without another word."""
 
 
 _DEFAULTS = ToolOptions()
 
 
 class ToolSettings(TypedDict, total=False):
-    """The keyword arguments of `tool` and `Tool.from_schema`: the fields of ToolSpec and of ToolOptions."""
+    """The keyword arguments of `tool` and `Tool.from_schema`: the fields of ToolSpec and of ToolOptions, and `speaks`."""
 
     name: str
     description: str
@@ -88,6 +86,8 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
     options: ToolOptions
     is_async: bool = False
     takes_context: bool = False
+    speaks: bool = False
+    """It tells the user something, so the model may end its turn without another word."""
     needs_self: bool = False
     """Whether it is a method of a class, not yet bound to an object; it cannot run."""
     agent: object = None
@@ -217,6 +217,7 @@ def _define(fn: Callable[..., Any], settings: ToolSettings, schema: Mapping[str,
         options=options,
         is_async=function.is_async,
         takes_context=function.takes_context,
+        speaks=settings.get("speaks", False),
         needs_self=function.needs_self,
     )
 
