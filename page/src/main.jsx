@@ -114,6 +114,7 @@ function App() {
         const found = await load(which, true);
         if (current.current !== which) return;
         if (ended?.error) setProblem(ended.error.message);
+        else if (ended?.ending === "no_answer") setProblem(ended.note);
         // A turn that failed before anything was said leaves no trace.
         if (sent.current?.to === which && found && !found.live) {
           const mine = sent.current.draft;

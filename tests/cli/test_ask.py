@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from dragoman.chat import answer_type
 from dragoman.cli.arguments import UsageError
 from dragoman.cli.ask import parse_short_schema, read_schema
-from dragoman.conversation import Citation, StopReason, Text, Thinking
+from dragoman.conversation import Citation, StopReason, Text, Thinking, ToolCall
 from dragoman.simulator import Cut, Reply, Request, Simulator, Status
 from tests.cli.running import MODEL, Surroundings, calling
 from tests.processes import started
@@ -296,6 +296,37 @@ def test_a_broken_store_is_reported_and_the_question_is_answered(around: Surroun
 def test_the_exit_code_shows_how_it_ended(reply: object, code: int, words: str, around: Surroundings) -> None:
     around.set(DRAGOMAN_RETRY_MAX_ATTEMPTS="1")
     assert around.ask([reply], "Hello.").ended(code, words)
+
+
+def test_a_turn_without_an_answer_ends_in_words(around: Surroundings) -> None:
+    assert around.ask(["Well.", ""], "Hello.").code == 0
+    with around.talking(["", "", Reply(""), "", "Here."]):
+        done = around.here("Hello?")
+        assert done.ended(7, "The model gave no answer: its reply was empty, twice in a row.")
+        assert (done.out, done.err.count("gave no answer")) == ("", 1)
+        said = around.here("-c", "Hello?", "--json").json
+        assert (said["text"], said["ending"], said["stop_reason"], said["exit_code"]) == ("", "no_answer", "end", 7)
+        assert around.here("-c", "Hello?").out == "Here.\n"
+
+
+def test_calls_that_were_cut_off_do_not_run(around: Surroundings) -> None:
+    cut = [
+        Reply(ToolCall(f"c{number}", "calculator", '{"expression": "1+1"}'), stop_reason=StopReason.MAX_TOKENS)
+        for number in range(2)
+    ]
+    with around.talking([*cut, "Two."]):
+        done = around.here("Add.", "-T", "calculator")
+        assert (done.code, done.err.count("calculator failed: This call was not run")) == (5, 2)
+        assert done.err.count("cut off at the token limit") == 1
+        assert around.here("-c", "-T", "calculator").ended(2, "there is nothing to continue")
+        assert around.here("-c", "Go on.", "-T", "calculator").out == "Two.\n"
+
+
+def test_the_chat_says_what_is_wrong_with_an_answer_too(around: Surroundings) -> None:
+    with around.talking([Reply("Half an ans", stop_reason=StopReason.MAX_TOKENS), "", ""]):
+        done = around.here("chat", stdin="Hello.\nAnd?\n")
+    assert done.err.count("cut off at the token limit") == 1
+    assert done.err.count("gave no answer") == 1
 
 
 def test_a_conversation_at_its_step_limit_can_be_continued(around: Surroundings) -> None:

@@ -42,6 +42,8 @@ def script(request: Request) -> Reply | str:
     last = request.body["messages"][-1]
     if last["role"] == "tool":
         return f"The tool says: {last['content']}"
+    if last["content"] == "silence":
+        return ""
     return Reply(ToolCall("c1", "pay", '{"euros": 5}')) if last["content"] == "pay" else f"You said: {last['content']}"
 
 
@@ -90,6 +92,9 @@ def test_a_turn_from_the_command_line(shop: Surroundings) -> None:
     with worker(shop):
         done = fleet("submit", "teller", "Hello", "there", "--wait", "--timeout", "30")
         assert (done.code, done.out) == (0, "You said: Hello there\n"), done
+        silent = fleet("submit", "teller", "silence", "--wait", "--timeout", "30")
+        assert silent.code == 7
+        assert "gave no answer: its reply was empty, twice in a row" in silent.err
         turn = fleet("submit", "teller", "pay").out.strip()
         waits = fleet("wait", turn)
         assert waits.code == 4
@@ -111,7 +116,7 @@ def test_a_turn_from_the_command_line(shop: Surroundings) -> None:
         assert table.out.split()[:4] == ["agent", "provider", "queued", "oldest"]
         assert "2 done" in table.out
         assert 'dragoman_fleet_turns{agent="teller"' in fleet("status", "-f", "prometheus").out
-        assert fleet("status", "-f", "json").json[0]["ended"] == {"await_approval": 1, "done": 2}
+        assert fleet("status", "-f", "json").json[0]["ended"] == {"await_approval": 1, "done": 2, "no_answer": 1}
     assert fleet("wait", NOBODY).ended(1, "The fleet has no turn")
     assert fleet("wait", "7").ended(2, "is not the id of a snapshot")
     turn = fleet("submit", "teller", "Hello").out.strip()

@@ -21,7 +21,9 @@ from dragoman.loop import (
     Limits,
     LoopHooks,
     LoopRun,
+    NoAnswer,
     Orchestrator,
+    RefuseCalls,
     RunTools,
     Summarise,
     next_step,
@@ -102,6 +104,12 @@ def test_every_conversation_has_a_next_step_and_no_policy_breaks_it(conversation
             assert next.calls == conversation.pending_tool_calls
         elif isinstance(next, AskModel):
             assert not conversation.pending_tool_calls
+        elif isinstance(next, RefuseCalls | NoAnswer):
+            reply = next.reply if isinstance(next, RefuseCalls) else next.message
+            assert reply.cut_off
+            assert reply.tool_calls
+            assert not conversation.pending_tool_calls
+            assert not isinstance(next_step(conversation.repaired().conversation, Limits()), RefuseCalls)
         else:
             assert next == Done(conversation.messages[-1])
     valid = conversation.repaired().conversation

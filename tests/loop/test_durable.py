@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
 from random import Random
 
 import msgspec
 import pytest
 
-from dragoman.conversation import Conversation, Message, Text, ToolCall, ToolResult
+from dragoman.conversation import Conversation, Message, StopReason, Text, ToolCall, ToolResult
 from dragoman.engines import AsyncEngine, AsyncScriptedEngine, ReplyCall, async_engine
 from dragoman.errors import (
     DragomanError,
@@ -30,6 +31,7 @@ from dragoman.loop import (
     Limits,
     LoopHooks,
     LoopRun,
+    NoAnswer,
     RunResult,
     Spent,
 )
@@ -142,6 +144,25 @@ def test_a_replay_calls_nobody_and_gives_the_same_result() -> None:
     again = run(keeper, world := World(keeper))
     assert again.conversation == first.conversation
     assert (world.charged.total(), world.looks) == (0, 0)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_replies_that_are_no_answer_are_judged_alike_in_every_life(ends: bool) -> None:
+    """The model is asked again once, wherever the process dies, and no call of a cut reply runs."""
+    call = ToolCall("c1", "charge", '{"who": "Ada"}')
+    cut = Message(role="assistant", blocks=(call,), stop_reason=StopReason.MAX_TOKENS)
+    script: list[Message | str | Exception] = [cut, "" if ends else "Sorry.", "never"]
+    for dies_at in range(1, 6):
+        keeper = Keeper()
+        keeper.dies_at = dies_at
+        world = World(keeper)
+        with suppress(Killed):
+            run(keeper, world, script)
+        keeper.restart()
+        result = run(keeper, world, script)
+        assert isinstance(result.ending, NoAnswer if ends else Done)
+        assert result.conversation.is_valid
+        assert (keeper.begun, world.charged.total()) == (["model/1", "model/2"], 0)
 
 
 def _moments() -> int:

@@ -25,7 +25,7 @@ from temporalio.client import (
 from temporalio.converter import DataConverter, DefaultPayloadConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from dragoman.conversation import Conversation, Message, ToolCall
+from dragoman.conversation import Conversation, Message, StopReason, Text, ToolCall
 from dragoman.engines import AsyncScriptedEngine
 from dragoman.errors import (
     AuthenticationError,
@@ -584,3 +584,37 @@ async def test_a_call_of_a_lost_worker_waits_for_a_person(server: TemporalServer
         assert [each.reason for each in outcome.pending] == [UNCERTAIN]
         assert "was denied: enough" in (await talk.deny(*outcome.pending, reason="enough")).text
     assert traces_in(traces)["begin slow 2"] == 1
+
+
+@on_loop
+async def test_a_turn_without_an_answer_says_so(server: TemporalServer) -> None:
+    ran: list[str] = []
+
+    @tool
+    def purge(scope: str = "everything") -> str:
+        """Purge."""
+        ran.append(scope)
+        return "purged"
+
+    cut = Message(role="assistant", blocks=(ToolCall("1", "purge", ""),), stop_reason=StopReason.MAX_TOKENS)
+    half = Message(role="assistant", blocks=(Text("Half"),), stop_reason=StopReason.MAX_TOKENS)
+    said = ["Hello.", "", "", cut, cut, half, "", "There."]
+    config = ToolConfig(tool_choice="required")
+    given = scripted(*said, tools=[purge], tool_config=config)
+    engine: Any = given["scripted"].engine
+    async with talking(server, given) as talk:
+        assert (await talk.say("Hi")).text == "Hello."
+        silent = await talk.say("And now?")
+        assert (silent.ending, silent.text, silent.stop_reason) == ("no_answer", "", StopReason.END)
+        assert "twice in a row" in silent.note
+        assert (await talk.standing()).text == "", "not the answer of an earlier turn"
+        lost = await talk.say("Purge.")
+        assert (lost.ending, lost.stop_reason, ran) == ("no_answer", StopReason.MAX_TOKENS, [])
+        half_said = await talk.say("And?")
+        assert (half_said.ending, half_said.text, half_said.stop_reason) == ("done", "Half", StopReason.MAX_TOKENS)
+        assert "max_tokens" in half_said.note
+        there = await talk.say("Still there?")
+        assert (there.ending, there.text, there.note) == ("done", "There.", "")
+        assert (await talk.conversation()).is_valid
+    choices = [each.options and each.options.tool_choice for each in engine.calls]
+    assert choices == ["required", "required", "required", "required", "auto", "required", "required", "required"]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dragoman import ChatClient, MemoryStore, Text, ToolCall, agent_tool, tool
-from dragoman.conversation import Citation
+from dragoman.conversation import Citation, StopReason
 from dragoman.simulator import Drip, Reply, Request, Simulator, Status
 from dragoman.stores import conversation_id
 from dragoman.web import FrontEnd, WebServer
@@ -342,3 +342,22 @@ def test_growing_answers_are_only_sent_to_the_page() -> None:
     assert list(ai_sdk.Encoder(None).encode(grown)) == []
     assert list(ag_ui.Encoder("thread", "run").encode(grown)) == []
     assert list(PageEncoder().encode(grown)) == [grown]
+
+
+def test_a_turn_without_an_answer_says_so() -> None:
+    cut = Reply("Half", stop_reason=StopReason.MAX_TOKENS)
+    call = Reply(ToolCall("w1", "weather", '{"city": "Lyon"}'), stop_reason=StopReason.MAX_TOKENS)
+    with serving(["", "", "", "", cut, call, call]) as (server, _, _):
+        said = {"id": "a", "messages": [ui("user", {"type": "text", "text": "Hi"})], "trigger": "submit-message"}
+        asked = {"threadId": "b", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "Hi"}]}
+        _, text = post(server, "/chat", said)
+        assert '"finishReason":"other"' in text
+        assert "its reply was empty, twice in a row" in text
+        _, text = post(server, "/agent", asked)
+        assert '"result":{"ending":"no_answer","note":"The model gave no answer' in text
+        _, text = post(server, "/chat", said)
+        assert '"finishReason":"length"' in text
+        assert "The answer is not complete" in text
+        _, text = post(server, "/chat", said)
+        assert '"finishReason":"length"' in text
+        assert text.count("tool-output-error") == 2

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page as Tab, expect
 
 from dragoman import Conversation, Message, Text, Thinking, ToolCall, ToolResult
-from dragoman.conversation import Citation
+from dragoman.conversation import Citation, StopReason
 from dragoman.simulator import Reply
 from dragoman.stores import Snapshot
 from dragoman.web.turns import Talks
@@ -396,3 +396,12 @@ def test_links_arguments_and_absurd_texts_are_shown_safely(browser: Browser) -> 
                 assert (answers.nth(place).locator(".leads-to").count() == 1) is told, text
             for place in range(len(LINKS), len(LINKS) + len(absurd)):
                 expect(answers.nth(place).locator("pre")).to_have_count(1)
+
+
+def test_an_answer_that_is_missing_or_cut_says_so(browser: Browser) -> None:
+    script = ["", "", Reply("Half an ans", stop_reason=StopReason.MAX_TOKENS)]
+    with serving(script) as site, opened(browser, site) as tab:
+        say(tab, "hello")
+        expect(tab.get_by_text("The model gave no answer: its reply was empty, twice in a row.")).to_be_visible()
+        say(tab, "hello?")
+        expect(tab.get_by_text("The answer was cut at the limit of tokens.")).to_be_visible()

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack, assert_never, cast
 
 from msgspec import structs
 
@@ -27,13 +27,16 @@ from dragoman.errors import (
     StoreError,
     ToolBudgetError,
     ToolCancelledError,
+    ToolExecutionError,
 )
 from dragoman.loop import (
     NOTHING_SPENT,
     AwaitApproval,
     Cancelled,
+    Done,
     LimitReached,
     LoopRun,
+    NoAnswer,
     RunResult,
     settings_of,
 )
@@ -403,16 +406,22 @@ async def _continue_stored(client: Core) -> bool:
 
 def _answer_of(agent: Agent, context: ToolContext[object], result: RunResult) -> str:
     about: dict[str, Any] = {"tool_name": context.tool_name, "call_id": context.call_id}
+    last_words = f" Its last words were: {result.text}" if result.text else ""
     match result.ending:
         case AwaitApproval():
             raise Paused(result.pending)
         case LimitReached():
-            text = f" Its last words were: {result.text}" if result.text else ""
-            raise ToolBudgetError(f"The agent {agent.name!r} did not finish. {result.ending}{text}", **about)
+            raise ToolBudgetError(f"The agent {agent.name!r} did not finish. {result.ending}{last_words}", **about)
         case Cancelled():
             raise ToolCancelledError(f"The agent {agent.name!r} was stopped.", **about)
+        case NoAnswer():
+            raise ToolExecutionError(f"The agent {agent.name!r} did not answer. {result.note}{last_words}", **about)
+        case Done() if result.note and not result.text:
+            raise ToolExecutionError(f"The agent {agent.name!r} did not answer. {result.note}", **about)
+        case Done():
+            return f"{result.text}\n\n[{result.note}]" if result.note else result.text
         case _:
-            return result.text
+            assert_never(result.ending)
 
 
 # --- agents' conversations in the store -------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def recovered_place(recovered: Recovered) -> Place:
 def put_together(recovered: Recovered, tools: ToolSet) -> tuple[Conversation, tuple[PendingApproval, ...]]:
     """The recovered conversation, and the calls that may or may not have done their work."""
     found = recovered.conversation
-    if found.last is not None and found.last.interrupted:
+    if found.last is not None and (found.last.interrupted or found.last.cut_off):
         found = found.repaired().conversation  # the program ended before it could do this
     waiting = {call.id for call in found.pending_tool_calls}
     done = [result for result in recovered.done_results if result.call_id in waiting]

@@ -25,7 +25,7 @@ from dragoman._files import read_message
 from dragoman._observer import follow, within
 from dragoman.conversation import Block, Conversation, Event, Message, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.engines import AsyncEngine, Engine
-from dragoman.errors import ConcurrentUseError, ConfigurationError, LimitReachedError, StoppedError
+from dragoman.errors import ConcurrentUseError, ConfigurationError, InvalidAnswerError, LimitReachedError, StoppedError
 from dragoman.loop import (
     NOTHING_SPENT,
     Cancelled,
@@ -33,6 +33,7 @@ from dragoman.loop import (
     LoopIO,
     LoopRun,
     LoopSettings,
+    NoAnswer,
     RunResult,
     Spent,
     close_engine,
@@ -456,6 +457,8 @@ class TurnCore(Generic[E]):
             raise StoppedError("The question was cancelled.")
         if isinstance(run.ending, LimitReached):
             raise LimitReachedError(str(run.ending), conversation=run.conversation, limit=run.ending.limit)
+        if isinstance(run.ending, NoAnswer):
+            raise InvalidAnswerError(str(run.ending), text=run.ending.message.text, conversation=run.conversation)
         return cast("TypedResult[Any]", run.result).answer
 
     def _begin_question(self, question: Prompt, given: CallOptions, judge: AnswerJudge[Any]) -> tuple[LoopRun, LoopIO]:

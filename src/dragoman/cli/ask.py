@@ -21,20 +21,13 @@ import msgspec
 from dragoman.chat import AnswerType, answer_type
 from dragoman.conversation import Block, Media, Message, StopReason, Text
 from dragoman.errors import DragomanError
+from dragoman.loop import ENDINGS
 
 from .arguments import UsageError, clean, expand_path, suggest
-from .failures import LIMIT, NEEDS_APPROVAL, NO_ANSWER, OK, code_of, error_object, report
+from .failures import OK, code_of, error_object, report
 from .output import JsonLinesView, View, format_usage, sum_up
 from .session import Session
 from .terminal import Terminal
-
-_ENDINGS: Final = {
-    StopReason.MAX_TOKENS: (LIMIT, "The answer was cut off at the token limit. Raise it: -o max_tokens 8000"),
-    StopReason.CONTEXT_FULL: (LIMIT, "The model's context window is full. Start a new conversation."),
-    StopReason.REFUSAL: (NO_ANSWER, "The model declined to answer. Rephrase the question."),
-    StopReason.CONTENT_FILTER: (NO_ANSWER, "The provider withheld the answer. Rephrase the question."),
-}
-"""Endings after which the answer is not a complete one."""
 
 
 def ask(arguments: Namespace, terminal: Terminal) -> int:
@@ -71,8 +64,9 @@ def _ask(session: Session, message: Message | None, kind: AnswerType[object] | N
     view = View() if arguments.json else JsonLinesView(terminal) if arguments.json_lines else session.make_view()
     try:
         if kind is None or message is None:
-            session.take_turn(message, view)
-            code = _judge_ending(session)
+            result = session.take_turn(message, view)
+            code = session.tell_ending(result)
+            further |= {"ending": ENDINGS[type(result.ending)], "stop_reason": _word(result.stop_reason)}
         else:
             view.wait()
             try:
@@ -95,14 +89,8 @@ def _ask(session: Session, message: Message | None, kind: AnswerType[object] | N
     return code
 
 
-def _judge_ending(session: Session) -> int:
-    if session.approver.refused:
-        return NEEDS_APPROVAL
-    last = session.client.conversation.last
-    code, words = _ENDINGS.get(last.stop_reason, (OK, "")) if last and last.stop_reason else (OK, "")
-    if words:
-        session.terminal.say(f"dragoman: {words}", "yellow")
-    return code
+def _word(reason: StopReason | None) -> str | None:
+    return None if reason is None else reason.value
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ class _Talk:
         client = self._session.client
         since = len(client.history)
         try:
-            self._session.take_turn(prompt, self._session.make_view())
+            self._session.tell_ending(self._session.take_turn(prompt, self._session.make_view()))
             if self._session.arguments.usage:
                 self._terminal.note(format_usage(client.history[since:]))
             return

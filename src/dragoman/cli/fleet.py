@@ -13,11 +13,12 @@ from msgspec import Struct
 
 import dragoman.fleet
 from dragoman.chat import load_config
+from dragoman.conversation import Ended
 from dragoman.fleet import Agent, Outcome, Turn, TurnEnded, prometheus_text
 from dragoman.stores import MessageAdded, PostgresOptions, ToolCallBegun
 
 from .arguments import Parser, UsageError, add_json, clean, suggest
-from .failures import FAILED, LIMIT, NEEDS_APPROVAL, OK, describe
+from .failures import FAILED, LIMIT, NEEDS_APPROVAL, NO_ANSWER, OK, describe
 from .output import format_call, format_result, print_json, print_list
 from .terminal import Terminal, shorten, to_line
 from .tools import load_module
@@ -25,7 +26,13 @@ from .tools import load_module
 if TYPE_CHECKING:
     from dragoman.fleet import Fleet, Worker  # they need an extra, which `--help` must not
 
-_CODES: Final = {"done": OK, "await_approval": NEEDS_APPROVAL, "limit_reached": LIMIT, "cancelled": FAILED}
+_CODES: Final[dict[Ended, int]] = {
+    "done": OK,
+    "await_approval": NEEDS_APPROVAL,
+    "limit_reached": LIMIT,
+    "no_answer": NO_ANSWER,
+    "cancelled": FAILED,
+}
 
 
 class FleetTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -166,6 +173,8 @@ def _note_ending(outcome: Outcome, terminal: Terminal) -> None:
         terminal.say(f"waiting for your approval: {to_line(f'{each.call.id}: {format_call(each.call)}')}{reason}")
     if outcome.pending:
         terminal.say(f"Answer with: dragoman fleet approve {outcome.turn.id} (or deny)")
+    elif outcome.note:
+        terminal.say(f"dragoman: {to_line(outcome.note)}", "yellow")
     elif outcome.ending != "done":
         terminal.say(f"dragoman: the turn ended: {outcome.ending}.", "yellow")
 

@@ -6,6 +6,7 @@ program that is killed at the question asks it again when it is continued.
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import ExitStack
@@ -15,8 +16,9 @@ from typing import Final
 from msgspec import Struct, structs
 
 from dragoman.chat import ChatClient, ChatOptions, LoadedConfig, Prompt, new
-from dragoman.conversation import Conversation, ToolCall, source_lines
+from dragoman.conversation import Conversation, StopReason, ToolCall, source_lines
 from dragoman.errors import ConfigurationError, StepLimitError, StoreError
+from dragoman.loop import Limits, NoAnswer, RunResult, next_step
 from dragoman.stores import ConversationStore
 from dragoman.toolkit import ConsoleResponder, PermissionChecker, PermissionRequest, skills_prompt
 from dragoman.tools import (
@@ -35,12 +37,27 @@ from dragoman.tools import (
 )
 
 from .arguments import Approve, clean
+from .failures import LIMIT, NEEDS_APPROVAL, NO_ANSWER, OK
 from .history import find_conversation, open_store
 from .instructions import read_instructions
 from .output import TextView, View
 from .settings import Settings, clean_models, fetch_models, load_with, read_settings, settle_model
 from .terminal import Terminal, to_line
 from .tools import ToolChoice
+
+_ENDINGS: Final = {
+    StopReason.MAX_TOKENS: (LIMIT, "The answer was cut off at the token limit. Raise it: -o max_tokens 8000"),
+    StopReason.CONTEXT_FULL: (LIMIT, "The model's context window is full. Start a new conversation."),
+    StopReason.REFUSAL: (NO_ANSWER, "The model declined to answer. Rephrase the question."),
+    StopReason.CONTENT_FILTER: (NO_ANSWER, "The provider withheld the answer. Rephrase the question."),
+}
+"""Endings after which the answer is not a complete one."""
+_LOOP: Final = logging.getLogger("dragoman.loop")
+
+
+def _say_nothing(_record: logging.LogRecord) -> bool:
+    """A filter: what is wrong with an answer is said by `tell_ending`, once and in the words of the command line."""
+    return False
 
 
 class Session(ExitStack):
@@ -62,6 +79,8 @@ class Session(ExitStack):
 
     def _begin(self, *, reads_instructions: bool) -> None:
         self.enter_context(self.terminal.reserve_stdout())
+        _LOOP.addFilter(_say_nothing)
+        self.callback(_LOOP.removeFilter, _say_nothing)
         self.loaded: LoadedConfig = load_with(self.arguments)
         self.settings: Settings = read_settings(self.loaded)
         self.store: ConversationStore | None = self._open_store()
@@ -161,9 +180,11 @@ class Session(ExitStack):
     def can_continue(self) -> bool:
         """Whether the model can continue without a new message."""
         last = self.client.conversation.last
-        return last is not None and (last.role != "assistant" or bool(self.client.pending))
+        if last is None or (last.role == "assistant" and not self.client.pending):
+            return False
+        return not isinstance(next_step(self.client.conversation, Limits()), NoAnswer)
 
-    def take_turn(self, prompt: Prompt | None, view: View) -> None:
+    def take_turn(self, prompt: Prompt | None, view: View) -> RunResult:
         """Let the model answer, or, without a prompt, continue; ask about calls in between.
 
         There is a run of the loop between two questions; the limit of steps applies to all of them together.
@@ -185,7 +206,7 @@ class Session(ExitStack):
                     view.pause()
                 if not stream.result.pending:
                     sources = source_lines(stream.result.citations)
-                    return
+                    return stream.result
                 steps += stream.result.spent.steps
                 if steps >= most:
                     message = f"max iterations ({most}) reached"
@@ -194,6 +215,17 @@ class Session(ExitStack):
                 prompt = None
         finally:
             view.end(sources)
+
+    def tell_ending(self, result: RunResult) -> int:
+        """Say what is wrong with the answer, if something is; the exit code for such an end."""
+        if self.approver.refused:
+            return NEEDS_APPROVAL
+        if not result.note:
+            return OK
+        usual = (NO_ANSWER if isinstance(result.ending, NoAnswer) else OK, result.note)
+        code, words = usual if result.stop_reason is None else _ENDINGS.get(result.stop_reason, usual)
+        self.terminal.say(f"dragoman: {words}", "yellow")
+        return code
 
     # --- the store ---
 

@@ -21,6 +21,7 @@ from .events import (
     AnswerGrown as AnswerGrown,
     BlockReceived as BlockReceived,
     Completed as Completed,
+    Ended as Ended,
     Event as Event,
     Failed as Failed,
     HandedOver as HandedOver,
@@ -53,6 +54,7 @@ from .json_form import (
 )
 from .message import (
     BROKEN_OFF as BROKEN_OFF,
+    CUT_OFF as CUT_OFF,
     Account as Account,
     Attempt as Attempt,
     Message as Message,
@@ -65,5 +67,6 @@ from .validity import (
     Change as Change,
     ChangeKind as ChangeKind,
     drop_unanswerable_calls as drop_unanswerable_calls,
+    unanswered_cut_reply as unanswered_cut_reply,
 )
 from .values import FrozenDict as FrozenDict, Native as Native, Value as Value, memory_of as memory_of

@@ -251,6 +251,8 @@ class ToolResult(Value, frozen=True, tag="tool_result", tag_field="type"):
     """When the call started."""
     usage: Usage | None = None
     """The usage of models inside the tool, such as an agent's; `charged` is the cost, None if it is unknown."""
+    spoke: bool = False
+    """The tool has told the user something: an empty reply after it is an end, not a failure."""
 
     @property
     def text(self) -> str:

@@ -89,7 +89,7 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
     def pending_tool_calls(self) -> tuple[ToolCall, ...]:
         """The calls of the model's last message that have no result yet, in order.
 
-        A call with incomplete arguments is not pending: it cannot be run.
+        A call with incomplete arguments is not pending, nor is any call of a reply that was cut off: none can be run.
         """
         return _unanswered_calls(self.messages)
 
@@ -158,6 +158,8 @@ def _unanswered_calls(messages: tuple[Message, ...]) -> tuple[ToolCall, ...]:
         if message.role == "user":
             break
         if message.role == "assistant":
+            if message.cut_off:
+                return ()
             return tuple(
                 [b for b in message.blocks if isinstance(b, ToolCall) and b.id not in answered and not b.partial]
             )

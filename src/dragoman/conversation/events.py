@@ -176,14 +176,22 @@ class HandedOver(_Event, frozen=True):
     """The parts of the history that its model does not receive, or receives in another form."""
 
 
+Ended: TypeAlias = Literal["done", "await_approval", "limit_reached", "no_answer", "cancelled"]
+"""How a run ended, in a word."""
+
+
 class RunEnded(_Event, frozen=True):
     """A run is over: the last event of its stream, unless an error ended it (then Failed is)."""
 
-    ending: Literal["done", "await_approval", "limit_reached", "cancelled"]
+    ending: Ended
     answer: str = ""
     """The text of the model's latest answer."""
     usage: Usage = Usage()
     """The total tokens of the run."""
+    stop_reason: StopReason | None = None
+    """Why the model's last reply ended."""
+    note: str = ""
+    """What is wrong with the answer, in a sentence or two; empty if nothing is."""
 
 
 ReplyEvent: TypeAlias = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import Enum
 from typing import Final, Literal, TypeAlias
@@ -41,6 +41,15 @@ class StopReason(Enum):
 
 BROKEN_OFF: Final = (StopReason.INTERRUPTED, StopReason.ERROR)
 """The stop reasons of incomplete replies."""
+
+CUT_OFF: Final[Mapping[StopReason, str]] = {
+    StopReason.MAX_TOKENS: "it reached the limit of tokens for a reply (max_tokens)",
+    StopReason.CONTEXT_FULL: "the model's context window was full",
+    StopReason.REFUSAL: "the model declined to answer",
+    StopReason.CONTENT_FILTER: "the provider withheld the rest",
+}
+"""The stop reasons of replies that may lack a part, and what happened. Their calls are never run, not even one that
+looks whole: providers complete cut JSON, so that it can be read proves nothing."""
 
 
 class Attempt(Value, frozen=True):
@@ -147,6 +156,20 @@ class Message(Value, frozen=True, dict=True, gc=True):
     def interrupted(self) -> bool:
         """Whether the reply is incomplete."""
         return self.stop_reason in BROKEN_OFF
+
+    @property
+    def cut_off(self) -> str:
+        """Why a part of the reply may be missing, in words; empty if it ended by itself."""
+        return "" if self.stop_reason is None else CUT_OFF.get(self.stop_reason, "")
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether there is nothing in it but thinking and blank text."""
+        return not any(map(_says_something, self.blocks))
+
+
+def _says_something(block: Block) -> bool:
+    return bool(block.text.strip()) if isinstance(block, Text) else not isinstance(block, Thinking)
 
 
 def _blocks(content: tuple[str | Block, ...]) -> tuple[Block, ...]:

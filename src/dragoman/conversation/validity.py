@@ -15,12 +15,16 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from .blocks import Block, Text, ToolCall, ToolResult
-from .message import Message
+from .message import Message, StopReason
 
 ChangeKind: TypeAlias = Literal["added_result", "removed_result", "moved_result", "removed_call", "removed_message"]
 """How a conversation was changed to make it valid."""
 
 _NOT_RUN: Final = "This call was not completed: no result was recorded for it."
+_CUT_OFF: Final = (
+    "This call was not run, because the reply that made it was cut off: {why}. A part of it may be missing. "
+    "If the call is still needed, make it again, with shorter arguments or in several smaller calls."
+)
 
 
 class Change(NamedTuple):
@@ -90,7 +94,7 @@ def _repair_turn(messages: tuple[Message, ...], start: int, end: int, changes: l
     if _are_valid_results(calls, results, start + len(head)):
         body = [message for _, message in results]
     else:
-        body = _repair_results(calls, results, start, changes)
+        body = _repair_results(head[0] if head else turn[0], calls, results, start, changes)
     return [*head, *body, *others[len(head) :]]
 
 
@@ -134,7 +138,11 @@ def _are_valid_results(calls: tuple[ToolCall, ...], results: list[tuple[int, Mes
 
 
 def _repair_results(
-    calls: tuple[ToolCall, ...], messages: list[tuple[int, Message]], start: int, changes: list[Change]
+    reply: Message,
+    calls: tuple[ToolCall, ...],
+    messages: list[tuple[int, Message]],
+    start: int,
+    changes: list[Change],
 ) -> list[Message]:
     """Combine tool messages into one with exactly one result per call, in order."""
     found = _usable_results({call.id for call in calls}, messages, changes)
@@ -150,7 +158,7 @@ def _repair_results(
             changes.append(Change("added_result", start, call.id, what))
     if not calls:
         return []
-    results = [found[call.id][1] if call.id in found else _not_run(call) for call in calls]
+    results = [found[call.id][1] if call.id in found else _not_run(call, reply) for call in calls]
     template = messages[0][1] if messages else Message(role="tool")
     return [msgspec.structs.replace(template, blocks=tuple(results))]
 
@@ -177,5 +185,23 @@ def _usable_results(
     return found
 
 
-def _not_run(call: ToolCall) -> ToolResult:
-    return ToolResult(call.id, call.name, (Text(_NOT_RUN),), is_error=True, error_type="cancelled")
+def unanswered_cut_reply(messages: tuple[Message, ...]) -> Message | None:
+    """The model's last message, if it was cut off and a call in it has no result yet; `repair` adds that."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if message.role == "assistant":
+            called = {call.id for call in message.tool_calls} if message.cut_off else answered
+            return None if called <= answered else message
+        answered.update([result.call_id for result in message.tool_results])
+    return None
+
+
+def _not_run(call: ToolCall, reply: Message) -> ToolResult:
+    text = _CUT_OFF.format(why=_why(reply)) if reply.cut_off else _NOT_RUN
+    return ToolResult(call.id, call.name, (Text(text),), is_error=True, error_type="cancelled")
+
+
+def _why(reply: Message) -> str:
+    written = None if reply.usage is None else reply.usage.output
+    counted = reply.stop_reason is StopReason.MAX_TOKENS and written
+    return f"{reply.cut_off}, after {written:,} tokens" if counted else reply.cut_off

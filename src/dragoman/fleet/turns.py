@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.conversation import Message, ToolCall, Usage, message_from_json, message_to_json
+from dragoman.conversation import Ended, Message, StopReason, ToolCall, Usage, message_from_json, message_to_json
 from dragoman.errors import (
     DragomanError,
     MalformedDataError,
@@ -24,7 +24,7 @@ from dragoman.errors import (
     describe_error,
     recreate_error,
 )
-from dragoman.loop import ENDINGS, Ended, RunResult, Spent
+from dragoman.loop import ENDINGS, RunResult, Spent
 from dragoman.stores import MessageAdded, ToolCallBegun, ToolCallDone
 from dragoman.tools import Approval, PendingApproval
 
@@ -48,6 +48,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
     ending: Ended
     text: str = ""
     """The model's latest answer."""
+    stop_reason: StopReason | None = None
+    """Why the model's last reply ended."""
+    note: str = ""
+    """What is wrong with the answer and what to do about it; empty if nothing is."""
     pending: tuple[PendingApproval, ...] = ()
     """The calls that wait for a person, with the reason: `approve` or `deny` them."""
     usage: Usage = Usage()
@@ -80,7 +84,8 @@ class FleetStatus(Struct, frozen=True, kw_only=True):
     oldest_seconds: float = 0.0
     """The age of the oldest turn that no worker has started."""
     ended: dict[str, int] = {}
-    """How turns ended in the last hour: `done`, `await_approval`, `limit_reached`, `cancelled` or `failed`."""
+    """How turns ended in the last hour: `done`, `await_approval`, `limit_reached`, `no_answer`, `cancelled` or
+    `failed`."""
     seen: datetime | None = None
     """When a worker last offered this agent."""
 
@@ -146,6 +151,8 @@ class _StoredOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int = 0
     ending: Ended = "done"
     text: str = ""
+    stop_reason: StopReason | None = None
+    note: str = ""
     calls: Raw = _NOTHING
     held: Raw = _NOTHING
     """For each call the one of the conversation itself, which differs if an agent behind a tool makes the call."""
@@ -168,6 +175,8 @@ def outcome_to_json(result: RunResult | DragomanError | None, messages: Sequence
             version=VERSION,
             ending=ENDINGS[type(result.ending)],
             text=result.text,
+            stop_reason=result.stop_reason,
+            note=result.note,
             calls=_write_calls([each.call for each in pending]),
             held=_write_calls([each.held for each in pending]),
             reasons=tuple([each.reason for each in pending]),
@@ -188,6 +197,8 @@ def outcome_from_json(data: bytes, turn: Turn) -> Outcome | DragomanError:
         turn=turn,
         ending=stored.ending,
         text=stored.text,
+        stop_reason=stored.stop_reason,
+        note=stored.note,
         pending=tuple(
             [
                 PendingApproval(call=call, reason=why, within=None if held == call else held)

@@ -35,7 +35,6 @@ from .orchestrator import (
 from .result import (
     ENDINGS as ENDINGS,
     Cancelled as Cancelled,
-    Ended as Ended,
     Ending as Ending,
     RunResult as RunResult,
 )
@@ -60,6 +59,8 @@ from .step import (
     Done as Done,
     LimitReached as LimitReached,
     Limits as Limits,
+    NoAnswer as NoAnswer,
+    RefuseCalls as RefuseCalls,
     RunTools as RunTools,
     Spent as Spent,
     Step as Step,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from msgspec import Struct
 
 import dragoman.providers
-from dragoman.conversation import Citation, Conversation, HandedOver, Usage
+from dragoman.conversation import Citation, Conversation, Ended, HandedOver, StopReason, Usage
 from dragoman.engines import Reply
 from dragoman.tools import PendingApproval
 
-from .step import AwaitApproval, Done, LimitReached, Spent
+from .step import AwaitApproval, Done, LimitReached, NoAnswer, Spent
 
 _SHOWN: Final = 80
 
@@ -20,15 +20,14 @@ class Cancelled(Struct, frozen=True):
     """The run was cancelled."""
 
 
-Ending: TypeAlias = Done | AwaitApproval | LimitReached | Cancelled
+Ending: TypeAlias = Done | AwaitApproval | LimitReached | NoAnswer | Cancelled
 """How a run can end other than by an error."""
 
-Ended: TypeAlias = Literal["done", "await_approval", "limit_reached", "cancelled"]
-"""The same as a word."""
 ENDINGS: Final[dict[type[Ending], Ended]] = {
     Done: "done",
     AwaitApproval: "await_approval",
     LimitReached: "limit_reached",
+    NoAnswer: "no_answer",
     Cancelled: "cancelled",
 }
 
@@ -51,13 +50,19 @@ class RunResult(Struct, frozen=True):
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= _SHOWN else self.text[: _SHOWN - 1] + "…"
-        return f"<RunResult {ENDINGS[type(self.ending)]}: {text!r}>"
+        return f"<RunResult {self._how_it_ended}: {text!r}>"
+
+    @property
+    def _how_it_ended(self) -> str:
+        """The ending in words, and the stop reason if it means that something is missing."""
+        words, reason = ENDINGS[type(self.ending)], self.stop_reason
+        return f"{words} ({reason.value})" if reason is not None and self.note else words
 
     def _repr_html_(self) -> str:
         """The turn and how it ended, for notebooks."""
         messages = self.conversation.messages
         begin = max([place for place, each in enumerate(messages) if each.role == "user"], default=0)
-        facts = [ENDINGS[type(self.ending)].replace("_", " "), f"{self.spent.seconds:.1f} s"]
+        facts = [self._how_it_ended.replace("_", " "), f"{self.spent.seconds:.1f} s"]
         if self.usage.tokens:
             facts.append(f"{self.usage.tokens:,} tokens")
         return Conversation(messages=messages[begin:]).to_html(note=" · ".join(facts))
@@ -65,7 +70,28 @@ class RunResult(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The model's last answer."""
-        return self.conversation.text
+        # An empty reply is no part of the conversation, whose last answer would be that of an earlier turn.
+        return self.ending.message.text if isinstance(self.ending, Done | NoAnswer) else self.conversation.text
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the model's last reply ended: `max_tokens` if the answer was cut at the limit of tokens."""
+        if isinstance(self.ending, Done | NoAnswer):
+            return self.ending.stop_reason
+        return self.replies[-1].message.stop_reason if self.replies else None
+
+    @property
+    def note(self) -> str:
+        """What is wrong with the answer and what to do about it, in a sentence or two; empty if nothing is."""
+        match self.ending:
+            case Done():
+                return self.ending.note
+            case NoAnswer() | LimitReached():
+                return str(self.ending)
+            case AwaitApproval() | Cancelled():
+                return ""
+            case _:
+                assert_never(self.ending)
 
     @property
     def citations(self) -> tuple[Citation, ...]:

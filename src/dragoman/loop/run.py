@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -36,6 +37,7 @@ from dragoman.conversation import (
     ToolStarted,
     Usage,
     drop_unanswerable_calls,
+    unanswered_cut_reply,
 )
 from dragoman.engines import Reply, ReplyCall, failed
 from dragoman.errors import (
@@ -63,10 +65,15 @@ from .step import (
     AwaitApproval,
     Done,
     LimitReached,
+    NoAnswer,
+    RefuseCalls,
     RunTools,
     Spent,
     Tally,
     append_tool_results,
+    has_spoken,
+    is_asked_again,
+    is_left_out,
     next_step,
     offered_tools,
     refuse_outdated,
@@ -78,7 +85,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_GOES_ON: Final = (AskModel, RunTools)
+_GOES_ON: Final = (AskModel, RunTools, RefuseCalls)
 
 
 class LoopRun:
@@ -95,6 +102,8 @@ class LoopRun:
     """Whether the model has replied or tools have started: then the turn stays in the history even if it fails."""
     partial: Message | None = None
     """The reply received so far, while it is still streaming."""
+    silent: tuple[Message, ...] = ()
+    """The last replies in a row that said nothing; they are no part of the conversation."""
     settled: bool = False
     """Whether `settle` has run, so that the conversation is final."""
     _correction: Message | None = None
@@ -197,6 +206,10 @@ class LoopRun:
         last: Event | None = None
         try:
             while (step := await self._next_step(io)) is not None:
+                if isinstance(step, RefuseCalls):
+                    for result in await self._refuse_calls(io):
+                        yield ToolFinished(result)
+                    continue
                 if isinstance(step, RunTools):
                     batch = await self._begin_tools(io, step.calls, watched=streamed)
                     tool_events = io.run_tools(batch)
@@ -252,20 +265,27 @@ class LoopRun:
             reached = kind(str(self.ending), conversation=self.conversation, limit=self.ending.limit)
             yield failed(reached)
             raise reached
-        if streamed and self.ending is not None:
-            yield RunEnded(ENDINGS[type(self.ending)], self.conversation.text, self.result.usage)
+        if self.ending is not None:
+            result = self.result
+            if isinstance(self.ending, Done | NoAnswer) and result.note:
+                io.warn(f"{io.engine.name}: {result.note}")
+            if streamed:
+                ended = ENDINGS[type(self.ending)]
+                yield RunEnded(ended, result.text, result.usage, result.stop_reason, result.note)
 
-    async def _next_step(self, io: LoopIO) -> AskModel | RunTools | None:
+    async def _next_step(self, io: LoopIO) -> AskModel | RunTools | RefuseCalls | None:
         """The next step; None when the run is over, with the reason in `ending`."""
         settings = self._settings
         shortened = not settings.context
         while True:
             reads_more = not self._single or not self.replies
-            while reads_more and self.unread and not self.conversation.pending_tool_calls:
-                self.conversation = self.conversation.plus(self.unread[0])
+            while reads_more and self.unread and not self._waits_for_results:
+                self.conversation, self.silent = self.conversation.plus(self.unread[0]), ()
                 self.unread.popleft()
-            step = next_step(self.conversation, settings.limits, self.tally.spent, self.pending)
+            step = next_step(self.conversation, settings.limits, self.tally.spent, self.pending, self.silent)
             if isinstance(step, _GOES_ON):
+                if isinstance(step, RefuseCalls):
+                    return step
                 if not self.stop.cancelled:
                     if settings.limits.cost is not None or self.tally.caller is not None:
                         self.tally.check(step, io.engine, self.conversation)
@@ -282,6 +302,8 @@ class LoopRun:
                     continue  # a message was added at the last moment
                 elif settings.judge is not None and await self._is_refused(io, settings.judge, step.message):
                     continue
+            elif isinstance(step, NoAnswer) and reads_more and self.unread:
+                continue
             elif isinstance(step, AwaitApproval) and self.observed is not None:
                 # So that the run that continues this one, perhaps in another process, can link to its trace.
                 known = {**self.conversation.metadata, **self.observed.reference()}
@@ -355,25 +377,59 @@ class LoopRun:
 
     async def _take_reply(self, io: LoopIO, reply: Reply) -> None:
         """Append the model's reply. An empty one ends the run."""
-        message = reply.message
+        message, lost_call = reply.message, False
         if ToolCall in map(type, message.blocks):
             message = drop_unanswerable_calls(message, 0, [])
+            lost_call = len(message.blocks) < len(reply.message.blocks)
         if self._asked:
             message = self._with_account(message, reply.attempts)
         self.replies.append(reply)
         self.tally.count_reply(reply, steps=1)
-        grown = self.conversation.plus(message) if message.blocks else self.conversation
-        self.conversation, self.partial = grown, None
+        left_out = is_left_out(message)
+        if left_out:
+            self.partial = None
+        else:
+            silent = self.silent if message.cut_off and message.tool_calls else ()
+            self.conversation, self.partial, self.silent = self.conversation.plus(message), None, silent
         if message.blocks or message.stop_reason not in BROKEN_OFF:
             self.has_done_something = True
         if self.hooks:
             await self._notify(io, "after_model", reply)
-        if not message.blocks and not self.unread:
-            # An empty message is not allowed in a history, and asking the same again would give the same.
-            judge = self._settings.judge
-            if judge is not None and not self.stop.cancelled and await self._is_refused(io, judge, message):
-                return
-            self.ending = Cancelled() if self.stop.cancelled else Done(message)
+        if left_out and not self.unread:
+            await self._take_silence(io, message, lost_call=lost_call)
+
+    async def _take_silence(self, io: LoopIO, message: Message, *, lost_call: bool) -> None:
+        """After a reply without content: ask again, or end the run."""
+        judge = self._settings.judge
+        if self.stop.cancelled:
+            self.ending = Cancelled()
+        elif judge is not None:
+            if not await self._is_refused(io, judge, message):
+                self.ending = Done(message)
+        elif is_asked_again(message, lost_call=lost_call) and not has_spoken(self.conversation):
+            self.silent = (*self.silent, message)
+        else:
+            self.ending = Done(message)
+
+    async def _refuse_calls(self, io: LoopIO) -> tuple[ToolResult, ...]:
+        """Give each call of a reply that was cut off an error result."""
+        before = {result.call_id for result in self._last_results()}
+        self.conversation = self.conversation.repaired().conversation
+        added = tuple([result for result in self._last_results() if result.call_id not in before])
+        if self.hooks:
+            await self._notify(io, "after_tools", added)
+        return added
+
+    def _last_results(self) -> tuple[ToolResult, ...]:
+        """The results behind the model's last message."""
+        behind = itertools.takewhile(lambda each: each.role != "assistant", reversed(self.conversation.messages))
+        return tuple([result for message in behind for result in message.tool_results])
+
+    @property
+    def _waits_for_results(self) -> bool:
+        """Whether calls have no results yet, so that no message of the user can follow."""
+        conversation = self.conversation
+        return bool(conversation.pending_tool_calls) or unanswered_cut_reply(conversation.messages) is not None
 
     def _with_account(self, message: Message, attempts: Sequence[AttemptRecord]) -> Message:
         """The reply with an account of its attempts, for a conversation that is stored."""
@@ -479,7 +535,7 @@ class LoopRun:
         # While approvals are pending, calls without results are fine.
         if self.conversation.messages and not isinstance(self.ending, AwaitApproval):
             last = self.conversation.messages[-1]
-            if last.stop_reason in BROKEN_OFF or self.conversation.pending_tool_calls:
+            if last.stop_reason in BROKEN_OFF or self._waits_for_results:
                 self.conversation = self.conversation.repaired().conversation
         if self.tally.tools is not None:
             self.tally.tools.caller = None  # breaks a reference cycle

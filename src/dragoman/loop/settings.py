@@ -67,7 +67,7 @@ class LoopHooks:
         """Called before the model gets `run.conversation`."""
 
     def after_model(self, run: LoopRun, reply: Reply) -> Hook:
-        """Called after a reply, which is the last message of `run.conversation`."""
+        """Called after a reply: the last message of `run.conversation`, or left out of it because it says nothing."""
 
     def model_failed(self, run: LoopRun, error: Exception) -> Hook:
         """Called when a model call failed; the error is raised afterwards."""
@@ -82,7 +82,10 @@ class LoopHooks:
         """Called with each result, before anybody else sees it."""
 
     def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> Hook:
-        """Called when the results are in `run.conversation`; calls that wait for approval are in `run.pending`."""
+        """Called when the results are in `run.conversation`; calls that wait for approval are in `run.pending`.
+
+        Also for the error results of calls that were cut off: `before_tools` and `tool_started` are not called for those.
+        """
 
     def compacted(self, run: LoopRun, before: Conversation) -> Hook:
         """Called after a context policy has shortened the history; `before` is the old one."""

@@ -16,7 +16,18 @@ from msgspec import Struct
 import dragoman.providers
 import dragoman.tools
 from dragoman._checks import CheckedMeta, NotNegative
-from dragoman.conversation import Conversation, Message, StopReason, ToolCall, ToolChoice, ToolResult, ToolSpec, Usage
+from dragoman.conversation import (
+    BROKEN_OFF,
+    Conversation,
+    Message,
+    StopReason,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    unanswered_cut_reply,
+)
 from dragoman.errors import ConfigurationError, InvalidConversationError, LimitReachedError, UnknownCostError
 from dragoman.tools import Approval, PendingApproval
 
@@ -93,6 +104,12 @@ class RunTools(Struct, frozen=True):
     calls: tuple[ToolCall, ...]
 
 
+class RefuseCalls(Struct, frozen=True):
+    """This reply was cut off, so none of its calls is run: give each an error result (`conversation.repaired()`)."""
+
+    reply: Message
+
+
 class AwaitApproval(Struct, frozen=True):
     """These calls wait for approval; nothing else can happen before."""
 
@@ -100,7 +117,7 @@ class AwaitApproval(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    """The model has given its final answer."""
+    """The model has given its final answer. `note` says what is wrong with it, if it is not a whole one."""
 
     message: Message
 
@@ -108,6 +125,36 @@ class Done(Struct, frozen=True):
     def stop_reason(self) -> StopReason | None:
         """Why the model stopped."""
         return self.message.stop_reason
+
+    @property
+    def note(self) -> str:
+        """Why a part of the answer is missing, and what to do about it; empty for a whole answer."""
+        message = self.message
+        if message.interrupted:
+            return "The answer is not complete: it was broken off. Ask again."
+        return f"The answer is not complete: {message.cut_off}. {hint_after(message)}" if message.cut_off else ""
+
+
+class NoAnswer(Struct, frozen=True):
+    """The model has given no answer, and asking it again would not help.
+
+    Twice in a row its reply was empty or its calls were cut off, or its calls were cut off for a reason that remains.
+    """
+
+    message: Message
+    """The last reply. An empty one is no part of the conversation."""
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the model stopped."""
+        return self.message.stop_reason
+
+    def __str__(self) -> str:
+        what = "The model gave no answer"
+        if not self.message.cut_off:
+            return f"{what}: its reply was empty, twice in a row. {hint_after(self.message)}"
+        lost = "its reply was cut off" if self.message.says_nothing else "the reply with its tool calls was cut off"
+        return f"{what}: {lost}, {self.message.cut_off}. {hint_after(self.message)} A new message continues."
 
 
 class LimitReached(Struct, frozen=True):
@@ -123,7 +170,7 @@ class LimitReached(Struct, frozen=True):
         return f"The run reached its limit of {self.value:g} {self.limit.replace('_', ' ')}."
 
 
-Step: TypeAlias = AskModel | RunTools | AwaitApproval | Done | LimitReached
+Step: TypeAlias = AskModel | RunTools | RefuseCalls | AwaitApproval | Done | NoAnswer | LimitReached
 """What can come next in a conversation."""
 
 NOTHING_SPENT: Final = Spent()
@@ -221,20 +268,79 @@ def _tokens(usage: Usage) -> int:
     return usage.total or (usage.input or 0) + (usage.output or 0)
 
 
+# --- replies that are no answer ---------------------------------------------------------------------------------------
+
+_HINTS: Final[dict[StopReason, str]] = {
+    StopReason.MAX_TOKENS: "Raise max_tokens, or ask for less.",
+    StopReason.CONTEXT_FULL: "Shorten the history.",
+    StopReason.REFUSAL: "Rephrase the request.",
+    StopReason.CONTENT_FILTER: "Rephrase the request.",
+}
+_ONCE_MORE: Final = (StopReason.END, StopReason.TOOL_CALLS, StopReason.ERROR)
+"""Ends of an empty reply after which the model is asked again: it promised something, or failed at a call."""
+_FOR_GOOD: Final = (StopReason.CONTEXT_FULL, StopReason.REFUSAL, StopReason.CONTENT_FILTER)
+"""Ends after which asking again, with a history that is no shorter, would bring the same."""
+
+
+def hint_after(reply: Message) -> str:
+    """What to do after a reply that was cut off, or was empty."""
+    return _HINTS.get(reply.stop_reason or StopReason.OTHER, "Ask again, or ask another model.")
+
+
+def is_left_out(reply: Message) -> bool:
+    """Whether a reply says so little that it is no part of the conversation: providers refuse empty messages."""
+    unfinished = reply.stop_reason in (StopReason.PAUSED, StopReason.INTERRUPTED)  # what it thought is kept
+    return not reply.blocks or (reply.says_nothing and not unfinished)
+
+
+def is_asked_again(reply: Message, *, lost_call: bool) -> bool:
+    """Whether the model is asked again after a reply that was left out, if it was the first in a row.
+
+    `lost_call`: the reply had a call that was cut off in the middle.
+    """
+    return reply.stop_reason in _ONCE_MORE or (lost_call and reply.stop_reason not in (*_FOR_GOOD, *BROKEN_OFF))
+
+
+def has_spoken(conversation: Conversation) -> bool:
+    """Whether a tool has told the user something since the user's last message."""
+    for message in reversed(conversation.messages):
+        if message.role == "user":
+            break
+        if True in [result.spoke for result in message.tool_results]:
+            return True
+    return False
+
+
+def _cut_replies(conversation: Conversation) -> list[Message]:
+    """The replies at the end of the conversation whose calls were refused because they were cut off, newest first."""
+    found = list[Message]()
+    for message in reversed(conversation.messages):
+        if message.role == "user" or (message.role == "assistant" and not (message.cut_off and message.tool_calls)):
+            break
+        if message.role == "assistant":
+            found.append(message)
+    return found
+
+
 def next_step(
     conversation: Conversation,
     limits: Limits,
     spent: Spent = NOTHING_SPENT,
     waiting: Collection[PendingApproval] = (),
+    silent: Sequence[Message] = (),
 ) -> Step:
     """The next step for this conversation.
 
-    `waiting` are the calls known to need approval; the others can be run.
+    `waiting` are the calls known to need approval; the others can be run. `silent` are the replies since its last
+    message that said nothing and are no part of it.
     """
     if not conversation.messages:
         message = "The conversation has no message that a model could answer."
         raise InvalidConversationError(message, hint="Add a message of the user first.")
     last = conversation.messages[-1]
+    refused = unanswered_cut_reply(conversation.messages)
+    if refused is not None:
+        return RefuseCalls(refused)
     calls = conversation.pending_tool_calls
     if calls and not (last.role == "assistant" and last.interrupted):
         # Providers reuse ids, so calls are compared as a whole.
@@ -249,9 +355,12 @@ def next_step(
     # A model that paused a long turn with its own tools continues when it is called again.
     if last.role == "assistant" and last.stop_reason is not StopReason.PAUSED:
         return Done(last)
+    cut = _cut_replies(conversation) if last.role == "tool" else []
+    if len(cut) + len(silent) > 1 or (cut and cut[0].stop_reason in _FOR_GOOD):
+        return NoAnswer(cut[0] if cut else silent[-1])
     reached = limits.reached(spent)
     # A run that continues after tool results, for example after an approval, is in the middle of its turn.
-    first = spent.steps == 0 and last.role == "user"
+    first = spent.steps == len(silent) and last.role == "user"
     return AskModel(first=first) if reached is None else LimitReached(*reached)
 
 

@@ -34,7 +34,9 @@ from temporalio.exceptions import ApplicationError
 
 from dragoman.conversation import (
     Conversation,
+    Ended,
     Message,
+    StopReason,
     Usage,
     conversation_from_json,
     conversation_to_json,
@@ -42,7 +44,7 @@ from dragoman.conversation import (
     message_to_json,
 )
 from dragoman.errors import ConfigurationError, DragomanError, describe_error, recreate_error
-from dragoman.loop import Ended, Limits, OnLimit, Spent, outcome_from_json, outcome_to_json
+from dragoman.loop import Limits, OnLimit, Spent, outcome_from_json, outcome_to_json
 from dragoman.providers import ModelOptions
 from dragoman.stores import AesGcmSealing
 from dragoman.tools import Approval, PendingApproval, ToolErrorHandling
@@ -123,6 +125,10 @@ class TurnOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ending: Ended | None = None
     """None while a turn is running, and before the first."""
     reply: Raw = NOTHING
+    stop_reason: StopReason | None = None
+    """Why the model's last reply ended."""
+    note: str = ""
+    """What is wrong with the answer and what to do about it; empty if nothing is."""
     waits: dict[str, str] = {}
     spent: Spent = Spent()
     """What the turn has used."""

@@ -98,6 +98,10 @@ class WorkflowTurn(LoopIO):
                     raise StoppedError("The run was cancelled.") from None
                 raise
 
+    def warn(self, text: str) -> None:
+        if not workflow.unsafe.is_replaying():
+            super().warn(text)
+
     async def complete(self) -> RunResult:
         """Run the turn."""
         # Not `exhaust`, which closes the generator: when a worker drops a workflow, nothing can be closed.
@@ -115,7 +119,7 @@ class WorkflowTurn(LoopIO):
             agent=self._agent,
             conversation=write_conversation(conversation),
             options=self._options,
-            first=step and self.run.spent.steps == 0 and last is not None and last.role == "user",
+            first=step and self.run.spent.steps == len(self.run.silent) and last is not None and last.role == "user",
             tools=step,
             seconds=self._left(self.run.stop),
         )

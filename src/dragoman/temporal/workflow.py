@@ -25,14 +25,16 @@ from temporalio import workflow
 
 from dragoman.conversation import (
     Conversation,
+    Ended,
     Message,
+    StopReason,
     Usage,
     conversation_from_json,
     message_from_json,
     message_to_json,
 )
 from dragoman.errors import ConcurrentUseError, ConfigurationError, ConversationError
-from dragoman.loop import ENDINGS, Cancelled, Ended, LoopHooks, LoopRun, Spent
+from dragoman.loop import ENDINGS, Cancelled, Done, LoopHooks, LoopRun, NoAnswer, Spent
 from dragoman.tools import Approval, PendingApproval
 
 from .payloads import (
@@ -72,6 +74,10 @@ class ConversationWorkflow:
         self._spent: Spent = start.spent
         self._usage: Usage = start.outcome.usage
         self._ending: Ended | None = "await_approval" if start.waits else start.outcome.ending
+        self._stop_reason: StopReason | None = start.outcome.stop_reason
+        self._note: str = start.outcome.note
+        self._left_out: Raw = start.outcome.reply if start.outcome.ending == "no_answer" else NOTHING
+        """The reply that ended the last turn, if it said nothing and is no part of the conversation."""
         self._run: LoopRun | None = None
         self._busy: bool = False
         self._stopped: bool = False
@@ -174,6 +180,11 @@ class ConversationWorkflow:
             self._queue = (*self._queue, *run.added)
         self._spent, self._usage = run.spent, Usage.total_of([each.message.usage for each in run.replies])
         self._ending = None if run.ending is None else ENDINGS[type(run.ending)]
+        last = run.ending.message if isinstance(run.ending, Done | NoAnswer) else None
+        self._left_out = Raw(message_to_json(last)) if last is not None and last.says_nothing else NOTHING
+        self._stop_reason, self._note = (None, "")
+        if run.ending is not None:
+            self._stop_reason, self._note = run.result.stop_reason, run.result.note
 
     # --- signals ---
 
@@ -209,9 +220,12 @@ class ConversationWorkflow:
     def standing(self) -> TurnOutcome:
         """The state of the conversation, with its pending calls."""
         replies = [each for each in self._now.messages if each.role == "assistant"]
+        reply = NOTHING if self._busy else self._left_out
         return TurnOutcome(
             ending=None if self._busy else self._ending,
-            reply=Raw(message_to_json(replies[-1])) if replies else NOTHING,
+            reply=Raw(message_to_json(replies[-1])) if replies and reply == NOTHING else reply,
+            stop_reason=None if self._busy else self._stop_reason,
+            note="" if self._busy else self._note,
             waits=waits_of(self._waiting) if self._run is None else {},
             spent=self._spent if self._run is None else self._run.spent,
             usage=self._usage,

@@ -164,7 +164,7 @@ class ConsoleResponder:
 
 
 def responder_tools(responder: Responder) -> list[AnyTool]:
-    @tool(name="react_emoji", idempotent=True)
+    @tool(name="react_emoji", idempotent=True, speaks=True)
     def react_emoji(*, emoji: Given) -> str | Awaitable[str]:
         """React to the user's last message with an emoji.
 
@@ -173,7 +173,7 @@ def responder_tools(responder: Responder) -> list[AnyTool]:
         """
         return _reply(responder.reaction(emoji), "reaction added")
 
-    @tool(name="send_update", retries=0)
+    @tool(name="send_update", retries=0, speaks=True)
     def send_update(*, message: Given) -> str | Awaitable[str]:
         """Tell the user how the work is going before it is done.
 

@@ -328,7 +328,10 @@ class CallExecution:
                 raise cancelled(call)
             self._job = self._start_awaitable(runner, cast("Awaitable[object]", ended.value))
             return None
-        return conclude(call, success(call, ended.value, time.monotonic() - self._started, self._retries))
+        result = success(call, ended.value, time.monotonic() - self._started, self._retries)
+        if not result.is_error and cast("AnyTool", self._tool).speaks:
+            result = msgspec.structs.replace(result, spoke=True)
+        return conclude(call, result)
 
     def _again_or_fail(self, error: ToolError) -> Outcome | None:
         """The outcome of a failed attempt, or None if another one follows: after an error of the tool, or a timeout."""

@@ -60,7 +60,7 @@ _DEFAULTS = ToolOptions()
 
 
 class ToolSettings(TypedDict, total=False):
-    """The keyword arguments of `tool` and `Tool.from_schema`: the fields of ToolSpec and of ToolOptions."""
+    """The keyword arguments of `tool` and `Tool.from_schema`: the fields of ToolSpec and of ToolOptions, and `speaks`."""
 
     name: str
     description: str
@@ -74,6 +74,7 @@ class ToolSettings(TypedDict, total=False):
     requires_approval: NeedsApproval
     read_only: bool
     idempotent: bool
+    speaks: bool
 
 
 class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
@@ -85,6 +86,8 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
     options: ToolOptions
     is_async: bool = False
     takes_context: bool = False
+    speaks: bool = False
+    """It tells the user something, so the model may end its turn without another word."""
     needs_self: bool = False
     """Whether it is a method of a class, not yet bound to an object; it cannot run."""
     agent: object = None
@@ -214,6 +217,7 @@ def _define(fn: Callable[..., Any], settings: ToolSettings, schema: Mapping[str,
         options=options,
         is_async=function.is_async,
         takes_context=function.takes_context,
+        speaks=settings.get("speaks", False),
         needs_self=function.needs_self,
     )
 

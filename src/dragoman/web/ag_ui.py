@@ -191,6 +191,8 @@ class Encoder:
         if ended.pending:
             outcome = {"type": "interrupt", "interrupts": [_interrupt(each) for each in ended.pending]}
         finished: dict[str, object] = {"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._run}
+        if ended.note:  # the protocol has no outcome between success and error
+            finished["result"] = {"ending": ended.ending, "note": ended.note}
         return finished | {"outcome": outcome, "usage": [self._usage(ended.usage)]}
 
     def _usage(self, usage: Usage) -> dict[str, object]:

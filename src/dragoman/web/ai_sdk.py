@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 from msgspec import Struct
@@ -234,11 +234,23 @@ class Encoder:
             parts += [*self._end_step(), self._begin_step()]
             for each in inside:
                 parts += [_input_part(each.call), _request(each)]
-        reason = "tool-calls" if parts else _FINISH.get(self._stopped, "other")
-        if ended.ending == "limit_reached":
-            reason = "length"
-        metadata = {"model": self._model, "usage": msgspec.to_builtins(ended.usage)}
+        metadata: dict[str, object] = {"model": self._model, "usage": msgspec.to_builtins(ended.usage)}
+        if ended.note:
+            metadata["note"] = ended.note
+        reason = "tool-calls" if parts else self._finish_reason(ended)
         return [*parts, *self._end_step(), {"type": "finish", "finishReason": reason, "messageMetadata": metadata}]
+
+    def _finish_reason(self, ended: TurnEnded) -> str:
+        reason = _FINISH.get(self._stopped, "other")
+        match ended.ending:
+            case "limit_reached":
+                return "length"
+            case "no_answer":  # an empty reply has stopped like any other
+                return reason if reason in ("length", "content-filter") else "other"
+            case "done" | "await_approval" | "cancelled" | "failed":
+                return reason
+            case _:
+                assert_never(ended.ending)
 
 
 def _request(pending: PendingApproval) -> dict[str, object]:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from dragoman.chat import AsyncChatClient, Prompt, make_message
-from dragoman.conversation import Conversation, Event, Failed, Message, RunEnded, Usage
+from dragoman.conversation import Conversation, Ended, Event, Failed, Message, RunEnded, StopReason, Usage
 from dragoman.errors import ConcurrentUseError, ConfigurationError, DragomanError, SnapshotNotFoundError, StoreError
 from dragoman.stores import AsyncConversationStore, Snapshot
 from dragoman.tools import Approval, PendingApproval, approve, deny, fingerprint
@@ -34,7 +34,11 @@ KEPT_SECONDS: Final = 300.0
 class TurnEnded(Struct, frozen=True, kw_only=True):
     """The end of a turn, and the calls that wait for approval."""
 
-    ending: Literal["done", "await_approval", "limit_reached", "cancelled", "failed"]
+    ending: Ended | Literal["failed"]
+    stop_reason: StopReason | None = None
+    """Why the model's last reply ended."""
+    note: str = ""
+    """What is wrong with the answer, for a person; empty if nothing is."""
     pending: tuple[PendingApproval, ...] = ()
     usage: Usage = Usage()
     error: Failed | None = None
@@ -80,10 +84,12 @@ class LiveTurn:
             async with self._client.stream_chat(self.prompt, approvals=approvals) as stream:
                 async for event in stream:
                     if isinstance(event, RunEnded):
-                        ended = TurnEnded(ending=event.ending, usage=event.usage)
+                        ended = TurnEnded(
+                            ending=event.ending, stop_reason=event.stop_reason, note=event.note, usage=event.usage
+                        )
                     elif not isinstance(event, Failed):  # the exception says more
                         self._write(self.encoder.encode(event))
-            ended = TurnEnded(ending=ended.ending, usage=ended.usage, pending=self._client.pending)
+            ended = structs.replace(ended, pending=self._client.pending)
         except Exception as error:  # noqa: BLE001 -- the watchers get any error, and the server continues
             self.failure = error
             ended = TurnEnded(ending="failed", pending=self._client.pending, error=_describe(error))

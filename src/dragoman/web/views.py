@@ -94,7 +94,7 @@ class PageEncoder:
         if not isinstance(event, TurnEnded):
             return [event]
         error = None if event.error is None else {"type": event.error.error, "message": event.error.message}
-        return [{"type": "turn_ended", "ending": event.ending, "error": error}]
+        return [{"type": "turn_ended", "ending": event.ending, "note": event.note, "error": error}]
 
 
 def show_live(turn: LiveTurn, id: str) -> dict[str, object]:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from dragoman.conversation import Conversation, Json, Media, Message, Text, ToolCall, ToolResult, ToolSpec
+from dragoman.conversation import Conversation, Json, Media, Message, Native, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.engines.claude_cli.decode import ReplyReader
 from dragoman.engines.claude_cli.history import continuation, write_turn
 from dragoman.engines.claude_cli.protocol import Dialogue, result_of
@@ -84,6 +84,17 @@ def reply_with_calls(talk: Dialogue, *ids: str) -> None:
     assert talk.reader is not None
     assert talk.reader.complete
     talk.end_with_calls()
+
+
+@pytest.mark.parametrize(("told", "reason"), [("tool_use", "tool_calls"), ("max_tokens", "max_tokens")])
+def test_a_reply_with_calls_that_was_cut_off_says_so(told: str, reason: str) -> None:
+    talk = dialogue("weather")
+    stops = said({"type": "message_delta", "delta": {"stop_reason": told}})
+    for step in (BEGINS, opens_call("c1"), CLOSES, stops, ENDS):
+        talk.receive(line(step))
+    assert talk.reader is not None
+    assert talk.reader.complete
+    assert talk.reader.ending(Native("claude-local", {})).stop_reason.value == reason
 
 
 def result(id: str) -> ToolResult:

@@ -128,6 +128,8 @@ def test_partial_calls_and_thoughts_and_no_call_without_tools() -> None:
     message = read(call_start("weather") + '{"city": "Par', reason=StopReason.MAX_TOKENS)
     assert [call.partial for call in message.tool_calls] == [True]
     assert message.stop_reason is StopReason.MAX_TOKENS
+    message = read(CALL, [3], reason=StopReason.MAX_TOKENS)  # a call that looks whole hides the cut from nobody
+    assert (len(message.tool_calls), message.stop_reason) == (1, StopReason.MAX_TOKENS)
     message = read("and so", [2], think="always", reason=StopReason.MAX_TOKENS)
     assert (message.thinking, message.text) == ("and so", "")
     assert read(CALL, [3], tools=()).text == CALL

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.conversation import (
+    CUT_OFF,
     BlockReceived,
     Completed,
     Native,
@@ -210,7 +211,8 @@ class ReplyReader(Struct, eq=False):
             self.own_result(block, events)
         if self.calls:
             self.complete = True
-            self._stop = (StopReason.TOOL_CALLS, event.raw_stop_reason)
+            if event.stop_reason not in CUT_OFF:
+                self._stop = (StopReason.TOOL_CALLS, event.raw_stop_reason)
 
     def own_result(self, block: dict[str, Any], events: list[ReplyEvent]) -> None:
         """Take the result of a tool that the program ran itself; in the middle of a message it is kept for its end."""

@@ -237,11 +237,10 @@ class LocalDecoder:
                 yield event
 
     def _stop_reason(self, reason: StopReason) -> StopReason:
-        if self._text.called:
-            return StopReason.TOOL_CALLS
-        if reason is StopReason.MAX_TOKENS and self._context is not None and self._tokens >= self._context - 1:
-            return StopReason.CONTEXT_FULL
-        return reason
+        if reason is StopReason.MAX_TOKENS:  # even behind a call that looks whole
+            is_full = self._context is not None and self._tokens >= self._context - 1
+            return StopReason.CONTEXT_FULL if is_full else reason
+        return StopReason.TOOL_CALLS if self._text.called else reason
 
 
 class _TextReader:

@@ -418,10 +418,10 @@ class ReplyDecoder(DecoderBase):
             return StopReason.OTHER
         if found is StopReason.END:  # the server behind a router may have said more
             found = _STOP_REASONS.get(string(self._of_choice.get("native_finish_reason")).lower(), StopReason.END)
+        if self._parts.refused and found in (StopReason.END, StopReason.OTHER, StopReason.TOOL_CALLS):
+            return StopReason.REFUSAL  # even beside calls, which are then not run
         if found not in (StopReason.END, StopReason.OTHER):
             return found
-        if self._parts.refused:
-            return StopReason.REFUSAL
         if self._parts.calls:  # several servers say "stop" even then
             return StopReason.TOOL_CALLS
         # vLLM: the stop sequence, or the number of a token.

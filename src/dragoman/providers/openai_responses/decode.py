@@ -236,9 +236,9 @@ class ReplyDecoder(DecoderBase):
         if status not in ("", "completed", "complete"):  # the last one from some compatible servers
             # A response that runs in the background is `queued` or `in_progress`.
             return StopReason.OTHER, status
-        if self._called:
-            return StopReason.TOOL_CALLS, status or None
-        return (StopReason.REFUSAL if self._refused else StopReason.END), status or None
+        if self._refused:  # even beside calls, which are then not run
+            return StopReason.REFUSAL, status or None
+        return (StopReason.TOOL_CALLS if self._called else StopReason.END), status or None
 
     # --- items come and go --------------------------------------------------------------------------------------------
 
