@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from dragoman.errors import ConfigurationError
 from dragoman.toolkit.permissions.rules import Match
-from dragoman.toolkit.permissions.shell import MAX_LENGTH, compile_command, read_shell
+from dragoman.toolkit.permissions.commands import compile_command
+from dragoman.toolkit.permissions.shell import MAX_LENGTH, read_shell
 from tests.toolkit.permissions.helpers import allow, call, decision, deny, pairs
 
 STATUS = [allow("Bash", command="git status", options=("--short", "-s"))]
