@@ -29,11 +29,16 @@ from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck,
 from .commands import option_name
 from .judge import CompiledRule, Verdict, compile_rule, decide
 from .patterns import PathResolver, Root
-from .rules import PermissionPolicy, Rule, policy_from, words_in
+from .rules import PermissionPolicy, Rule, labels_of_incomplete, policy_from, words_in
 from .shell import read_shell
 from .subject import READY_TOOLS, Subject, subject_of, with_commands
 
 _AUDIT: Final = logging.getLogger("dragoman.audit")
+_LOGGER: Final = logging.getLogger("dragoman.toolkit")
+_INCOMPLETE: Final = (
+    "The permissions allow whatever no rule denies, but commands can be written in more ways than a rule can know: %s. "
+    'Better say default = "ask" (or "deny"), and list what may run.'
+)
 _MAX_RULES: Final = 1_000
 """Rules of a session; beyond them the oldest are forgotten."""
 
@@ -64,6 +69,8 @@ class PermissionChecker:
         self._lock: threading.Lock = threading.Lock()
         self._session: tuple[CompiledRule, ...] = ()
         """Rules that a person agreed to, the latest last."""
+        if incomplete := labels_of_incomplete(self._policy):
+            _LOGGER.warning(_INCOMPLETE, incomplete)
 
     # --- deciding ---
 

@@ -94,7 +94,7 @@ def _may_run(program: str, words: list[str]) -> bool:
 def _is_trigger(word: str, triggers: frozenset[str]) -> bool:
     if word.startswith("--"):
         name = option_name(word)
-        return any(each.startswith(name) for each in triggers)  # a long option can be abbreviated
+        return bool(name) and any(each.startswith(name) for each in triggers)  # a long option can be abbreviated
     return word in triggers or (word.startswith("-") and word[:2] in triggers)
 
 
