@@ -12,7 +12,7 @@ _NOISE = 0.05
 
 
 def grows_linearly(work: Callable[[str], object], make: Callable[[int], str]) -> bool:
-    """Whether four times the text takes about four times the processor time, up to a megabyte; the square would be 16."""
+    """Whether four times the text takes about four times the processor time, up to a megabyte; not 16 times."""
 
     def spent(text: str) -> float:
         began = time.process_time()

@@ -2,7 +2,7 @@
 
     python -m tests.toolkit.mutated_commands 100000
 
-It needs nothing but bash and the core dependencies, so that any Python can run it. Each mutated command is judged twice:
+It needs nothing but bash and the core dependencies, so that any Python can run it. Each command is judged twice:
 
 - By rules that allow three commands. What they allow is run by bash as the checker hands it on, and as the model wrote
   it. Both times bash must find the words that were judged, and nothing else.
@@ -44,17 +44,24 @@ HOSTILE = (
     "git status x$'\"' ; rm >P '\"'", "git status x$'\"'\nrm >P '\"'", "git status \"$(rm x)\"", "cat `rm x`",
     "git status x$\"'\" ; rm x \"'\"", "cat 'a\\' ; rm x '", "cat 'a\\'\"'\"'; rm x'", "cat $'\\'' ; rm x '",
     "cat \"a\\\" ; rm x \"", "git status # ' \nrm x '", "git status a#b ' ; rm x'", "git status; rm x", "cat a | rm x",
-    "cat a && rm x", "cat a 2>&1", "cat a &>b rm x", "X=1 git status", "X='a b' rm x", "cat <<E\nrm x\nE", "cat <<<'rm x'",
+    "cat a && rm x", "cat a 2>&1", "cat a &>b rm x", "X=1 git status", "X='a b' rm x", "cat <<E\nrm x\nE",
+    "cat <<<'rm x'",
     "cat {a,b}", "cat *", "cat ~", "cat a=~", "! cat a", "cat !!", "{ rm x; }", "(rm x)", "if rm x; then cat a; fi",
-    "case a in b) rm x ;; esac", "cat $x ${x:-rm} $((1))", "cat <(rm x)", "git status \\; rm x", "cat a \\\nrm x", "[[ a ]]",
-    "git\u00a0status", "cat\u3000a", "cat a\r\nrm x", "time rm x", "cat 'a\nrm x\n'", "rm() { cat a; }; rm x", ">a rm x",
+    "case a in b) rm x ;; esac", "cat $x ${x:-rm} $((1))", "cat <(rm x)", "git status \\; rm x", "cat a \\\nrm x",
+    "[[ a ]]",
+    "git\u00a0status", "cat\u3000a", "cat a\r\nrm x", "time rm x", "cat 'a\nrm x\n'", "rm() { cat a; }; rm x",
+    ">a rm x",
 )  # fmt: skip
 PIECES = (
-    *("'", '"', "'", '"', "\\", "$", "`", "$'", '$"', "\\'", '\\"', "'\"'\"'", "''", '""', "$(", "${", "((", "<(", ">("),
-    *(" ", " ", "\t", "\n", ";", "&", "|", "&&", "||", "(", ")", "{", "}", "<", ">", ">>", "<<", "<<<", "2>", "&>", "#", " #"),
-    *("~", "*", "?", "[", "]", "!", "^", "=", ":", "%", "@", "+", ",", "-", "--", "é", "→", "\u00a0", "\u3000", "\u200b"),
+    *("'", '"', "'", '"', "\\", "$", "`", "$'", '$"', "\\'", '\\"', "'\"'\"'", "''", '""', "$("),
+    *("${", "((", "<(", ">("),
+    *(" ", " ", "\t", "\n", ";", "&", "|", "&&", "||", "(", ")", "{", "}", "<", ">", ">>", "<<"),
+    *("<<<", "2>", "&>", "#", " #"),
+    *("~", "*", "?", "[", "]", "!", "^", "=", ":", "%", "@", "+", ",", "-", "--", "é", "→"),
+    *("\u00a0", "\u3000", "\u200b"),
     *("\r", "\x00", "\x0b", "\x85", "\ud800"),
-    *("git", "status", "log", "cat", "rm", " rm x", "; rm x", "x", "-s", "a b", "X=1 ", "if", "then", "do", "in", "time "),
+    *("git", "status", "log", "cat", "rm", " rm x", "; rm x", "x", "-s", "a b", "X=1 ", "if"),
+    *("then", "do", "in", "time "),
 )  # fmt: skip
 CALM = (" ", " ", "  ", "x", "-s", "é", "=x", ":", ",", "'a b'", '"a b"', "''", "'", '"', "\t", " -- ", "%", "#")
 """Pieces after which a command is often still understood."""
@@ -179,8 +186,8 @@ def _bash(script: str, texts: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    tried = try_all(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
-    version = sys.version.split(maxsplit=1)[0]
-    print(f"Python {version}: {tried.tried} tried, {tried.allowed} allowed, {tried.let_through} let through past a deny rule")
-    print("\n".join(tried.faults[:20]) or "bash reads each of them as it was judged")
-    sys.exit(bool(tried.faults))
+    result = try_all(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
+    counts = f"{result.tried} tried, {result.allowed} allowed, {result.let_through} let through past a deny rule"
+    said = "\n".join(result.faults[:20]) or "bash reads each of them as it was judged"
+    sys.stdout.write(f"Python {sys.version.split(maxsplit=1)[0]}: {counts}\n{said}\n")
+    sys.exit(bool(result.faults))

@@ -65,7 +65,16 @@ def test_no_page_takes_long(piece: str) -> None:
 
 @pytest.mark.parametrize(
     ("begin", "piece"),
-    [("", "<"), ("<b", "b"), ("<b ", "b"), ("", "<b '"), ("<b", "'\""), ("<b ", "a='>' "), ("", "<head>"), ("", "<!--")],
+    [
+        ("", "<"),
+        ("<b", "b"),
+        ("<b ", "b"),
+        ("", "<b '"),
+        ("<b", "'\""),
+        ("<b ", "a='>' "),
+        ("", "<head>"),
+        ("", "<!--"),
+    ],
 )
 def test_a_megabyte_takes_four_times_as_long_as_a_quarter(begin: str, piece: str) -> None:
     assert grows_linearly(page_text, lambda size: begin + piece * (size // len(piece)))

@@ -121,7 +121,7 @@ def test_what_a_rule_allowed_runs_as_it_was_judged(programs: Programs) -> None:
 
     rule = {"tool": "Bash", "command": "rm", "options": ["-r"], "action": "allow"}
     checker = PermissionChecker({"rules": [rule]})
-    written = {**INPUT, "command": "rm -r  \"build\"\n"}
+    written = {**INPUT, "command": 'rm -r  "build"\n'}
     asking = request("p1", subtype="can_use_tool", tool_name="Bash", input=written, tool_use_id="b1")
     play = [asking if step == steps()[9] else step for step in steps()]
     message = WAYS["plain-whole"](programs.playing(play, own_tools=("Bash",), permission=checker.check)).reply.message

@@ -40,9 +40,9 @@ CANONICAL = {
     "git status": "git status",
     "  git\tstatus  \n": "git status",
     "git status --short src/a.py HEAD~3": "git status --short src/a.py 'HEAD~3'",
-    "git status \"a b\" 'c'd\"e\"": "git status 'a b' cde",
+    'git status "a b" \'c\'d"e"': "git status 'a b' cde",
     "git status ''": "git status ''",
-    "git status \"it's\"": "git status 'it'\"'\"'s'",
+    'git status "it\'s"': "git status 'it'\"'\"'s'",
     "git status '$x `y` *' a#b": "git status '$x `y` *' 'a#b'",
     "git status 'a\nb' é": "git status 'a\nb' 'é'",
     "git status 'a\\b'": "git status 'a\\b'",
@@ -59,7 +59,9 @@ def test_there_is_one_spelling(written: str, runs: str) -> None:
     assert [word.text for word in again.simple.words] == [word.text for word in read.simple.words]
 
 
-@pytest.mark.parametrize("text", ["git status; ls", "git status $x", "X=1 git", "git status >x", "a=b c", "if x", "a *"])
+@pytest.mark.parametrize(
+    "text", ["git status; ls", "git status $x", "X=1 git", "git status >x", "a=b c", "if x", "a *"]
+)
 def test_only_a_plain_command_has_one(text: str) -> None:
     assert read_shell(text).canonical == ""
 

@@ -33,14 +33,15 @@ def mentioned(text: str) -> tuple[list[str], list[str]]:
 # --- programs --------------------------------------------------------------------------------------------------------
 
 _RUN_THEIR_ARGUMENTS: Final = words_in(
-    ". arch ash bash batch at builtin busybox bwrap caffeinate capsh catchsegv cgexec choom chpst chroot chronic chrt cmd"
-    " command coproc csh daemonize dash dbus-launch dbus-run-session direnv doas eatmydata elvish entr env envdir"
-    " envuidgid eval exec expect fakeroot faketime firejail fish flock genv gnice gnohup gosu gstdbuf gtime gtimeout"
-    " gxargs hyperfine i386 ifne ionice ksh linux32 linux64 logsave ltrace machinectl mispipe mksh nice nodemon nohup"
-    " nsenter nu numactl parallel perf pkexec please prlimit proot proxychains pwsh rlwrap run-parts runcon runuser"
-    " screen script sem setarch setpriv setsid setuidgid sg sh softlimit source ssh ssh-agent start-stop-daemon stdbuf"
-    " strace su su-exec sudo systemd-nspawn systemd-run taskset tcsh time timeout tmux torsocks toybox trap uname26"
-    " unbuffer unshare valgrind watch watchexec x86_64 xargs xonsh xvfb-run yash zsh"
+    ". arch ash bash batch at builtin busybox bwrap caffeinate capsh catchsegv cgexec choom chpst chroot chronic"
+    " chrt cmd command coproc csh daemonize dash dbus-launch dbus-run-session direnv doas eatmydata elvish entr"
+    " env envdir envuidgid eval exec expect fakeroot faketime firejail fish flock genv gnice gnohup gosu gstdbuf"
+    " gtime gtimeout gxargs hyperfine i386 ifne ionice ksh linux32 linux64 logsave ltrace machinectl mispipe mksh"
+    " nice nodemon nohup nsenter nu numactl parallel perf pkexec please prlimit proot proxychains pwsh rlwrap"
+    " run-parts runcon runuser screen script sem setarch setpriv setsid setuidgid sg sh softlimit source ssh"
+    " ssh-agent start-stop-daemon stdbuf strace su su-exec sudo systemd-nspawn systemd-run taskset tcsh time"
+    " timeout tmux torsocks toybox trap uname26 unbuffer unshare valgrind watch watchexec x86_64 xargs xonsh"
+    " xvfb-run yash zsh"
 )
 """A rule for one of these means exactly its words: what follows is a command of its own."""
 
@@ -99,6 +100,7 @@ def _is_trigger(word: str, triggers: frozenset[str]) -> bool:
 
 
 # --- command patterns ------------------------------------------------------------------------------------------------
+
 
 class CommandPattern(Struct, frozen=True):
     words: tuple[str, ...]
@@ -215,7 +217,7 @@ _MOST_LETTERS: Final = 8
 
 
 def _spread(words: list[str], *, deepest: int) -> str:
-    """The words, and what may stand within one: `rm` of `EXEC:rm`, of `-Srm` and, if `deepest` is more than 2, `-vSrm`."""
+    """The words, and what may stand within one: `rm` of `EXEC:rm` and `-Srm`; if `deepest` is more than 2, `-vSrm`."""
     options = [word for word in words if word.startswith("-") and not word.startswith("--")]
     values = [word[at:] for word in options for at in range(2, min(deepest + 1, len(word)))]
     return "\n".join([*words, *values, *[word.replace(":", "\n") for word in words if ":" in word]])

@@ -140,7 +140,7 @@ class _NotUnderstoodError(Exception):
 
 
 class _Scanner:
-    """Reads a text once, from left to right. Each sign is looked at by itself, and one that no branch names is refused."""
+    """Reads a text once, from left to right, sign by sign. One that no branch names is refused."""
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_LENGTH or not text.replace("\n", "").replace("\t", "").isprintable():
