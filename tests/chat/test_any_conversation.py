@@ -251,7 +251,7 @@ class Story:
         assert saved.conversation == self.talk.client.conversation
 
     def _restore(self) -> None:
-        if self.talk.client._queue:  # what waits to join the history is the client's alone
+        if self.talk.client._held.queue:  # what waits to join the history is the client's alone
             return
         self.talk.do("save")
         before = self.talk.client.conversation
@@ -280,7 +280,7 @@ class Story:
         assert client._holder is None
         assert set(self.tools.ran.values()) <= {1}
         if not self.setup["context"] or isinstance(self.setup["context"][0], DropToolResults):
-            heard = Counter([m.text for m in (*conversation.messages, *client._queue) if m.role == "user"])
+            heard = Counter([m.text for m in (*conversation.messages, *client._held.queue) if m.role == "user"])
             assert all(times == 1 for text, times in heard.items() if text.startswith("words"))
             assert all(heard[text] == 1 for text in self.said), self.said - heard
 
@@ -288,7 +288,8 @@ class Story:
         """It can be continued, and the store has it all."""
         self.setup["fails_at"] = None
         client = self.talk.client
-        client._options = {**client._options, "hooks": (), "limits": Limits()}
+        options = {**client._runtime.options, "hooks": (), "limits": Limits()}
+        client._set(client._held, client._runtime._replace(options=options))
         self.replies = itertools.repeat("12")
         self.talk.do("switch", self._engine())
         assert self.talk.chat("Go on.").text == "12"

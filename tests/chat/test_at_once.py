@@ -164,7 +164,7 @@ def test_threads_may_do_anything_at_any_moment(rounds: int, tmp_path: Path) -> N
                     hand.thread.join(120)
                 assert not any(hand.thread.is_alive() for hand in hands)
                 assert [hand.failed for hand in hands] == [[]] * 4
-                heard = [message.text for message in (*client.history, *client._queue) if message.role == "user"]
+                heard = [message.text for message in (*client.history, *client._held.queue) if message.role == "user"]
                 for hand in hands:
                     assert [text for text in heard if text.startswith(f"note {hand.name}.")] == hand.added
                 client.switch(ScriptedEngine(["Fine."] * 30))

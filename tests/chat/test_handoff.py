@@ -73,7 +73,7 @@ def test_there_and_back_and_around(start: Start, colour: str) -> None:
     assert [each.model for each in result.handoffs] == ["scripted:billing", "scripted:model"]
     assert talk.chat("And?").text == "Again."
     assert talk.client.agent == "billing"
-    systems = [call.conversation.system for call in talk.client._charges[None].engine.engine.calls]
+    systems = [call.conversation.system for call in talk.client._runtimes[None].lease.engine.calls]
     assert systems == ["You are the front.", "You are the front again.", "You are the front again."]
 
 

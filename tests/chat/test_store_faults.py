@@ -13,7 +13,7 @@ import pytest
 
 from dragoman._stepping import step
 from dragoman.chat import AsyncChatClient, ChatClient
-from dragoman.chat.ledger import Ledger
+from dragoman.chat.ledger import Ledger, Place
 from dragoman.conversation import Conversation, Message, Text, TextDelta, ToolCall, Usage
 from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import (
@@ -436,7 +436,7 @@ def test_another_client_with_the_same_id_is_noticed() -> None:
         with MemoryStore() as store:
             other, mine = _ledger(store, "another"), _ledger(store)
             step(other.write(other.step, said))
-            mine.doubt = mine.step(said) if interrupted else None
+            mine.place = Place(doubt=mine.step(said) if interrupted else None)
             with pytest.raises(StoreConflictError, match=CHOSEN):
                 step(mine.write(mine.step, said))
             assert store.latest(CHOSEN).model == "another"

@@ -24,7 +24,8 @@ def ask(port: int, method: str, path: str, body: object = None, **headers: str) 
 
 
 def test_it_serves_the_page_and_keeps_conversations(around: Surroundings) -> None:
-    command = [sys.executable, "-m", "dragoman", "web", "--no-open", "-T", "calculator"]
+    command = [sys.executable, "-m", "dragoman", "web", "--no-open", "-q", "-T", "calculator"]
+    (around.work / "dragoman.toml").write_text('system_prompt = "Say everything in rhymes."\n')
     with around.talking(["Hello there."]) as simulator:
         with subprocess.Popen(
             command, env=around.env, cwd=around.work, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -51,6 +52,7 @@ def test_it_serves_the_page_and_keeps_conversations(around: Surroundings) -> Non
             finally:
                 program.kill()
         assert "calculator" in simulator.requests[0].tools
+        assert "rhymes" not in str(simulator.requests[0].body), "nobody was asked"
     assert "Hello?" in around.here("history", "list").out
 
 

@@ -20,7 +20,11 @@ from .config import (
     default_model as default_model,
     parse_text as parse_text,
 )
-from .config_files import ConfigWarning as ConfigWarning, user_file as user_file
+from .config_files import (
+    ConfigWarning as ConfigWarning,
+    UntrustedWarning as UntrustedWarning,
+    user_file as user_file,
+)
 from .config_sources import Explanation as Explanation, LoadedConfig as LoadedConfig, load_config as load_config
 from .credentials import (
     KeyReference as KeyReference,

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack, cast
 
 from msgspec import structs
 
@@ -35,7 +35,6 @@ from dragoman.loop import (
     LimitReached,
     LoopRun,
     RunResult,
-    close_engine,
     settings_of,
 )
 from dragoman.providers import ModelOptions
@@ -58,7 +57,7 @@ from dragoman.transport import Transport
 from .client import AsyncChatClient, ChatClient
 from .core import ChatCore
 from .options import ELSEWHERE, ChatOptions, drop_engine_options, find_engine, list_engine_options
-from .turns import TurnCore
+from .turns import Held, Lease, Runtime, TurnCore
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore
@@ -138,13 +137,13 @@ def agent_tool(
 
 def make_tool_of(core: Core, name: str, description: str) -> Tool[..., object]:
     """A client as a tool: its model, tools and options, and its current system prompt."""
-    own = core._own_charge()
+    own = core._runtimes[None]
     options = drop_engine_options(own.options)
     for each in (*_OF_CONVERSATIONS, "conversation"):
         options.pop(each, None)
-    if core._agent is None:
+    if core._runtime.agent is None:
         options["system"] = core.system
-    return _make_tool(Agent(name, own.engine.engine, own.executor.tools, None, options), description)
+    return _make_tool(Agent(name, own.lease.engine, own.executor.tools, None, options), description)
 
 
 def _make_tool(agent: Agent, description: str) -> Tool[..., object]:
@@ -200,6 +199,14 @@ def agent_of(tools: ToolSet, name: str, *, takes_over: bool) -> Agent | None:
 # --- the agents of a client -------------------------------------------------------------------------------------------
 
 
+class Restored(NamedTuple):
+    """What a client is about to hold: a conversation of its store, under its id there, and who takes its turns."""
+
+    id: str
+    held: Held
+    runtime: Runtime
+
+
 def staff_of(core: TurnCore[Any]) -> Staff:
     """The Staff of a client, created when an agent is first called."""
     with core._state:
@@ -217,13 +224,11 @@ class Staff:
         self._owner: TurnCore[Any] | None = owner
         self._above: Staff | None = above
         """The caller's, if the owner is an agent's client: both share the engines."""
-        self._engines: dict[Agent, Any] = {} if above is None else above._engines
+        self._top: Staff = self if above is None else above._top
+        """Who uses the engines for all of them."""
+        self._leases: dict[Agent, Lease[Any]] = {} if above is None else above._leases
         keeps = owner is not None and not owner._stateless
         self._can_pause: bool = keeps if above is None else above._can_pause
-        self._paused: dict[str, Core] = {}
-        """The clients of turns that wait for approval, by call id, if there is no store."""
-        self._kept: dict[str, str] = {}
-        """The ids of conversations in the store, by call id."""
         if owner is not None and owner._kept_in is not None:
             owner._ledger.then = self.forget
 
@@ -231,34 +236,34 @@ class Staff:
         """Whether the turns of this agent run without an event loop."""
         return not isinstance(agent.model if self._owner is None else self._owner, AsyncEngine | AsyncChatClient)
 
-    def engine_of(self, agent: Agent) -> Any:
-        """The agent's engine, created for its first turn."""
+    def lease_of(self, agent: Agent, caller: Runtime | None = None) -> Lease[Any]:
+        """The agent's engine, created for its first turn; one without a model uses that of the caller's runtime."""
         if agent.model is None:
             if self._owner is None:
                 message = f"The agent {agent.name!r} has no model, and is not called by a chat client that has one."
                 raise ConfigurationError(message, hint="Name its model: agent_tool(name, description, 'openai:…').")
-            return self._owner._own_charge().engine.engine if agent.takes_over else self._owner.engine
+            return (self._owner._runtimes[None] if agent.takes_over else caller or self._owner._runtime).lease
         with _MAKING:
-            if agent in self._engines:
-                return self._engines[agent]
-            kind: Any = Engine if self.is_plain(agent) else AsyncEngine
-            made = self._engines[agent] = find_engine(agent.model, agent.transport, agent.options, kind)
-            return made
+            if agent not in self._leases:
+                kind: Any = Engine if self.is_plain(agent) else AsyncEngine
+                made: Any = find_engine(agent.model, agent.transport, agent.options, kind)
+                owned = made_here(made, cast("Any", agent.model))
+                self._leases[agent] = Lease[Any](made, owned=owned).join(self._top)
+            return self._leases[agent]
 
-    async def leave_behind(self) -> None:
-        """Drop the turns that wait, because the client switches to a conversation whose calls may have the same ids."""
-        self._kept.clear()
-        while self._paused:
-            await self._paused.popitem()[1]._close()
+    @staticmethod
+    async def leave_behind(before: Held) -> None:
+        """Close the clients that wait for a conversation that the client has left."""
+        while before.paused:
+            await before.paused.popitem()[1]._close()
 
     async def close(self) -> None:
-        """Close the engines and the waiting clients."""
-        await self.leave_behind()
+        """Leave the engines, and close the waiting clients."""
+        if self._owner is not None:
+            await self.leave_behind(self._owner._held)
         if self._above is None:
-            for agent, engine in self._engines.items():
-                if made_here(engine, cast("Any", agent.model)):
-                    await close_engine(engine)
-            self._engines.clear()
+            while self._leases:
+                await self._leases.popitem()[1].leave(self)
 
     # --- a turn on behalf of a call ---
 
@@ -268,13 +273,14 @@ class Staff:
         if run is not None and run.tally.depth >= DEEPEST:
             message = f"Agents can call each other only {DEEPEST} deep; {agent.name!r} would be one more."
             raise ToolBudgetError(message, tool_name=context.tool_name, call_id=context.call_id)
-        client, waits = self._paused.pop(context.call_id, None), False
+        paused: dict[str, Core] = {} if self._owner is None else self._owner._held.paused
+        client, waits = paused.pop(context.call_id, None), False
         continues = client is not None
         if client is None:
             desk = context.desk
             call = ToolCall(context.call_id, context.tool_name) if desk is None else desk.call
             permission = None if desk is None else desk.permission
-            client = self._make_client(agent, call, context.conversation, context.deps, permission)
+            client = self._make_client(agent, call, context.conversation, context.deps, permission=permission)
         if run is not None:
             client._caller = (run, context)
         if client._kept_in is not None:  # a call that is stopped has its result, and will not be continued
@@ -286,7 +292,7 @@ class Staff:
             result = await self._carry_out(client, context, None if continues else prompt)
             waits = isinstance(result.ending, AwaitApproval) and client._kept_in is None
             if waits:
-                self._paused[context.call_id] = client
+                paused[context.call_id] = client
             return _answer_of(agent, context, result)
         finally:
             if not waits:
@@ -305,19 +311,28 @@ class Staff:
         call: ToolCall,
         conversation: Conversation,
         deps: object,
+        *,
         permission: PermissionCheck | None = None,
+        restored: Restored | None = None,
     ) -> Core:
-        """A client for the turn of this call, with the caller's deps and permission check as defaults."""
+        """A client for the turn of this call, with the caller's deps and permission check as defaults.
+
+        It is for what the owner holds, or is about to hold.
+        """
         options: Any = {"deps": deps, "permission": permission, **drop_engine_options(agent.options)}
         options["on_limit"] = "return"
         store = None if self._owner is None else self._owner._store
         if self._owner is not None and store is not None:
-            options["id"] = self._kept[call.id] = inner_id_of(self._owner.id or "", conversation, call)
+            held, id = (self._owner._held, self._owner.id) if restored is None else (restored.held, restored.id)
+            options["id"] = held.kept[call.id] = inner_id_of(id or "", conversation, call)
             begin = options.get("conversation", Conversation())
-            parent = {"dragoman.parent": self._owner.id, "dragoman.call": call.id}
+            parent = {"dragoman.parent": id, "dragoman.call": call.id}
             options["conversation"] = begin.with_metadata({**begin.metadata, **parent})
         kind: Any = ChatClient if self.is_plain(agent) else AsyncChatClient
-        return kind(self.engine_of(agent), agent.tools, store=store, **options)
+        lease = self.lease_of(agent, None if restored is None else restored.runtime)
+        client: Core = kind(lease.engine, agent.tools, store=store, **options)
+        client._set(client._held, client._runtime._replace(lease=lease.join(client)))
+        return client
 
     async def _carry_out(self, client: Core, context: ToolContext[object], prompt: str | None) -> RunResult:
         spent = NOTHING_SPENT
@@ -336,31 +351,37 @@ class Staff:
 
     async def forget(self, call_id: str) -> None:
         """Delete what was kept for a call, whose result is now in the caller's journal."""
-        id = self._kept.pop(call_id, None)
+        if self._owner is not None:
+            await self._forget(self._owner._held, call_id)
+
+    async def _forget(self, held: Held, call_id: str) -> None:
+        id = held.kept.pop(call_id, None)
         if id is not None and self._owner is not None and self._owner._kept_in is not None:
             await delete_inner(self._owner._kept_in, id)
 
-    async def forget_answered(self, conversation: Conversation) -> None:
+    async def forget_answered(self, held: Held) -> None:
         """The same for calls that got a result in another way: they were refused or cancelled."""
-        waiting = {call.id for call in conversation.pending_tool_calls}
-        for call_id in [each for each in self._paused if each not in waiting]:
-            await self._paused.pop(call_id)._close()
-        for call_id in [each for each in self._kept if each not in waiting]:
-            await self.forget(call_id)
+        waiting = {call.id for call in held.conversation.pending_tool_calls}
+        for call_id in [each for each in held.paused if each not in waiting]:
+            await held.paused.pop(call_id)._close()
+        for call_id in [each for each in held.kept if each not in waiting]:
+            await self._forget(held, call_id)
 
-    async def list_waiting(self, conversation: Conversation, tools: ToolSet) -> tuple[PendingApproval, ...]:
+    async def list_waiting(self, restored: Restored, tools: ToolSet) -> tuple[PendingApproval, ...]:
         """The calls that wait in agents' conversations in the store; deletes those of calls that have a result."""
         assert self._owner is not None
+        conversation = restored.held.conversation
         asked = next((each for each in reversed(conversation.messages) if each.role != "tool"), None)
         for call in () if asked is None else asked.tool_calls:
-            self._kept[call.id] = inner_id_of(self._owner.id or "", conversation, call)
-        await self.forget_answered(conversation)
+            restored.held.kept[call.id] = inner_id_of(restored.id, conversation, call)
+        await self.forget_answered(restored.held)
         found = list[PendingApproval]()
         for call in conversation.pending_tool_calls:
             agent = agent_of(tools, call.name, takes_over=False)
             if agent is None:
                 continue
-            client = self._make_client(agent, call, conversation, self._owner._settings.deps)
+            deps = restored.runtime.settings.deps
+            client = self._make_client(agent, call, conversation, deps, restored=restored)
             try:
                 if await _continue_stored(client):
                     found += [each.inside(call) for each in client.pending]

@@ -17,7 +17,7 @@ from dragoman.transport import Transport
 
 from . import later
 from .core import ChatCore
-from .options import CallOptions, ChatOptions, TurnOptions, check_store, drop_engine_options, find_engine
+from .options import CallOptions, ChatOptions, TurnOptions, check_store, find_engine, options_of_fork
 from .turns import Prompt
 
 if TYPE_CHECKING:
@@ -180,9 +180,9 @@ class ChatClient(ChatCore[Engine]):
     def fork(self) -> ChatClient:
         """A new client that starts with a copy of this conversation."""
         with self._claimed():
-            own = self._own_charge()
+            own = self._runtimes[None]
             store = cast("ConversationStore | None", self._store)
-            twin = ChatClient(own.engine.engine, own.executor.tools, store=store, **drop_engine_options(own.options))
+            twin = ChatClient(own.lease.engine, own.executor.tools, store=store, **options_of_fork(own.options))
             self._fork_into(twin)
             return twin
 
@@ -339,10 +339,9 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     async def fork(self) -> AsyncChatClient:
         """A new client that starts with a copy of this conversation."""
         with self._claimed():
-            own = self._own_charge()
-            given = drop_engine_options(own.options)
+            own = self._runtimes[None]
             store = cast("AsyncConversationStore | None", self._store)
-            twin = AsyncChatClient(own.engine.engine, own.executor.tools, store=store, **given)
+            twin = AsyncChatClient(own.lease.engine, own.executor.tools, store=store, **options_of_fork(own.options))
             self._fork_into(twin)
             return twin
 

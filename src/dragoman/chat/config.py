@@ -225,13 +225,16 @@ _CODE_ONLY: Final[Mapping[str, str]] = {
 
 _OF_PROJECTS: Final = frozenset(
     [
-        *("provider", "model", "system_prompt", "response_schema", "schema_name", "schema_description"),
+        *("provider", "model"),
         *("max_steps", "max_tokens", "parallel_tools", "max_parallel_tools", "strict"),
         *("options.reasoning", "options.temperature", "options.top_p", "options.top_k", "options.stop"),
         *("options.seed", "options.cache", "options.adapt"),
     ]
 )
 """What a project may set: which model answers and how, but not where requests go, which keys are used or what runs."""
+
+_SAID_TO_MODELS: Final = frozenset({"system_prompt", "response_schema", "schema_name", "schema_description"})
+"""What a project may offer: models follow it, so it counts only once the user has agreed."""
 
 _TYPES: Final[Mapping[str, object]] = {  # of what a file can say, where code can say more
     "response_schema": dict[str, object],
@@ -249,6 +252,8 @@ class Field(Struct, frozen=True, kw_only=True):
     """What to do if a file or a variable sets it; empty: they can."""
     of_projects: bool
     """Whether the file of a project that the user has not declared trusted may set it."""
+    said_to_models: bool
+    """Whether such a file may only offer it."""
 
     @property
     def name(self) -> str:
@@ -265,6 +270,7 @@ def _list_fields(struct: type[Struct], *table: str) -> Iterator[Field]:
                 type=_TYPES.get(info.name, info.type),
                 code_only=_CODE_ONLY.get(name, ""),
                 of_projects=name in _OF_PROJECTS,
+                said_to_models=name in _SAID_TO_MODELS,
             )
 
 

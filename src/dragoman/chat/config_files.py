@@ -40,6 +40,10 @@ class ConfigWarning(UserWarning):
     """Something about a configuration file is unsafe, or probably not what was meant."""
 
 
+class UntrustedWarning(ConfigWarning):
+    """A project that the user has not declared trusted says something to models. It is left out."""
+
+
 class TomlFile(Confidential, frozen=True, kw_only=True):
     """The content of a file."""
 
@@ -88,9 +92,9 @@ def shorten_path(path: Path) -> str:
     return f"~{text.removeprefix(home)}" if len(home) > 1 and text.startswith(home + os.sep) else text
 
 
-def warn(text: str) -> None:
+def warn(text: str, kind: type[ConfigWarning] = ConfigWarning) -> None:
     """Warn through `warnings`, so that a program can silence it or make it an error."""
-    warnings.warn(text, ConfigWarning, stacklevel=2)
+    warnings.warn(text, kind, stacklevel=2)
 
 
 class ForeignFileError(ConfigurationError):

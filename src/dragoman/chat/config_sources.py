@@ -20,10 +20,10 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from operator import attrgetter
 from pathlib import Path as FilePath
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman._checks import check_names, list_changes, nearest, suggest
 from dragoman.directories import home_directory
@@ -46,7 +46,7 @@ from .config import (
     resolve_alias,
     split_address,
 )
-from .config_files import Table, TomlFile, find_files, is_texts, is_trusted, warn
+from .config_files import Table, TomlFile, UntrustedWarning, find_files, is_texts, is_trusted, warn
 from .credentials import KeyReference, read_reference, reference_for
 
 T = TypeVar("T")
@@ -80,6 +80,8 @@ class Layer(Confidential, frozen=True, kw_only=True):
     kind: SourceKind
     file: TomlFile | None = None
     settings: dict[Path, Setting] = msgspec.field(default_factory=dict)
+    offered: dict[Path, Setting] = msgspec.field(default_factory=dict)
+    """What an untrusted project says to models; it counts only once the user has agreed."""
     keys: dict[str, KeyReference] = msgspec.field(default_factory=dict)
     sections: dict[str, tuple[Table, Path]] = msgspec.field(default_factory=dict)
     """Tables of other rooms, and where they are in the file."""
@@ -115,7 +117,15 @@ def load_config(
         known = f"The profiles are {', '.join(sorted(profiles))}." if profiles else "No file has any."
         raise ConfigurationError(f"There is no profile {chosen!r}.", hint=known)
     files = [_read_file(each, chosen) for each in found]
-    return _merge(_read_arguments(arguments), _read_environment(environ), *files)
+    loaded = _merge(_read_arguments(arguments), _read_environment(environ), *files)
+    for path, setting in loaded.offered.items():
+        project = next(str(layer.file.path.resolve().parent) for layer in files if layer.file and path in layer.offered)
+        warn(
+            f"{'.'.join(path)} is not used ({setting.origin}): models follow it, and you have not declared the project "
+            f'trusted. If you trust it, write trusted_projects = ["{project}"] into your own configuration file.',
+            UntrustedWarning,
+        )
+    return loaded
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -199,6 +209,7 @@ def _read_file(file: TomlFile, profile: str) -> Layer:
         found = reader.read(file.table(table, ("profiles", name)), ("profiles", name))
         if name == profile:
             layer.settings.update(found.settings)
+            layer.offered.update(found.offered)
             layer.keys.update(found.keys)
             layer.sections.update(found.sections)
     shown = file.where()
@@ -253,12 +264,14 @@ class _FileReader:
             raise self._file.error(f"there is no setting {'.'.join(path)!r}.", at, hint=suggest(path[-1], others))
         if field.code_only:
             raise self._file.error(f"{field.name} cannot be set in a file.", at, hint=field.code_only)
-        if field.path in layer.settings:
+        if field.path in layer.settings or field.path in layer.offered:
             raise self._file.error(f"{field.name} is set twice.", at, hint="Remove one of them.")
-        if not field.of_projects:
+        if not (field.of_projects or field.said_to_models):
             self._refuse_in_project(field.name, at)
         where = self._file.where(at)
-        layer.set(field.path, check_value(field, value, where), where)
+        is_offer = field.said_to_models and self._kind == "project"
+        setting = Setting(value=check_value(field, value, where), origin=where, kind=self._kind)
+        (layer.offered if is_offer else layer.settings)[field.path] = setting
 
     def _read_keys(self, layer: Layer, tables: Table, at: Path) -> None:
         for provider, table in tables.items():
@@ -274,12 +287,17 @@ class _FileReader:
 
     def _refuse_in_project(self, name: str, at: Path) -> None:
         if self._kind == "project":
-            hint = (
-                "It could send your data or keys elsewhere, or run programs. If you trust this project, write "
-                f'trusted_projects = ["{self._file.path.resolve().parent}"] into your own configuration file; '
-                "otherwise remove the line."
-            )
-            raise self._file.error(f"the file of a project may not set {name}.", at, hint=hint)
+            _refuse_in_project(self._file, name, at)
+
+
+def _refuse_in_project(file: TomlFile, name: str, at: Path) -> NoReturn:
+    """The file of a project that is not trusted may not set this."""
+    hint = (
+        "It could send your data or keys elsewhere, or run programs. If you trust this project, write "
+        f'trusted_projects = ["{file.path.resolve().parent}"] into your own configuration file; '
+        "otherwise remove the line."
+    )
+    raise file.error(f"the file of a project may not set {name}.", at, hint=hint)
 
 
 # --- merging ----------------------------------------------------------------------------------------------------------
@@ -341,7 +359,18 @@ def _merge_settings(layers: tuple[Layer, ...]) -> dict[Path, Setting]:
                 put(path, setting, (model, *others) if others else model)
             elif path != PROVIDER:
                 put(path, setting, setting.value)
+    _check_model(layers, known)
     return known
+
+
+def _check_model(layers: tuple[Layer, ...], known: Mapping[Path, Setting]) -> None:
+    """Refuse an untrusted project's model for a provider that is not built in: it may be a file that is loaded."""
+    provider, model = known.get(PROVIDER), known.get(MODEL)
+    if provider is None or model is None or provider.value in PROVIDERS or model.kind != "project" or not model.value:
+        return
+    file = next(layer.file for layer in layers if layer.kind == "project")
+    assert file is not None
+    _refuse_in_project(file, f"the model of a provider like {provider.value!r}", MODEL)
 
 
 def _bind_token(
@@ -414,6 +443,19 @@ class LoadedConfig(Confidential, frozen=True, kw_only=True):
             home = None
         return is_trusted(path, [name for names in listed if is_texts(names) for name in names], home)
 
+    @property
+    def offered(self) -> Mapping[Path, Setting]:
+        """What a project that the user has not declared trusted says to models, left out of the configuration."""
+        found = {path: setting for layer in self.layers for path, setting in layer.offered.items()}
+        accepted = self.accept_offered().known if found else {}
+        return {path: setting for path, setting in found.items() if accepted[path].kind == "project"}
+
+    def accept_offered(self) -> LoadedConfig:
+        """The configuration with that, once the user has agreed."""
+        return _merge(
+            *[structs.replace(layer, settings={**layer.settings, **layer.offered}, offered={}) for layer in self.layers]
+        )
+
     def change(self, **arguments: object) -> LoadedConfig:
         """The configuration with further arguments. Files and variables are not read again."""
         return _merge(_read_arguments(arguments), *self.layers)
@@ -425,8 +467,9 @@ class LoadedConfig(Confidential, frozen=True, kw_only=True):
             name, known = ".".join(path), self.known.get(path)
             if known is None:
                 known = Setting(value=attrgetter(name)(self.config), origin="default", kind="file")
-            value = _show(name, known.value)
-            rows.append(Row(field=name, value=value, origin=known.origin, overridden=known.overridden))
+            value, untrusted = _show(name, known.value), self.offered.get(path)
+            overridden = known.overridden if untrusted is None else (*known.overridden, untrusted.origin)
+            rows.append(Row(field=name, value=value, origin=known.origin, overridden=overridden))
         for name, reference in self.config.keys.items():
             origin = reference.origin or "the argument keys"
             rows.append(Row(field=f"keys.{name}", value=_show("keys", reference), origin=origin))

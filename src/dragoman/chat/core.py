@@ -5,8 +5,9 @@ Must not know: event loops. ChatClient steps this code, AsyncChatClient awaits i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+from msgspec import structs
 
 import dragoman.providers
 from dragoman.conversation import Conversation, Message, Usage
@@ -25,12 +26,14 @@ from dragoman.providers import Loss
 from dragoman.tools import PendingApproval
 
 from . import later
-from .options import make_executor
-from .turns import E, Prompt, Shared, TurnCore, make_message
+from .options import ChatOptions, make_executor
+from .turns import E, Held, Lease, Prompt, Runtime, TurnCore, make_message
 
 if TYPE_CHECKING:
     from dragoman.stores import Recovered, Snapshot
     from dragoman.tools import AnyTools, Tool
+
+    from .ledger import Place
 
 
 class ChatCore(TurnCore[E]):
@@ -41,7 +44,8 @@ class ChatCore(TurnCore[E]):
     @property
     def agent(self) -> str | None:
         """The agent that took over by a `handoff`; None if the client itself is in charge."""
-        return None if self._agent is None else self._agent.name
+        agent = self._runtime.agent
+        return None if agent is None else agent.name
 
     @property
     def system(self) -> str | tuple[str | Instruction, ...] | None:
@@ -49,23 +53,23 @@ class ChatCore(TurnCore[E]):
 
         Assigning to it takes effect with the next turn.
         """
-        text, functions = self._conversation.system, self._settings.instructions
+        text, functions = self._held.conversation.system, self._runtime.settings.instructions
         return (*([] if text is None else [text]), *functions) if functions else text
 
     @system.setter
     def system(self, system: Instructions | None) -> None:
         fixed, _ = split_instructions(system)
         with self._claimed(), self._state:
-            self._conversation = self._conversation.with_system(fixed)
-            self._options = {**self._options, "system": system}
-            self._set_up()
+            agent, lease, executor, options, *_ = self._runtime
+            made = self._make_runtime(agent, lease, executor, {**options, "system": system})
+            self._set(structs.replace(self._held, conversation=self._held.conversation.with_system(fixed)), made)
 
     @property
     def conversation(self) -> Conversation:
         """The conversation so far, including a turn in progress."""
         with self._state:
             self._catch_up()
-            return self._conversation if self._run is None else self._run.conversation
+            return self._held.conversation if self._run is None else self._run.conversation
 
     @property
     def history(self) -> tuple[Message, ...]:
@@ -85,9 +89,9 @@ class ChatCore(TurnCore[E]):
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
         """The calls without a result, and why: answer them with `resume(approve(call), deny(other))`."""
-        found = list[PendingApproval]()
-        for call in self._conversation.pending_tool_calls:
-            known = {each.call.id: each for each in (*self._pending, *self._uncertain) if each.held.id == call.id}
+        found, held = list[PendingApproval](), self._held
+        for call in held.conversation.pending_tool_calls:
+            known = {each.call.id: each for each in (*held.pending, *held.uncertain) if each.held.id == call.id}
             found += known.values() or [PendingApproval(call=call)]
         return tuple(found)
 
@@ -97,7 +101,7 @@ class ChatCore(TurnCore[E]):
 
         `approve(call)` runs such a call again; `deny(call, reason="…")` does not, and gives the model the reason.
         """
-        return self._uncertain
+        return self._held.uncertain
 
     @property
     def kept_as(self) -> tuple[Snapshot, int] | None:
@@ -119,18 +123,17 @@ class ChatCore(TurnCore[E]):
             self._catch_up()
             if self._run is not None:
                 self._run.add(message)
-            elif self._conversation.pending_tool_calls:
-                self._queue = (*self._queue, message)
+            elif self._held.conversation.pending_tool_calls:
+                self._held = structs.replace(self._held, queue=(*self._held.queue, message))
             else:
-                self._conversation = self._conversation.plus(message)
+                self._held = structs.replace(self._held, conversation=self._held.conversation.plus(message))
 
     def set_tools(self, tools: AnyTools) -> None:
         """Replace the tools."""
         with self._claimed():
-            made = make_executor(tools, self._options)
             with self._state:
-                before, self._executor = self._executor, made
-                self._set_up()
+                agent, lease, before, options, *_ = self._runtime
+                self._set(self._held, self._make_runtime(agent, lease, make_executor(tools, options), options))
             before.close()
 
     def as_tool(self, name: str, description: str) -> Tool[..., object]:
@@ -152,7 +155,7 @@ class ChatCore(TurnCore[E]):
 
     async def _save(self) -> Snapshot:
         with self._claimed():
-            return await self._ledger.save(self._conversation)
+            return await self._ledger.save(self._held.conversation)
 
     async def _restore(self, saved: Snapshot | str) -> tuple[Loss, ...]:
         with self._claimed():
@@ -162,71 +165,86 @@ class ChatCore(TurnCore[E]):
                     raise ConfigurationError(message, hint="Make it with store=…, or restore a Snapshot.")
                 return await self._take_up_recovered(await self._ledger.recover(saved))
             fork = self._kept_in is not None and not await self._ledger.has_as_newest(saved)
-            self._put_right_one_in_charge(saved.conversation)
-            losses = self.engine.losses(saved.conversation)
-            self._ledger.take_up(saved, fork=fork)
-            await self._take_up(saved.conversation)
+            conversation, runtime = self._hand_to_right_one(saved.conversation)
+            losses = runtime.lease.engine.losses(conversation)
+            await self._take_up(Held(conversation), runtime, later.place_of(saved, fork=fork))
             return losses
 
     async def _switch(self, engine: E, options: EngineOptions, *, owned: bool) -> tuple[Loss, ...]:
         """Use this model from now on. Returns what it will not get of the history."""
-        before: Shared[E] | None = None
+        agent, before, executor, given, *_ = self._runtime
         try:
-            losses = engine.losses(self._conversation)
+            losses = engine.losses(self._held.conversation)
             if losses and options.get("strict", False):
                 raise lossy(engine.name, losses)
+            if "options" in options:
+                given = cast("ChatOptions", {**given, "options": options["options"]})
+            lease = before if engine is before.engine else Lease(engine, owned=owned).join(self)
+            made = self._make_runtime(agent, lease, executor, given)
         except BaseException:
             if owned:
                 await close_engine(engine)
             raise
         with self._state:
-            if "options" in options:
-                self._options = {**self._options, "options": options["options"]}
-            if engine is not self.engine:
-                before, self._engine = self._engine, Shared(engine, owned=owned)
-            self._set_up()
-        if before is not None:
-            await before.leave()
+            for other, runtime in list(self._runtimes.items()):
+                if other not in (None, agent) and other.model is None and runtime.lease is before:
+                    del self._runtimes[other]  # made anew, with the new model, when it is in charge again
+                    runtime.executor.close()
+            self._set(self._held, made)
+        if all(each.lease is not before for each in self._runtimes.values()):
+            await before.leave(self)
         return losses
 
     async def _take_up_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
         conversation, _ = later.put_together(recovered, self.tools.tools)
-        self._put_right_one_in_charge(conversation)
-        tools = self.tools.tools
+        conversation, runtime = self._hand_to_right_one(conversation)
+        executor, engine, tools = runtime.executor, runtime.lease.engine, runtime.executor.tools
         if tools.function is not None and (conversation.pending_tool_calls or recovered.done_results):
-            moment = RunContext(deps=self._settings.deps, conversation=conversation, model=self.model)
-            tools = await tools_of(tools, moment, self._io.wait_for)
-        conversation, uncertain = later.put_together(recovered, self.tools.searched(tools))
-        losses = self.engine.losses(conversation)
-        self._ledger.take_up_recovered(recovered)
-        await self._take_up(conversation, uncertain)
+            moment = RunContext(deps=runtime.settings.deps, conversation=conversation, model=engine.name)
+            tools = await tools_of(tools, moment, runtime.io.wait_for)
+        conversation, uncertain = later.put_together(recovered, executor.searched(tools))
+        conversation, runtime = self._hand_to_right_one(conversation)
+        losses = runtime.lease.engine.losses(conversation)
+        held = Held(conversation, uncertain=uncertain)
         if any(tool.agent is not None for tool in tools):
-            inside = await later.staff_of(self).list_waiting(conversation, tools)
-            with self._state:
-                self._pending = tuple([each for each in inside if each.reason != UNCERTAIN])
-                self._uncertain = (*uncertain, *[each for each in inside if each.reason == UNCERTAIN])
+            restored = later.Restored(recovered.snapshot.root, held, runtime)
+            inside = await later.staff_of(self).list_waiting(restored, tools)
+            pending = tuple([each for each in inside if each.reason != UNCERTAIN])
+            uncertain = (*uncertain, *[each for each in inside if each.reason == UNCERTAIN])
+            held = structs.replace(held, pending=pending, uncertain=uncertain)
+        await self._take_up(held, runtime, later.recovered_place(recovered))
         return losses
 
-    async def _take_up(self, conversation: Conversation, uncertain: Iterable[PendingApproval] = ()) -> None:
+    async def _take_up(self, held: Held, runtime: Runtime, place: Place) -> None:
+        """Continue this conversation instead of the present one."""
+        ledger, agent = self._ledger, runtime.agent
         with self._state:
-            self._conversation, self._queue = conversation, ()
-            self._pending, self._uncertain = (), tuple(uncertain)
+            before = self._held
+            self._held, self._runtime, self._runtimes[agent], ledger.place = held, runtime, runtime, place
         if self._staff is not None:
-            await self._staff.leave_behind()
+            await self._staff.leave_behind(before)
+
+    def _set(self, held: Held, runtime: Runtime) -> None:
+        """Change what the client has. All of it or nothing: Ctrl-C does not come within a statement without calls."""
+        agent = runtime.agent
+        self._held, self._runtime, self._runtimes[agent] = held, runtime, runtime
 
     def _fork_into(self, other: ChatCore[E]) -> None:
-        """Make the other client a fork of this conversation, on the same engine."""
+        """Make the other client a fork of this conversation, on the same engines."""
         with self._state:
-            other._engine = self._own_charge().engine.join()
-            other._conversation, other._queue = self._conversation, self._queue
-            # Unfinished turns of agents stay with this client: they are conversations of their own.
-            other._pending = tuple([each for each in self._pending if each.within is None])
-            other._uncertain = tuple([each for each in self._uncertain if each.within is None])
+            held, agent, runtimes = self._held, self._runtime.agent, dict(self._runtimes)
+        for each in runtimes.values():
+            executor = other.tools if each.agent is None else make_executor(each.executor.tools, each.options)
+            other._runtimes[each.agent] = other._make_runtime(
+                each.agent, each.lease.join(other), executor, each.options
+            )
+        # Unfinished turns of agents stay with this client: they are conversations of their own.
+        pending = tuple([each for each in held.pending if each.within is None])
+        uncertain = tuple([each for each in held.uncertain if each.within is None])
+        other._held = Held(held.conversation, pending, uncertain, held.queue)
+        other._runtime = other._runtimes[agent]
         if self._kept is not None and self._kept.snapshot is not None:
-            other._ledger.take_up(self._kept.snapshot, fork=True)
-        other._set_up()
-        if self._agent is not None:
-            other._put_right_one_in_charge(other._conversation)
+            other._ledger.place = later.place_of(self._kept.snapshot, fork=True)
 
     # --- the end ---
 
@@ -238,13 +256,13 @@ class ChatCore(TurnCore[E]):
             self._catch_up()
             self._closed = True  # from here on nothing replaces the executor or the engine
         self.cancel()
-        self._executor.close()
-        for charge in self._charges.values():
-            charge.executor.close()
-            await charge.engine.leave()
+        runtimes = list(self._runtimes.values())
+        for runtime in runtimes:
+            runtime.executor.close()
         if self._staff is not None:
             await self._staff.close()
-        await self._engine.leave()
+        for runtime in runtimes:
+            await runtime.lease.leave(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model}, {len(self.history)} messages>"

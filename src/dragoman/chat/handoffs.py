@@ -20,7 +20,7 @@ from dragoman.transport import Transport
 
 from .agents import Agent, Core, agent_of, list_agents, run_of, staff_of
 from .options import ChatOptions, drop_engine_options, make_executor
-from .turns import IN_CHARGE, Charge, Shared, TurnCore
+from .turns import IN_CHARGE, Runtime, TurnCore
 
 
 def handoff(
@@ -60,7 +60,7 @@ def _admit(agent: Agent, context: ToolContext[object]) -> str:
     if first is not None and first.id != context.call_id:
         message = f"Only the first handoff of a reply counts, which was {first.name!r}."
         raise ToolDeniedError(message, **about)
-    losses = staff_of(cast("Core", run.owner)).engine_of(agent).losses(context.conversation)
+    losses = staff_of(cast("Core", run.owner)).lease_of(agent).engine.losses(context.conversation)
     if losses and agent.options.get("strict", False):
         raise ToolDeniedError(f"{agent.name!r} cannot take over: {lossy(agent.name, losses).message}", **about)
     return f"{agent.name} is in charge from now on."
@@ -69,17 +69,27 @@ def _admit(agent: Agent, context: ToolContext[object]) -> str:
 # --- who is in charge -------------------------------------------------------------------------------------------------
 
 
-def in_charge(core: TurnCore[Any], conversation: Conversation) -> Agent | None:
-    """The agent that a conversation names, or that its last results put in charge; None: the client itself."""
+def hand_to_right_one(
+    core: TurnCore[Any], conversation: Conversation, tools: ToolSet | None = None
+) -> tuple[Conversation, Runtime]:
+    """The conversation with the name of the agent in charge of it, and that agent's runtime, or the client's own.
+
+    It is the agent that the conversation names, or that its last results, of these `tools`, put in charge.
+    """
     name = conversation.metadata.get(IN_CHARGE)
-    led_to = () if name is None else list_agents(core._own_charge().executor.tools, handoffs=True)
-    known = [each for each in (core._agent, *core._charges, *led_to) if each is not None and each.name == name]
+    led_to = () if name is None else list_agents(core._runtimes[None].executor.tools, handoffs=True)
+    candidates = (core._runtime.agent, *core._runtimes, *led_to)
+    known = [each for each in candidates if each is not None and each.name == name]
     if name is not None and not known:
         message = f"The agent {name!r} is in charge of this conversation, but this client has no handoff to it."
         hint = "Give the client its tools again, with the handoff(…) of that name."
         raise ConfigurationError(message, hint=hint)
     now = known[0] if known else None
-    return put_in_charge(charge_of(core, now).executor.tools, conversation) or now
+    found = put_in_charge(runtime_of(core, now).executor.tools, conversation)
+    if found is None and tools is not None:
+        found = put_in_charge(tools, conversation)
+    agent = found or now
+    return name_agent(agent, conversation), runtime_of(core, agent)
 
 
 def put_in_charge(tools: ToolSet, conversation: Conversation) -> Agent | None:
@@ -90,19 +100,17 @@ def put_in_charge(tools: ToolSet, conversation: Conversation) -> Agent | None:
     return next((agent for each in done if (agent := agent_of(tools, each.name, takes_over=True))), None)
 
 
-def charge_of(core: TurnCore[Any], agent: Agent | None) -> Charge:
-    """The engine, executor and options of an agent in charge, created when first needed; None: the client's own."""
+def runtime_of(core: TurnCore[Any], agent: Agent | None) -> Runtime:
+    """What an agent in charge works with, created when first needed; None: what the client itself does."""
     with core._state:
-        if agent is core._agent:
-            return Charge(core._engine, core._executor, core._options)
-        if agent not in core._charges:
+        if agent not in core._runtimes:
             assert agent is not None
-            first = core._own_charge().options
+            first = core._runtimes[None].options
             kept = {name: value for name, value in first.items() if name not in ("system", "options")}
             options = cast("ChatOptions", {**kept, **drop_engine_options(agent.options)})
-            engine = Shared(staff_of(core).engine_of(agent), owned=False)
-            core._charges[agent] = Charge(engine, make_executor(agent.tools, options), options)
-        return core._charges[agent]
+            lease, executor = staff_of(core).lease_of(agent), make_executor(agent.tools, options)
+            core._runtimes[agent] = core._make_runtime(agent, lease.join(core), executor, options)
+        return core._runtimes[agent]
 
 
 def name_agent(agent: Agent | None, conversation: Conversation) -> Conversation:
@@ -118,12 +126,11 @@ def hand_over(core: TurnCore[Any], run: LoopRun) -> LoopIO | None:
     agent = put_in_charge(run.executor.tools, run.conversation)
     if agent is None:
         return None
-    charge, conversation = charge_of(core, agent), name_agent(agent, run.conversation)
-    settings, io = core._equip(charge)
-    if not core._stateless:
-        core._put_in_charge(agent)
-    engine = charge.engine.engine
+    runtime, conversation = runtime_of(core, agent), name_agent(agent, run.conversation)
+    engine = runtime.lease.engine
     losses = tuple(map(str, engine.losses(conversation)))
     event = HandedOver(agent=agent.name, model=engine.name, losses=losses)
-    run.hand_over(event, conversation, charge.executor, settings)
-    return io
+    run.hand_over(event, conversation, runtime.executor, runtime.settings)
+    if not core._stateless:
+        core._runtime = runtime
+    return runtime.io

@@ -56,6 +56,31 @@ class Record(Struct, frozen=True):
 Writing: TypeAlias = Save | Record
 
 
+class Place(Struct, frozen=True):
+    """How far a conversation is stored. One value, so that another conversation takes its place in one statement."""
+
+    snapshot: Snapshot | None = None
+    """The newest one."""
+    known: Conversation = Conversation()
+    """The conversation as it is in the store."""
+    position: int = 0
+    """The length of the journal behind the snapshot."""
+    fork: bool = False
+    """Whether the next write starts a conversation of its own."""
+    doubt: Writing | None = None
+    """A write that may or may not have succeeded. Nothing else is written before that is known."""
+
+
+def place_of(snapshot: Snapshot, *, fork: bool = False) -> Place:
+    """The place of what was just saved; with `fork`, of what continues it in a conversation of its own."""
+    return Place(snapshot=snapshot, known=snapshot.conversation, fork=fork)
+
+
+def recovered_place(recovered: Recovered) -> Place:
+    """The place of what a store has of a conversation."""
+    return Place(snapshot=recovered.snapshot, known=recovered.conversation, position=recovered.position)
+
+
 def put_together(recovered: Recovered, tools: ToolSet) -> tuple[Conversation, tuple[PendingApproval, ...]]:
     """The recovered conversation, and the calls that may or may not have done their work."""
     found = recovered.conversation
@@ -94,30 +119,27 @@ class Ledger(LoopHooks):
         self._circumstances: Callable[[], Circumstances] = circumstances
         self._uncertain: Callable[[], Sequence[ToolCall]] = uncertain
         """The calls that may or may not have done their work. The store must not forget them."""
-        self.snapshot: Snapshot | None = None
-        """The newest one."""
-        self.doubt: Writing | None = None
-        """A write that may or may not have succeeded. Nothing else is written before that is known."""
-        self._known: Conversation = Conversation()
-        """The conversation as it is in the store."""
-        self._position: int = 0
+        self.place: Place = Place()
         self.then: Callable[[str], Awaitable[None]] | None = None
         """Called with the id of each call whose result is stored."""
         self._given_up: bool = False
-        self._fork: bool = False
-        """Whether the next write starts a conversation of its own."""
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest snapshot."""
+        return self.place.snapshot
 
     @property
     def id(self) -> str | None:
         """The id of the conversation; None before its first snapshot, unless the caller chose one."""
         if self.snapshot is None:
             return self._chosen
-        return None if self._fork else self.snapshot.root
+        return None if self.place.fork else self.snapshot.root
 
     @property
     def kept_as(self) -> tuple[Snapshot, int] | None:
         """The newest snapshot and the number of journal entries after it; None before the first."""
-        return None if self.snapshot is None or self._fork else (self.snapshot, self._position)
+        return None if self.snapshot is None or self.place.fork else (self.snapshot, self.place.position)
 
     @property
     def store(self) -> AsyncConversationStore:
@@ -128,12 +150,12 @@ class Ledger(LoopHooks):
 
     def step(self, conversation: Conversation) -> Writing | None:
         """The write for this state: entries for new messages, or a snapshot if more than that has changed."""
-        if self.snapshot is None or self._fork:
+        if self.snapshot is None or self.place.fork:
             return self.checkpoint(conversation)
         if self._extends(conversation):
-            new = conversation.messages[len(self._known.messages) :]
+            new = conversation.messages[len(self.place.known.messages) :]
             return self.note(*map(MessageAdded, new)) if new else None
-        if self._in_doubt(conversation) and self._in_doubt(self._known):
+        if self._in_doubt(conversation) and self._in_doubt(self.place.known):
             # Only results of other calls are new, and they are in the journal. A snapshot would lose the fact that
             # the calls had begun.
             return None
@@ -154,12 +176,12 @@ class Ledger(LoopHooks):
         """The write for something that happens between two states."""
         if self.snapshot is None:
             raise StoreConflictError("Nothing can be journaled before the first snapshot.")
-        return Record(self.snapshot.id, entries, self._position)
+        return Record(self.snapshot.id, entries, self.place.position)
 
     def checkpoint(self, conversation: Conversation) -> Save | None:
         """The write of a snapshot of this state; None if the newest one is the same."""
         snapshot = self.snapshot_of(conversation)
-        return None if snapshot is self.snapshot else Save(snapshot, self._position)
+        return None if snapshot is self.snapshot else Save(snapshot, self.place.position)
 
     def snapshot_of(self, conversation: Conversation) -> Snapshot:
         """A snapshot of this state: the newest one if it is the same, else the one that follows it."""
@@ -168,32 +190,23 @@ class Ledger(LoopHooks):
         if last is None:
             return Snapshot.first(conversation, provider=provider, model=model, tools=tools, id=self._chosen)
         same = last.conversation == conversation and (last.provider, last.model, last.tools) == now
-        if same and not self._position and not self._fork:
+        if same and not self.place.position and not self.place.fork:
             return last
-        following = last.fork() if self._fork else last.next(conversation)
+        following = last.fork() if self.place.fork else last.next(conversation)
         return structs.replace(following, conversation=conversation, provider=provider, model=model, tools=tools)
 
     def done(self, writing: Writing) -> None:
         if isinstance(writing, Save):
-            self.take_up(writing.snapshot)
+            self.place = place_of(writing.snapshot)
             return
         added = [entry.message for entry in writing.entries if isinstance(entry, MessageAdded)]
-        known = self._known.plus(*added) if added else self._known
-        # In one statement, since Ctrl-C may come at any function call.
-        self._known, self._position, self.doubt = known, writing.after + len(writing.entries), None
-
-    def take_up(self, snapshot: Snapshot, *, fork: bool = False) -> None:
-        """Continue from this snapshot, which is stored; with `fork`, in a conversation of its own."""
-        self.snapshot, self._fork, self.doubt = snapshot, fork, None
-        self._known, self._position = snapshot.conversation, 0
-
-    def take_up_recovered(self, recovered: Recovered) -> None:
-        """Continue from what a store has of a conversation."""
-        self.take_up(recovered.snapshot)
-        self._known, self._position = recovered.conversation, recovered.position
+        place = self.place
+        known = place.known.plus(*added) if added else place.known
+        position = writing.after + len(writing.entries)
+        self.place = structs.replace(place, known=known, position=position, doubt=None)
 
     def _extends(self, conversation: Conversation) -> bool:
-        known = self._known
+        known = self.place.known
         return (
             conversation.system == known.system
             and conversation.metadata == known.metadata
@@ -205,7 +218,7 @@ class Ledger(LoopHooks):
     async def save(self, conversation: Conversation) -> Snapshot:
         """A snapshot of this state, saved to the store if there is one."""
         if self._store is None:
-            self.take_up(self.snapshot_of(conversation))
+            self.place = place_of(self.snapshot_of(conversation))
         else:
             await self.write(self.checkpoint, conversation)
         assert self.snapshot is not None
@@ -219,21 +232,23 @@ class Ledger(LoopHooks):
         """Write what the plan (one of the methods above) returns; it is stored when this returns."""
         if self._given_up:
             return
-        if (doubt := self.doubt) is not None:
+        if (doubt := self.place.doubt) is not None:
             if await self._was_written(doubt):
                 self.done(doubt)
             else:
-                self.doubt = None
+                self.place = structs.replace(self.place, doubt=None)
         writing = plan(about)
         while writing is not None:
-            self.doubt = writing
+            self.place = structs.replace(self.place, doubt=writing)
             try:
                 if isinstance(writing, Save):
                     await self._save(writing)
                 else:
                     await self.store.record(writing.id, writing.entries, after=writing.after)
             except StoreConflictError:
-                self.doubt = None  # it was not written, even if another process wrote the very same
+                self.place = structs.replace(
+                    self.place, doubt=None
+                )  # it was not written, even if another process wrote the very same
                 raise
             self.done(writing)
             # A snapshot does not record that calls had begun.

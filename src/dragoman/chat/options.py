@@ -150,6 +150,13 @@ def drop_engine_options(given: ChatOptions) -> ChatOptions:
     return cast("ChatOptions", {name: value for name, value in given.items() if name not in _ENGINE or name in _LOOP})
 
 
+def options_of_fork(given: ChatOptions) -> ChatOptions:
+    """The options for a fork: those of another client on the same engine, in a conversation with an id of its own."""
+    options = drop_engine_options(given)
+    options.pop("id", None)
+    return options
+
+
 def make_executor(tools: AnyTools, given: ChatOptions) -> ToolExecutor:
     """The executor that runs these tools as the options say."""
     return dragoman.tools.ToolExecutor(  # loaded with the first client

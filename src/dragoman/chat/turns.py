@@ -2,6 +2,10 @@
 
 Owns: the conversation of a client, and which agent is in charge of it.
 Must not know: event loops. ChatClient steps this code, AsyncChatClient awaits it.
+
+What belongs together is one value: `Held`, what a client has of a conversation, and `Runtime`, what takes its turns.
+Each is built complete and then assigned, both of them and the ledger's `Place` in one statement without calls: Ctrl-C
+comes between calls, so it finds the client before the change or after it.
 """
 
 from __future__ import annotations
@@ -11,8 +15,9 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from weakref import WeakSet
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 import dragoman._observer
 from dragoman._checks import check_names, overlay
@@ -43,7 +48,7 @@ from .options import ELSEWHERE, CallOptions, ChatOptions, TurnOptions, make_exec
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, ConversationStore
-    from dragoman.tools import AnyTools, Approval, ToolContext, ToolExecutor
+    from dragoman.tools import AnyTools, Approval, ToolContext, ToolExecutor, ToolSet
 
     from .agents import Agent, Staff
     from .answers import AnswerJudge, TypedResult
@@ -88,34 +93,55 @@ def make_message(prompt: Prompt) -> Message:
     return read_message(message)
 
 
-class Shared(Generic[E]):
-    """The engine that a client shares with its forks; the last one closes it if the client created it."""
+class Lease(Generic[E]):
+    """An engine and its users: clients, their forks and agents. The last one to leave closes what was made here."""
 
     def __init__(self, engine: E, *, owned: bool) -> None:
         self.engine: E = engine
-        self._users: int = 1 if owned else 0
-        self._lock: threading.Lock = threading.Lock()
+        self._owned: bool = owned
+        # Weak: a user that Ctrl-C lost before anybody had it does not count.
+        self._users: WeakSet[object] = WeakSet()
+        self._lock: threading.RLock = threading.RLock()
 
-    def join(self) -> Shared[E]:
+    def join(self, user: object) -> Lease[E]:
         with self._lock:
-            self._users += 1 if self._users else 0
+            self._users.add(user)
         return self
 
-    async def leave(self) -> None:
-        """Remove one user; the last one closes the engine."""
+    async def leave(self, user: object) -> None:
+        """Remove a user; the last one closes the engine."""
         with self._lock:
-            self._users -= 1
-            unused = self._users == 0
+            self._users.discard(user)
+            unused = self._owned and not self._users
+            self._owned = self._owned and not unused
         if unused:
             await close_engine(self.engine)
 
 
-class Charge(NamedTuple):
-    """The engine, executor and options of an agent."""
+class Held(Struct, frozen=True, eq=False):
+    """What a client has of a conversation."""
 
-    engine: Shared[Any]
+    conversation: Conversation
+    pending: tuple[PendingApproval, ...] = ()
+    uncertain: tuple[PendingApproval, ...] = ()
+    queue: tuple[Message, ...] = ()
+    """Messages added while calls wait for approval; they follow after the results."""
+    paused: dict[str, Any] = {}
+    """The clients of agents' turns that wait for approval, by call id, if there is no store."""
+    kept: dict[str, str] = {}
+    """The ids of agents' conversations in the store, by call id."""
+
+
+class Runtime(NamedTuple):
+    """What takes turns: the client itself, or an agent in charge, with everything that it works with."""
+
+    agent: Agent | None
+    """None: the client itself."""
+    lease: Lease[Any]
     executor: ToolExecutor
     options: ChatOptions
+    settings: LoopSettings
+    io: LoopIO
 
 
 Begin: TypeAlias = Callable[[], tuple[LoopRun, LoopIO]]
@@ -132,17 +158,17 @@ class TurnCore(Generic[E]):
     ) -> None:
         # Iterators are read here once: a switch and forks need them again.
         hooks, context = tuple(options.get("hooks", ())), tuple(options.get("context", ()))
-        self._options: ChatOptions = {**options, "hooks": hooks, "context": context}
+        own: ChatOptions = {**options, "hooks": hooks, "context": context}
+        self._chosen_id: str | None = options.get("id")
         self._stateless: bool = options.get("stateless", False)
         if self._stateless and store is not None:
             message = "A stateless client has no conversation to store."
             raise ConfigurationError(message, hint="Omit the store, or stateless=True.")
-        self._engine: Shared[E] = Shared(engine, owned=owned)
-        self._executor: ToolExecutor = make_executor(tools, options)
-        self._conversation: Conversation = options.get("conversation", Conversation())
+        start = options.get("conversation", Conversation())
         fixed, _ = split_instructions(options.get("system"))
         if fixed is not None:
-            self._conversation = self._conversation.with_system(fixed)
+            start = start.with_system(fixed)
+        self._held: Held = Held(start)
         self._kept: Ledger | None = None
         """The ledger, once `_ledger` was used."""
         self._kept_in: AsyncConversationStore | None = store
@@ -153,43 +179,36 @@ class TurnCore(Generic[E]):
         """The agents behind tools, once one was called."""
         self._caller: tuple[LoopRun, ToolContext[object]] | None = None
         """The calling run and its tool context, if this is the client of an agent."""
-        self._agent: Agent | None = None
-        """The agent in charge; None: the client itself. See `handoff`."""
-        self._charges: dict[Agent | None, Charge] = {}
-        """What agents (None: the client) that were in charge before use."""
-        self._pending: tuple[PendingApproval, ...] = ()
-        self._uncertain: tuple[PendingApproval, ...] = ()
-        self._queue: tuple[Message, ...] = ()
-        """Messages added while calls wait for approval; they follow after the results."""
         self._run: LoopRun | None = None
-        self._runs: set[LoopRun] = set()
+        self._runs: WeakSet[LoopRun] = WeakSet()
         """All turns in progress; a stateless client may have many."""
         self._holder: object | None = None
         """Marks who is using the client at the moment."""
         # Re-entrant: a signal handler, or the finaliser of a stream, may run at any moment.
         self._state: threading.RLock = threading.RLock()
         self._closed: bool = False
-        self._set_up()
+        lease = Lease(engine, owned=owned).join(self)
+        self._runtime: Runtime = self._make_runtime(None, lease, make_executor(tools, own), own)
+        """That of whoever is in charge; see `handoff`."""
+        self._runtimes: dict[Agent | None, Runtime] = {None: self._runtime}
+        """Those of the client itself and of agents that are or were in charge."""
 
-    def _set_up(self) -> None:
-        """Rebuild the settings and the I/O of turns after the engine, tools or options changed."""
-        if self._has_agents:
-            later.check_agents(self.tools.tools, Engine if isinstance(self.engine, Engine) else AsyncEngine)
-        settings, io = self._equip(Charge(self._engine, self._executor, self._options))
-        self._settings: LoopSettings = settings
-        self._io: LoopIO = io
-
-    def _equip(self, charge: Charge) -> tuple[LoopSettings, LoopIO]:
-        engine, executor = charge.engine.engine, charge.executor
-        settings = settings_of(charge.options, engine.options, executor.config)
+    def _make_runtime(
+        self, agent: Agent | None, lease: Lease[Any], executor: ToolExecutor, options: ChatOptions
+    ) -> Runtime:
+        """A complete runtime, or an error if an agent behind its tools cannot work."""
+        engine = lease.engine
+        if any(tool.agent is not None for tool in executor.tools):
+            later.check_agents(executor.tools, Engine if isinstance(engine, Engine) else AsyncEngine)
+        settings = settings_of(options, engine.options, executor.config)
         if self._kept_in is not None:
             settings = structs.replace(settings, hooks=(self._ledger, *settings.hooks), accounts=True)
-        return settings, self._make_io(engine, executor)
+        return Runtime(agent, lease, executor, options, settings, self._make_io(engine, executor))
 
     @property
     def engine(self) -> E:
         """The engine that calls the model."""
-        return self._engine.engine
+        return self._runtime.lease.engine
 
     @property
     def model(self) -> str:
@@ -199,12 +218,12 @@ class TurnCore(Generic[E]):
     @property
     def tools(self) -> ToolExecutor:
         """The executor that runs the tools; `tools.tools` are the tools themselves."""
-        return self._executor
+        return self._runtime.executor
 
     @property
     def id(self) -> str | None:
         """The id of the conversation in its store; None until the first save, unless an id was given."""
-        return self._options.get("id") if self._kept is None else self._kept.id
+        return self._chosen_id if self._kept is None else self._kept.id
 
     # --- a turn ---
 
@@ -223,6 +242,7 @@ class TurnCore(Generic[E]):
                 message = "This client is busy with another turn; a client holds one conversation."
                 raise ConcurrentUseError(message, hint=_BUSY)
             self._catch_up()
+            self._runs.clear()  # Ctrl-C may have come before a run began
             self._holder = holder
 
     @contextmanager
@@ -293,11 +313,12 @@ class TurnCore(Generic[E]):
         """The run of a turn, and its I/O."""
         answers = tuple(given.get("approvals", ()))
         start, said = self._start_of(prompt, given.get("conversation"), answers)
-        start, settings, executor, io = self._look_who_is_in_charge(start)
+        start, runtime = self._hand_to_right_one(start)
+        settings, executor, io = runtime.settings, runtime.executor, runtime.io
         if given:
             settings = self._settings_for(given, TurnOptions, settings)
             if "tools" in given:
-                executor = make_executor(given["tools"], self._options)
+                executor = make_executor(given["tools"], runtime.options)
                 io = self._make_io(io.engine, executor)
             if "retries" in given and judge is None:
                 message = "`retries` is for typed answers, but no `answer` type was given."
@@ -306,7 +327,7 @@ class TurnCore(Generic[E]):
                 )
         if judge is not None:
             settings = judge.settings(settings)
-        run = self._begin(settings, executor, start, said, answers, spent=spent)
+        run = self._begin(runtime, settings, executor, start, said, answers=answers, spent=spent)
         if "tools" in given:
             run.extra = executor
         return run, io
@@ -327,9 +348,9 @@ class TurnCore(Generic[E]):
             self._end(run, failed=isinstance(error, Exception))
             if self._kept_in is not None:
                 with note_on(error), within(run.observed):
-                    await self._ledger.write(self._ledger.end, self._conversation)
+                    await self._ledger.write(self._ledger.end, self._held.conversation)
             if self._staff is not None and not self._stateless:
-                await self._staff.forget_answered(self._conversation)
+                await self._staff.forget_answered(self._held)
         except BaseException as problem:
             error = error or problem
             raise
@@ -346,33 +367,36 @@ class TurnCore(Generic[E]):
         if given is not None and not self._stateless:
             message = "This client holds a conversation of its own."
             raise ConfigurationError(message, hint="Omit `conversation`, or create the client with stateless=True.")
-        start = self._conversation if given is None else given
+        held = self._held
+        start = held.conversation if given is None else given
         if prompt is None:
             return start, ()
         said = make_message(prompt)
         if start.pending_tool_calls:
-            start = refuse_unanswered_calls(start, answers, (*self._pending, *self._uncertain))
+            start = refuse_unanswered_calls(start, answers, (*held.pending, *held.uncertain))
         return start, (said,)
 
     def _begin(
         self,
+        runtime: Runtime,
         settings: LoopSettings,
         executor: ToolExecutor,
         start: Conversation,
         said: Sequence[Message],
-        answers: Sequence[Approval] = (),
         *,
+        answers: Sequence[Approval] = (),
         spent: Spent = NOTHING_SPENT,
         single: bool = False,
     ) -> LoopRun:
+        held = self._held
         run = LoopRun(
             start,
             executor,
             settings,
             approvals=answers,
-            waiting=self._uncertain,
-            inside=self._pending,
-            unread=(*self._queue, *said),
+            waiting=held.uncertain,
+            inside=held.pending,
+            unread=(*held.queue, *said),
             spent=spent,
             single=single,
         )
@@ -380,10 +404,10 @@ class TurnCore(Generic[E]):
         if self._caller is not None:
             run.work_for(*self._caller)
         if (told := dragoman._observer.current) is not None:
-            run.observed = told.run(run, self.engine, lambda: self.id)
+            run.observed = told.run(run, runtime.lease.engine, lambda: self.id)
         self._runs.add(run)
         if not self._stateless:
-            self._run = run
+            self._run, self._runtime = run, runtime
         if self._closed:  # meanwhile, from another thread
             run.cancel()
         return run
@@ -396,24 +420,25 @@ class TurnCore(Generic[E]):
         with self._state:
             if self._run is not run:
                 return
-            pending, uncertain = run.pending, self._uncertain
+            held, queue, unread = self._held, (), tuple(run.unread)
             cut_short = failed or run.ending is None or isinstance(run.ending, Cancelled)
             if run.has_done_something or not cut_short:
-                conversation, queue, unread = run.conversation, (), tuple(run.unread)
-                uncertain = tuple([each for each in uncertain if each in pending])
+                conversation, pending, tools = run.conversation, run.pending, run.executor.tools
+                uncertain = tuple([each for each in held.uncertain if each in pending])
             else:
                 # The turn failed, was cancelled or ran out of time before anything was done, so it leaves no trace: the
                 # caller can send the prompt again. Messages added meanwhile are kept.
-                conversation, queue, unread = self._conversation, self._queue, tuple(run.added)
-                pending = self._pending
+                conversation, pending, uncertain = held.conversation, held.pending, held.uncertain
+                queue, unread, tools = held.queue, tuple(run.added), None
+            conversation, runtime = self._hand_to_right_one(conversation, tools)
             waiting = conversation.pending_tool_calls
             if unread and waiting:
                 queue = (*queue, *unread)
             elif unread:
                 conversation = conversation.plus(*unread)
             uncertain = tuple([each for each in uncertain if each.held in waiting])
-            self._conversation, self._queue, self._run = conversation, queue, None
-            self._pending, self._uncertain = pending, uncertain
+            held = structs.replace(held, conversation=conversation, pending=pending, uncertain=uncertain, queue=queue)
+            self._held, self._runtime, self._run = held, runtime, None
 
     def _catch_up(self) -> None:
         """Finish a turn whose end was interrupted."""
@@ -425,7 +450,7 @@ class TurnCore(Generic[E]):
     async def _ask(self, question: Prompt, answer: object, given: CallOptions) -> object:
         """A turn without tools that ends with an answer."""
         # The given type, or the client's default, or text.
-        judge = self._make_judge(answer if answer is not None else self._options.get("answer", str), given)
+        judge = self._make_judge(answer if answer is not None else self._runtime.options.get("answer", str), given)
         run = await self._carry_out(partial(self._begin_question, question, given, judge))
         if isinstance(run.ending, Cancelled):
             raise StoppedError("The question was cancelled.")
@@ -435,12 +460,13 @@ class TurnCore(Generic[E]):
 
     def _begin_question(self, question: Prompt, given: CallOptions, judge: AnswerJudge[Any]) -> tuple[LoopRun, LoopIO]:
         start, said = self._start_of(question)
-        start, *_ = self._look_who_is_in_charge(start)
-        executor = later.without_tools(self.engine.profile, start, self.tools)
-        settings = judge.settings(self._settings_for(given, CallOptions, self._settings))
+        start, runtime = self._hand_to_right_one(start)
+        engine = runtime.lease.engine
+        executor = later.without_tools(engine.profile, start, runtime.executor)
+        settings = judge.settings(self._settings_for(given, CallOptions, runtime.settings))
         options = structs.replace(settings.options, tool_choice="none", parallel_tool_calls=None)
-        run = self._begin(structs.replace(settings, options=options), executor, start, said, single=True)
-        return run, self._make_io(self.engine, executor)
+        run = self._begin(runtime, structs.replace(settings, options=options), executor, start, said, single=True)
+        return run, self._make_io(engine, executor)
 
     @property
     def _ledger(self) -> Ledger:
@@ -449,8 +475,8 @@ class TurnCore(Generic[E]):
             if self._kept is None:
                 self._kept = later.Ledger(
                     self._circumstances,
-                    lambda: [each.call for each in self._uncertain],
-                    id=self._options.get("id"),
+                    lambda: [each.call for each in self._held.uncertain],
+                    id=self._chosen_id,
                     store=self._kept_in,
                 )
             return self._kept
@@ -469,43 +495,16 @@ class TurnCore(Generic[E]):
                 return later.hand_over(self, run)
         return None
 
-    def _look_who_is_in_charge(self, start: Conversation) -> tuple[Conversation, LoopSettings, ToolExecutor, LoopIO]:
-        """What a turn starts with, for the agent that its conversation puts in charge."""
-        if self._may_be_handed_over(start):
-            agent = later.in_charge(self, start)
-            start = later.name_agent(agent, start)
-            if self._stateless and agent is not None:
-                charge = later.charge_of(self, agent)
-                settings, io = self._equip(charge)
-                return start, settings, charge.executor, io
-            self._put_in_charge(agent)
-        return start, self._settings, self._executor, self._io
+    def _hand_to_right_one(
+        self, conversation: Conversation, tools: ToolSet | None = None
+    ) -> tuple[Conversation, Runtime]:
+        """The conversation, with the name of the agent that it puts in charge, and what that one works with.
 
-    def _may_be_handed_over(self, conversation: Conversation) -> bool:
-        """Whether another agent may have to take over; cheap, since every turn asks."""
-        if self._charges or IN_CHARGE in conversation.metadata:
-            return True
-        messages = conversation.messages
-        return bool(messages) and messages[-1].role == "tool" and self._has_agents
-
-    @property
-    def _has_agents(self) -> bool:
-        return any(tool.agent is not None for tool in self.tools.tools)
-
-    def _put_right_one_in_charge(self, conversation: Conversation) -> None:
-        if self._may_be_handed_over(conversation):
-            self._put_in_charge(later.in_charge(self, conversation))
-
-    def _put_in_charge(self, agent: Agent | None) -> None:
-        if agent is self._agent:
-            return
-        with self._state:
-            charge = later.charge_of(self, agent)
-            self._charges[self._agent] = Charge(self._engine, self._executor, self._options)
-            self._charges.pop(agent, None)
-            self._agent, (self._engine, self._executor, self._options) = agent, charge
-            self._set_up()
-
-    def _own_charge(self) -> Charge:
-        """The engine, executor and options of the client itself, whichever agent is in charge."""
-        return self._charges.get(None) or Charge(self._engine, self._executor, self._options)
+        `tools` are those of its last step, if they are not those of who was in charge.
+        """
+        if IN_CHARGE not in conversation.metadata and len(self._runtimes) == 1:  # nearly always
+            ended = bool(conversation.messages) and conversation.messages[-1].role == "tool"
+            known = (*self.tools.tools, *(tools or ())) if ended else ()
+            if not any(tool.agent is not None for tool in known):
+                return conversation, self._runtime
+        return later.hand_to_right_one(self, conversation, tools)

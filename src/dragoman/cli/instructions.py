@@ -1,4 +1,5 @@
-"""A project's instructions for models (AGENTS.md and the like), which become part of the system prompt.
+"""A project's instructions for models: AGENTS.md and the like, which become part of the system prompt, and what its
+dragoman.toml says to models.
 
 They came with the project, and the model follows them. So unless the project is trusted (`trusted_projects` of the
 user's own configuration), the user is asked; a file of another user, or a link out of the project, is never used.
@@ -6,6 +7,7 @@ user's own configuration), the user is asked; a file of another user, or a link 
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -28,20 +30,35 @@ _LARGEST: Final = 64 * 1024
 
 class _Found(Struct, frozen=True):
     name: str
-    """Relative to the top of the project."""
+    """Relative to the top of the project; with the name of the setting in it."""
     path: Path
     text: str
 
 
-def read_instructions(directory: Path, loaded: LoadedConfig, terminal: Terminal) -> str:
-    """The instructions of this directory's project for the system prompt; empty if it has none, or the user refuses."""
-    found = list(_find(directory.resolve(), terminal))
-    unknown = [each for each in found if not loaded.trusts(each.path)]
+def read_instructions(
+    loaded: LoadedConfig, terminal: Terminal, directory: Path | None = None
+) -> tuple[LoadedConfig, str]:
+    """Returns the configuration, with what the file of an untrusted project says to models, and the instructions of the
+    directory's project for the system prompt. Both are without what the user refuses."""
+    found = [] if directory is None else list(_find(directory.resolve(), terminal))
+    offered = list(_list_offered(loaded))
+    unknown = [*offered, *[each for each in found if not loaded.trusts(each.path)]]
     if unknown and not _agree(unknown, terminal):
-        found = [each for each in found if each not in unknown]
-    if found:
-        terminal.note(f"The model gets the instructions in {_list_names(found)}.")
-    return "\n\n".join([f"Instructions of this project, from {each.name}:\n\n{each.text}" for each in found])
+        offered, found = [], [each for each in found if each not in unknown]
+    if offered:
+        loaded = loaded.accept_offered()
+    if offered or found:
+        terminal.note(f"The model gets the instructions in {_list_names([*offered, *found])}.")
+    texts = [f"Instructions of this project, from {each.name}:\n\n{each.text}" for each in found]
+    return loaded, "\n\n".join(texts)
+
+
+def _list_offered(loaded: LoadedConfig) -> Iterator[_Found]:
+    for layer in loaded.layers:
+        for path, setting in layer.offered.items():
+            if layer.file is not None and path in loaded.offered:
+                text = setting.value if isinstance(setting.value, str) else json.dumps(setting.value, indent=2)
+                yield _Found(f"{'.'.join(path)} of {layer.file.path.name}", layer.file.path, text)
 
 
 def _find(directory: Path, terminal: Terminal) -> Iterator[_Found]:
@@ -107,7 +124,10 @@ def _list_names(found: Sequence[_Found]) -> str:
 
 
 def _say_how_to_trust(found: Sequence[_Found]) -> str:
-    where = "your own configuration file"
+    top, where = (
+        min([each.path.parent for each in found], key=lambda place: len(place.parts)),
+        "your own configuration file",
+    )
     with suppress(ConfigurationError):  # a user without a home directory
         where = str(user_file())
-    return f'To use them without being asked, write trusted_projects = ["{found[0].path.parent}"] into {where}.'
+    return f'To use them without being asked, write trusted_projects = ["{top}"] into {where}.'

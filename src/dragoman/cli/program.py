@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, cast
 
 import dragoman.chat
 import dragoman.simulator
+from dragoman._programs import ignore_relative_path
 from dragoman._version import __version__
 
 from .arguments import Parser, UsageError, add_asking, find_nearest
@@ -67,6 +68,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 no key, 4 approval needed, 5 limit, 6 u
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (the process's own arguments by default) and return its exit code."""
+    ignore_relative_path()
     arguments = sys.argv[1:] if argv is None else list(argv)
     terminal = Terminal()
     try:
@@ -193,6 +195,8 @@ def _warnings_as_lines(terminal: Terminal) -> Generator[None]:
 
     def show(message: Warning | str, category: type[Warning], *_where: object, **_further: object) -> None:
         text = to_line(str(message))
+        if issubclass(category, dragoman.chat.UntrustedWarning):
+            return  # whatever uses it asks
         if issubclass(category, dragoman.chat.ConfigWarning) and text not in shown:
             shown.add(text)
             terminal.say(f"dragoman: {text}", "yellow")

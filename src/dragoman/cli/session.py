@@ -78,8 +78,10 @@ class Session(ExitStack):
         checker = PermissionChecker(self.settings.policy, workspace=self.settings.directory, door="cli")
         self.approver: Approver = Approver(self.arguments.approve or self.settings.cli.approve, self.terminal, checker)
         tools = self.build_tools(self.arguments.tools or self.settings.cli.tools)
-        if reads_instructions and self.settings.cli.instructions and not self._continues:
-            self._instructions = read_instructions(self.settings.directory, self.loaded, self.terminal)
+        wants_instructions = self.settings.cli.instructions and getattr(self.arguments, "instructions", True)
+        if wants_instructions and not self._continues:
+            directory = self.settings.directory if reads_instructions else None
+            self.loaded, self._instructions = read_instructions(self.loaded, self.terminal, directory)
         # Last, so that wrong arguments do not cost a download.
         fetch_models(self.loaded.config.model_names, self.terminal)
         self.client: ChatClient = self._make_client(tools)

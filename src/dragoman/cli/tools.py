@@ -93,7 +93,7 @@ def load_module(place: str, directory: Path) -> ModuleType:
         if place.endswith(".py"):
             return _run_file(directory / expand_path(place))
         if str(directory) not in sys.path:
-            sys.path.insert(0, str(directory))
+            sys.path.append(str(directory))  # the last: nothing there replaces what is installed
         return importlib.import_module(place)
     except DragomanError:
         raise

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import threading
-import webbrowser
 from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Final
 
 import dragoman.web
+from dragoman._programs import open_browser
 from dragoman.chat import AsyncChatClient, LoadedConfig, find_key, new_async
 from dragoman.engines import EngineOptions, models
 from dragoman.errors import ConfigurationError, MissingKeyError
@@ -23,6 +23,7 @@ from dragoman.transport import is_loopback
 from .arguments import Parser, UsageError, add_talking
 from .failures import can_run_local, list_models
 from .history import open_store
+from .instructions import read_instructions
 from .session import Approver, make_system
 from .settings import clean_model, fetch_models, load_with, read_settings, settle_model
 from .terminal import Terminal
@@ -76,7 +77,7 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> None:
 
 def _open_browser(address: str) -> None:
     """Open it in a thread, since some browsers block."""
-    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    threading.Thread(target=open_browser, args=(address,), daemon=True).start()
 
 
 def _make_page(
@@ -90,6 +91,8 @@ def _make_page(
     tools = ToolChoice(settings, terminal, stack).build(arguments.tools or settings.cli.tools)
     checker = PermissionChecker(settings.policy, workspace=settings.directory, door="web")
     approver = Approver(arguments.approve or settings.cli.approve, terminal, checker)
+    if settings.cli.instructions:
+        loaded, _ = read_instructions(loaded, terminal)
     fetch_models(loaded.config.model_names, terminal)
     store = AsyncStore(MemoryStore() if arguments.no_log or not settings.cli.log else open_store())
     system = make_system(loaded, settings, tools)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from dragoman._programs import search_path
 from dragoman.errors import ConfigurationError, MissingKeyError, ProviderError
 from dragoman.providers import PROVIDERS, Provider
 from dragoman.transport import host_of, is_loopback, keys_in, port_of
@@ -196,6 +197,7 @@ PYTHON: Final = ("DYLD_", "LD_", "PYTHON", "VIRTUAL_ENV")
 def child_environment(environ: Mapping[str, str], *, own: tuple[str, ...]) -> dict[str, str]:
     """The variables for a child process: those that every program needs, and those with a prefix in `own`; no keys."""
     keys = {variable for provider in PROVIDERS.values() for variable in provider.key_variables}
-    return {
+    passed = {
         name: value for name, value in environ.items() if name in _COMMON or (name.startswith(own) and name not in keys)
     }
+    return passed | ({"PATH": search_path(environ)} if "PATH" in passed else {})

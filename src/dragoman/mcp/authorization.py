@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import inspect
 import socket
-import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -18,6 +17,7 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from pydantic import AnyUrl, BaseModel, ValidationError
 
 from dragoman._descriptors import replace_file
+from dragoman._programs import open_browser
 from dragoman.errors import ConfigurationError, McpConnectionError
 
 _PORT: Final = 33418
@@ -65,7 +65,7 @@ def oauth(
     url: str,
     store: TokenStorage | Path | str,
     *,
-    show: Callable[[str], object] = webbrowser.open,
+    show: Callable[[str], object] = open_browser,
     scope: str | None = None,
     client_metadata_url: str | None = None,
     port: int = _PORT,

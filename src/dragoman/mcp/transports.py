@@ -31,6 +31,7 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
+from dragoman._programs import named_program, search_path
 from dragoman.errors import McpConnectionError
 
 from .settings import HttpServer, StdioServer, reveal
@@ -96,16 +97,17 @@ async def child(
     """Start the program, and yield its streams. While it runs, its process group is in `groups`."""
     # Old shells would run a value that looks like a function.
     inherited = {name: environ[name] for name in _INHERITED if not environ.get(name, "()").startswith("()")}
+    environment = {**inherited, "PATH": search_path(environ), **reveal(server.env)}
     process: asyncio.subprocess.Process | None = None
     try:
         with anyio.CancelScope(shield=True):  # a cancellation halfway would leave the process behind
             process = await asyncio.create_subprocess_exec(
-                server.command,
+                named_program(server.command, environment),
                 *server.args,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env={**inherited, **reveal(server.env)},
+                env=environment,
                 cwd=server.cwd,
                 start_new_session=True,
                 limit=server.options.max_message_bytes,

