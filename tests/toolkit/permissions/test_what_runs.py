@@ -20,6 +20,7 @@ from dragoman.toolkit import (
 )
 from dragoman.toolkit.permissions.shell import read_shell
 from dragoman.tools import Allow, Ask, ToolExecutor, ToolRun, approve, tool
+from tests.rounds import rounds
 from tests.toolkit.mutated_commands import try_all
 from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, ran
 
@@ -151,10 +152,10 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is no
 
 @needs_bash
 def test_no_mutated_command_runs_what_was_not_judged() -> None:
-    found = try_all(4_000)
+    found = try_all(rounds(100_000, part=25))
     assert found.faults == []
-    assert found.allowed > 400, "enough of them are run"
-    assert found.let_through > 1_000
+    assert found.allowed > found.tried // 10, "enough of them are run"
+    assert found.let_through > found.tried // 4
 
 
 @needs_bash
