@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.toolkit.page_text import page_text
+from tests.growth import grows_linearly
 from tests.toolkit.calling import words
 
 
@@ -60,6 +61,23 @@ def test_html_to_text(html: str, text: str) -> None:
 def test_no_page_takes_long(piece: str) -> None:
     """What goes back over the page would need very long for this."""
     page_text(piece * (200_000 // len(piece)), "http://h/")
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece"),
+    [
+        ("", "<"),
+        ("<b", "b"),
+        ("<b ", "b"),
+        ("", "<b '"),
+        ("<b", "'\""),
+        ("<b ", "a='>' "),
+        ("", "<head>"),
+        ("", "<!--"),
+    ],
+)
+def test_a_megabyte_takes_four_times_as_long_as_a_quarter(begin: str, piece: str) -> None:
+    assert grows_linearly(page_text, lambda size: begin + piece * (size // len(piece)))
 
 
 @given(st.text("<>/!-ab\"'= &;phulisrct", max_size=200))

@@ -134,6 +134,55 @@ def test_a_single_call_without_approval_is_not_run_and_says_so() -> None:
         assert executor.execute(CALL, ToolRun(approvals=[approve(CALL)])).text == "deleted"
 
 
+# --- other arguments -------------------------------------------------------------------------------------------------
+
+
+def instead(arguments: str) -> object:
+    return lambda *_: Allow(arguments=arguments)
+
+
+def test_a_check_can_say_what_runs_instead(execute_all: Runner) -> None:
+    executor = ToolExecutor([delete], permission=instead('{"path": "b"}'))  # type: ignore[arg-type]
+    result = one(execute_all(executor, [CALL]))
+    assert (result.text, result.call_id, ran) == ("deleted", CALL.id, ["b"])
+
+
+def test_other_arguments_must_be_valid_too(execute_all: Runner) -> None:
+    for arguments in ("{}", "no JSON", '{"path": 1}'):
+        executor = ToolExecutor([delete], permission=instead(arguments))  # type: ignore[arg-type]
+        assert one(execute_all(executor, [CALL])).error_type == "validation"
+    assert ran == []
+
+
+def test_other_arguments_hold_for_each_attempt(execute_all: Runner) -> None:
+    def fails_once(path: str) -> str:
+        ran.append(path)
+        if len(ran) == 1:
+            raise OSError("busy")
+        return "deleted"
+
+    executor = ToolExecutor([tool(fails_once, name="delete", retries=1)], permission=instead('{"path": "b"}'))  # type: ignore[arg-type]
+    assert one(execute_all(executor, [CALL])).text == "deleted"
+    assert ran == ["b", "b"]
+
+
+def test_an_approval_is_about_the_arguments_that_were_shown(execute_all: Runner) -> None:
+    asked: list[ToolCall] = []
+    careful = tool(delete.function, name="delete", requires_approval=lambda call: asked.append(call) or True)
+    executor = ToolExecutor([careful], permission=instead('{"path": "b"}'))  # type: ignore[arg-type]
+    [pending] = execute_all(executor, [CALL]).pending
+    assert (pending.call, asked, ran) == (CALL, [CALL], [])
+    assert one(execute_all(executor, [CALL], ToolRun(approvals=[approve(CALL)]))).text == "deleted"
+    assert ran == ["b"]
+
+
+def test_what_a_provider_runs_cannot_be_given_other_arguments(execute_all: Runner) -> None:
+    call = ToolCall("a", "delete", "{}", hosted=True)
+    executor = ToolExecutor([delete], permission=instead('{"path": "b"}'))  # type: ignore[arg-type]
+    [pending] = execute_all(executor, [call]).pending
+    assert (pending.call, "its provider cannot be given" in pending.reason) == (call, True)
+
+
 # --- middleware ------------------------------------------------------------------------------------------------------
 
 

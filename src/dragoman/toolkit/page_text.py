@@ -15,7 +15,8 @@ from urllib.parse import urljoin
 
 from msgspec import Struct
 
-_TAG: Final = re.compile(r"</?([A-Za-z][^\s/>]*)((?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+)>")
+_TAG_NAME: Final = re.compile(r"</?([A-Za-z][^\s/>]*)")
+_QUOTE_OR_END: Final = re.compile(r"[>\"']")
 _HREF: Final = re.compile(r"(?:^|\s)href\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE).search
 _DROPPED: Final = frozenset(
     {"head", "iframe", "noscript", "object", "script", "select", "style", "svg", "template", "textarea", "title"}
@@ -63,23 +64,38 @@ def _read_tag(html: str, opening: int, reader: _Reader) -> int:
     if not (following.isalpha() or following == "/"):
         reader.text("<")
         return opening + 1
-    tag = _TAG.match(html, opening)
-    if tag is None:
+    tag = _TAG_NAME.match(html, opening)
+    end = -1 if tag is None else _end_of_tag(html, tag.end())
+    if tag is None or end < 0:
         if following == "/" and not html[opening + 2 : opening + 3].isalpha():  # `</>`, `</3`: not a tag
             reader.text("</")
             return opening + 2
         # Its quotes do not match. Finding that out takes a scan of all that follows, so not too often.
         reader.broken += 1
         return _after(html, ">", opening) if reader.broken <= _MAX_BROKEN else len(html)
-    name, closing = tag[1].lower(), html[opening + 1] == "/"
+    name, attributes, closing = tag[1].lower(), html[tag.end() : end], following == "/"
     if name in _DROPPED and not closing:
-        if tag[2].endswith("/") and name == "svg":
-            return tag.end()
-        end = _ENDS[name].search(html, tag.end())
+        if attributes.endswith("/") and name == "svg":
+            return end + 1
+        if name == "head" and reader.headless:
+            return end + 1
+        last = _ENDS[name].search(html, end + 1)
         # A head without an end is closed by the body.
-        return end.start() if end else tag.end() if name == "head" else len(html)
-    reader.tag(name, tag[2], closing=closing)
-    return tag.end()
+        reader.headless = last is None
+        return last.start() if last else end + 1 if name == "head" else len(html)
+    reader.tag(name, attributes, closing=closing)
+    return end + 1
+
+
+def _end_of_tag(html: str, at: int) -> int:
+    """The position of the `>` that ends a tag, outside of quotes; -1 if there is none."""
+    while found := _QUOTE_OR_END.search(html, at):
+        if found[0] == ">":
+            return found.start()
+        at = html.find(found[0], found.end()) + 1
+        if not at:
+            break
+    return -1
 
 
 def _after(html: str, sign: str, at: int) -> int:
@@ -99,6 +115,8 @@ class _Reader(Struct):
     prefix: str = ""
     """For the next line."""
     broken: int = 0
+    headless: bool = False
+    """No `</head>` follows, so none is searched again."""
 
     def text(self, text: str) -> None:
         if text:

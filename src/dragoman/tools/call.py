@@ -185,6 +185,12 @@ class CallExecution:
             raise _denied(call, decision.reason)
         if approval is not None and not approval.approved:
             raise _denied(call, approval.reason or "the user refused")
+        if isinstance(decision, Allow) and decision.arguments:
+            if call.hosted:  # the provider runs what the model wrote
+                decision = Ask("it was allowed with other arguments, which its provider cannot be given")
+            else:  # approvals are still about the call as it was shown
+                self._asked = msgspec.structs.replace(call, arguments=decision.arguments)
+                self._arguments = decode_arguments(tool, self._asked)
         if isinstance(decision, Allow) and decision.approved:
             return None
         needed = tool.options.requires_approval

@@ -100,6 +100,9 @@ class Allow(Struct, frozen=True):
 
     approved: bool = False
     """Whether a person has just approved this call, so that a tool with `requires_approval` need not ask again."""
+    arguments: str = ""
+    """The JSON to run it with instead of its own, which the conversation and approvals keep: for a check that lets run
+    only what it has understood."""
 
 
 class Deny(Struct, frozen=True):

@@ -116,6 +116,19 @@ def test_an_async_permission_check(programs: Programs) -> None:
     assert "async" in answered(programs)["message"]
 
 
+def test_what_a_rule_allowed_runs_as_it_was_judged(programs: Programs) -> None:
+    from dragoman.toolkit import PermissionChecker
+
+    rule = {"tool": "Bash", "command": "rm", "options": ["-r"], "action": "allow"}
+    checker = PermissionChecker({"rules": [rule]})
+    written = {**INPUT, "command": 'rm -r  "build"\n'}
+    asking = request("p1", subtype="can_use_tool", tool_name="Bash", input=written, tool_use_id="b1")
+    play = [asking if step == steps()[9] else step for step in steps()]
+    message = WAYS["plain-whole"](programs.playing(play, own_tools=("Bash",), permission=checker.check)).reply.message
+    assert answered(programs) == {"behavior": "allow", "updatedInput": {**INPUT, "command": "rm -r build"}}
+    assert message.blocks[0].value == USE, "the history keeps what the model wrote"
+
+
 def test_a_permission_checker_decides(programs: Programs) -> None:
     from dragoman.toolkit import PermissionChecker
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from dragoman.errors import ConfigurationError
+from dragoman.toolkit.permissions.commands import compile_command
 from dragoman.toolkit.permissions.rules import Match
-from dragoman.toolkit.permissions.shell import MAX_LENGTH, compile_command, read_shell
+from dragoman.toolkit.permissions.shell import MAX_LENGTH, read_shell
 from tests.toolkit.permissions.helpers import allow, call, decision, deny, pairs
 
 STATUS = [allow("Bash", command="git status", options=("--short", "-s"))]
@@ -133,6 +134,57 @@ OTHERS = ["ls rm", "git rm x", "echo rm", "ls; echo rm", "rmdir x", "ls *.py", "
 @pytest.mark.parametrize(("expected", "command"), pairs({"deny": REMOVES, "ask": MAY_REMOVE, "allow": OTHERS}))
 def test_a_denied_command_is_found_anywhere_in_the_text(expected: str, command: str) -> None:
     assert decision([deny("Bash", command="rm"), allow("Bash")], call("Bash", command=command)) == expected
+
+
+WRAPPED = [
+    "setpriv rm x", "prlimit rm x", "choom -n 0 rm x", "linux64 rm x", "setarch x86_64 rm x", "ssh-agent rm x",
+    "env -S'rm x'", "env -vS'rm x'", "env --split-string='rm x'", "bash -crm", "hash -p /bin/rm q; q x",
+    "compgen -C rm x",
+    "complete -C 'rm x' y", "mapfile -C rm -c 1 y", "readarray -C 'rm x' y", "bind -x 'a:rm x'", "trap rm 0",
+    "alias q=rm",
+    "valgrind rm x", "perf stat rm x", "fakeroot rm x", "firejail rm x", "bwrap --bind / / rm x", "gosu a rm x",
+    "sg a rm",
+    "start-stop-daemon -S -x rm", "run-parts rm", "runcon x rm y", "systemd-nspawn rm x", "numactl rm x",
+    "chronic rm x",
+    "gtimeout 5 rm x", "sh y <rm", "unbuffer rm x", "dbus-run-session rm x", "xvfb-run rm x", "arch -x86_64 rm x",
+]  # fmt: skip
+"""Words after these programs are taken for commands."""
+
+MAY_BE_WRAPPED = [
+    "tar -I rm -cf x y", "tar -Irm x", "tar --to-command=rm x", "tar --checkpoint-action=exec=rm x",
+    "split --filter=rm x",
+    "git -c alias.x=!rm x", "git -c core.pager='rm x' log", "git bisect run rm x", "git rebase --exec rm",
+    "git rebase -xrm",
+    "git submodule foreach rm x", "git difftool --extcmd=rm", "git grep -Orm x", "git fetch --upload-p=rm x",
+    "git config alias.x '!rm x'", "sort --compress-prog=rm x", "rsync -e rm x y", "man -P rm ls",
+    "man --pager='rm x' ls",
+    "rg --pre=rm x", "npm exec rm", "cp rm q", "cp /bin/rm q; ./q x", "ln -s /bin/rm q", "dd if=/bin/rm of=q",
+    "socat EXEC:rm -", "make SHELL=rm", "scp -S rm x y", "GIT_PAGER=rm git log", "LESSOPEN='|rm x' less y",
+    "export GIT_PAGER=rm; git log", "echo rm x | sh", "printf 'rm x' | sudo bash", "ld.so /bin/rm x",
+    "gcc -wrapper rm x.c",
+    "a-program-that-nobody-knows rm x", "{fd}>y rm x", "X=rm; $X x", "x -arm y",
+]  # fmt: skip
+"""Other programs, unless they are known to run nothing, or not in this way, may run their words, or copy a program."""
+
+NO_PROGRAM = [
+    "ls rm", "cat rm", "grep rm x | sort", "which rm", "man rm", "npm rm y", "git rm x", "git log -- rm", "git add rm",
+    "git commit -m 'about rm'", "rg rm src", "sort rm", "X=1 ls rm", "test -e rm && echo rm", "mkdir rm",
+    "gcc -c arm.c",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("expected", "command"), pairs({"deny": WRAPPED, "ask": MAY_BE_WRAPPED, "allow": NO_PROGRAM}))
+def test_a_denied_command_is_found_behind_another_program(expected: str, command: str) -> None:
+    assert decision([deny("Bash", command="rm")], call("Bash", command=command), default="allow") == expected
+
+
+NOT_FOUND = ["unlink x", "./tidy", "make clean", "find . -delete", "git clean -f", "bash tidy.sh", "python tidy.py"]
+
+
+@pytest.mark.parametrize("command", NOT_FOUND)
+def test_no_list_of_denied_commands_is_complete(command: str) -> None:
+    """As the documentation says: this removes files, and nothing in its words says so."""
+    assert decision([deny("Bash", command="rm")], call("Bash", command=command), default="allow") == "allow"
 
 
 SEVERAL_WORDS = {

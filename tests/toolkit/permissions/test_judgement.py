@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.conversation import ToolCall
@@ -106,3 +107,19 @@ def test_duplicate_keys_are_judged_as_the_tool_gets_them() -> None:
     assert decision([allow("Bash", command="git status"), deny("Bash", command="rm")], made) == "deny"
     made = ToolCall("1", "Bash", '{"command": "rm x", "command": "git status"}')
     assert decision([allow("Bash", command="git status"), deny("Bash", command="rm")], made) == "allow"
+
+
+def test_a_list_of_denied_commands_is_said_to_be_incomplete(caplog: pytest.LogCaptureFixture) -> None:
+    """Where everything else is allowed; a rule about a whole tool is complete."""
+    told = {
+        "allow": [deny("Bash", command="rm"), deny("*", path="**/.env"), deny("B*", host="a.example")],
+        "ask": [],
+    }
+    silent = [deny("Bash"), deny("Write", path="src"), allow("Bash", command="ls")]
+    for default, incomplete in told.items():
+        for rule in (*silent, *told["allow"]):
+            caplog.clear()
+            PermissionChecker(PermissionPolicy(rules=(rule,), default=default))  # type: ignore[arg-type]
+            said = [each.getMessage() for each in caplog.records if each.name == "dragoman.toolkit"]
+            assert len(said) == (rule in incomplete)
+            assert all(rule.label in each and "list what may run" in each for each in said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, strategies as st
 from msgspec import UNSET
 
 from dragoman.tools import PartialReader, read_beginning
+from tests.growth import grows_linearly
 
 VALUES = st.recursive(
     st.none()
@@ -51,6 +53,25 @@ def test_invalid_json_is_harmless(text: str) -> None:
     for ended in (False, True):
         read_beginning(text, ended=ended)
         PartialReader({"type": "object"}).read(text, ended=ended)
+
+
+@pytest.mark.parametrize("end", ["", "\\u12", "\\ud83d"])
+@pytest.mark.parametrize("piece", ["a", "\\n", "\\\\", "\\ud83d", "a[,"])
+def test_a_megabyte_takes_four_times_as_long_as_a_quarter(piece: str, end: str) -> None:
+    assert grows_linearly(read_beginning, lambda size: '["' + piece * (size // len(piece)) + end)
+
+
+def test_a_long_string_needs_no_memory_beside_itself() -> None:
+    """A repetition in an expression would be remembered step by step."""
+    text = '["' + "\\n" * 500_000
+    tracemalloc.start()
+    try:
+        value = read_beginning(text)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert value == ["\n" * 500_000]
+    assert most < 8 * len(text)
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ class Dialogue(Struct, eq=False):
     def decide(question: Question, decision: Allow | Deny | Ask) -> bytes:
         """The answer to a question about one of the program's own tools."""
         if isinstance(decision, Allow):
-            arguments = Raw(question.call.arguments.encode())
+            arguments = Raw((decision.arguments or question.call.arguments).encode())
             return _success(question.request, {"behavior": "allow", "updatedInput": arguments})
         reason = decision.reason or "not permitted"
         if isinstance(decision, Ask):

@@ -26,13 +26,19 @@ from dragoman.errors import ConfigurationError, DragomanError, ToolError
 from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest, Responder
 from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, WorkerThreads
 
+from .commands import option_name
 from .judge import CompiledRule, Verdict, compile_rule, decide
 from .patterns import PathResolver, Root
-from .rules import PermissionPolicy, Rule, policy_from, words_in
-from .shell import option_name, read_shell
-from .subject import READY_TOOLS, Subject, subject_of
+from .rules import PermissionPolicy, Rule, labels_of_incomplete, policy_from, words_in
+from .shell import read_shell
+from .subject import READY_TOOLS, Subject, subject_of, with_commands
 
 _AUDIT: Final = logging.getLogger("dragoman.audit")
+_LOGGER: Final = logging.getLogger("dragoman.toolkit")
+_INCOMPLETE: Final = (
+    "The permissions allow whatever no rule denies, but commands can be written in more ways than a rule can know: %s. "
+    'Better say default = "ask" (or "deny"), and list what may run.'
+)
 _MAX_RULES: Final = 1_000
 """Rules of a session; beyond them the oldest are forgotten."""
 
@@ -63,6 +69,8 @@ class PermissionChecker:
         self._lock: threading.Lock = threading.Lock()
         self._session: tuple[CompiledRule, ...] = ()
         """Rules that a person agreed to, the latest last."""
+        if incomplete := labels_of_incomplete(self._policy):
+            _LOGGER.warning(_INCOMPLETE, incomplete)
 
     # --- deciding ---
 
@@ -77,10 +85,17 @@ class PermissionChecker:
 
     def judge(self, call: ToolCall, tool: AnyTool | None = None) -> Verdict:
         """Decide without asking a person, and without an audit line."""
-        return self._decide(subject_of(call, tool))
+        return self._decide(call, tool, subject_of(call, tool))[0]
 
-    def _decide(self, subject: Subject) -> Verdict:
-        return decide(subject, self._policy, self._rules, self._session, PathResolver(self._root))
+    def _decide(self, call: ToolCall, tool: AnyTool | None, subject: Subject) -> tuple[Verdict, str]:
+        """The verdict, and the arguments to run the call with if they are not its own."""
+        verdict = decide(subject, self._policy, self._rules, self._session, PathResolver(self._root))
+        if verdict.commands in ((), subject.commands):
+            return verdict, ""
+        arguments = with_commands(call, tool, verdict.commands)
+        if arguments is None:
+            return Verdict("ask", "its command cannot be replaced by what was judged", "error", verdict.rule), ""
+        return verdict, arguments
 
     def check(self, call: ToolCall, tool: AnyTool | None = None, *, door: str = "") -> Decision | Awaitable[Decision]:
         """Decide about a call, even one that no executor runs, such as one of another program's own tools.
@@ -94,9 +109,9 @@ class PermissionChecker:
             # The executor validates arguments before it asks; other callers may not. The reason does not quote them.
             subject = Subject(tool=call.name, read_only=False, unclear=True, arguments=call.arguments)
             return self._conclude(subject, Verdict("deny", "its arguments cannot be read", "error"), door)
-        asked = self._decide(subject)
+        asked, arguments = self._decide(call, tool, subject)
         if asked.action != "ask" or self._responder is None:
-            return self._conclude(subject, asked, door)
+            return self._conclude(subject, asked, door, arguments)
         ask = self._responder.ask_permission
         request = PermissionRequest(
             call=call,
@@ -145,12 +160,12 @@ class PermissionChecker:
                 return Verdict("deny", f"the rule cannot be remembered: {error.message}", "error")
         return Verdict(action, answer.reason or reason, "person", asked.rule)
 
-    def _conclude(self, subject: Subject, verdict: Verdict, door: str) -> Decision:
+    def _conclude(self, subject: Subject, verdict: Verdict, door: str, arguments: str = "") -> Decision:
         audit(subject, verdict, door=door)
         match verdict.action:
             case "allow":
                 # A person who said yes, now or for the session, is not asked again by a tool that needs approval.
-                return Allow(approved=verdict.source in ("person", "session"))
+                return Allow(approved=verdict.source in ("person", "session"), arguments=arguments)
             case "deny":
                 return Deny(verdict.reason)
             case "ask":

@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from dragoman.errors import ConfigurationError
 
+from .commands import CommandPattern, compile_command, mentioned
 from .patterns import HostPattern, PathPattern, PathResolver, ResolvedPath, Root, compile_host, compile_path, hosts_in
 from .rules import Action, Match, PermissionPolicy, Rule, texts
-from .shell import CommandPattern, Word, compile_command, mentioned, read_shell
+from .shell import Word, read_shell
 from .subject import Subject
 
 _MOST_WORDS: Final = 256
@@ -201,6 +202,8 @@ class Verdict(Struct, frozen=True):
     source: Source = "default"
     rule: str = ""
     """The label of the rule that decided."""
+    commands: tuple[str, ...] = ()
+    """What runs if a rule with `command` allowed it: the words of its commands as they were judged, quoted anew."""
 
 
 def decide(
@@ -222,7 +225,8 @@ def decide(
     for each in reversed(session):  # the latest answer first
         if each.covers(subject, resolver):
             answer = "the user allowed it" if each.rule.action == "allow" else "the user refused"
-            return Verdict(each.rule.action, each.rule.reason or answer, "session", each.rule.label)
+            commands = _judged(each, subject)
+            return Verdict(each.rule.action, each.rule.reason or answer, "session", each.rule.label, commands)
     for each in asking:
         if each.touches(subject, resolver) is not Match.NO:
             return Verdict("ask", each.rule.reason or "a rule says to ask", "rule", each.rule.label)
@@ -231,12 +235,20 @@ def decide(
             return Verdict("ask", f"it may be what a rule forbids: {rule.reason or rule.label}", "rule", rule.label)
     for each in allowing:
         if each.covers(subject, resolver):
-            return Verdict("allow", each.rule.reason or "a rule allows it", "rule", each.rule.label)
+            reason = each.rule.reason or "a rule allows it"
+            return Verdict("allow", reason, "rule", each.rule.label, _judged(each, subject))
     if not subject.read_only:
         return Verdict(policy.default, f"no rule allows {subject.tool}", rule="default")
     if outside := _reach(subject, resolver):
         return Verdict(policy.default, outside, rule="default")
     return Verdict(policy.read_only, "it changes nothing and stays in the workspace", rule="read-only")
+
+
+def _judged(rule: CompiledRule, subject: Subject) -> tuple[str, ...]:
+    """The commands as they were read, if this rule allows because of them."""
+    if not rule.commands or rule.rule.action != "allow":
+        return ()
+    return tuple([read_shell(text).canonical for text in subject.commands])
 
 
 def _reach(subject: Subject, resolver: PathResolver) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from enum import IntEnum
+from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
@@ -30,7 +31,11 @@ class Match(IntEnum):
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, metaclass=CheckedMeta):
-    """What to do with certain calls. All its fields must match; of several patterns in a field, one."""
+    """What to do with certain calls. All its fields must match; of several patterns in a field, one.
+
+    Rely on what you allow. A rule that denies a command, or a path or host in commands, finds the ways to write it that
+    are known, but no list of them is complete: a script, a copy of the program or another program can do the same.
+    """
 
     action: Action
     tool: Texts
@@ -127,6 +132,18 @@ class PermissionPolicy(
     """For tools declared read-only, if everything they touch is in the workspace."""
     default: Action = "ask"
     """For everything else."""
+
+
+def labels_of_incomplete(policy: PermissionPolicy) -> str:
+    """The rules that look for something in commands to deny it, where any other command is allowed; empty if none."""
+    if policy.default != "allow":
+        return ""
+    found = [rule for rule in policy.rules if rule.action == "deny" and (rule.command or _looks_into_bash(rule))]
+    return "; ".join([rule.label for rule in found])
+
+
+def _looks_into_bash(rule: Rule) -> bool:
+    return bool(rule.path or rule.host) and any(fnmatchcase("Bash", name) for name in texts(rule.tool))
 
 
 def texts(value: Texts) -> tuple[str, ...]:

@@ -1,24 +1,24 @@
-"""Parsing shell commands, and the command patterns of rules.
+"""Reading shell commands, and writing them again.
 
-This is not a shell. A rule that allows must not be deceived, so only plain simple commands are understood; a rule that
-denies looks at every word, understood or not.
+Owns: the small grammar that is understood, and the one spelling in which an understood command runs. This is not a
+shell: each sign of a text must be in the grammar, and with any other sign the whole text is opaque, which no rule
+allows. Must not know: rules, programs, and what to do about a command.
 
-The pattern `git status` is the beginning of a command: these words, then any operands, and only those options that the
-rule lists. Options can be dangerous (`git diff --output=…`, `find -delete`, `rg --pre=…`), and they can stand between
-the words as well (`git -c core.pager=… status`), so none is trusted.
+A command that a rule allows is not run as the model wrote it: its words, as they were read here, are quoted anew
+(`canonical`). So a sign that was read wrongly cannot become another command.
 """
 
 from __future__ import annotations
 
 import re
+import string
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
 
-from dragoman.errors import ConfigurationError
-
-from .rules import Match, words_in
+from .rules import words_in
 
 MAX_LENGTH: Final = 32_768
 """Characters; a longer command is not understood."""
@@ -27,8 +27,23 @@ _RESERVED: Final = words_in(
     "! [[ ]] { } case coproc do done elif else esac fi for foreach function if in repeat select then time until while"
     " nocorrect noglob end"
 )
-_EXPANDING: Final = re.compile(r"[*?\[\]{}!^$]|(?:^|[=:])~")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=", re.ASCII)
+
+# --- the grammar -----------------------------------------------------------------------------------------------------
+
+_BLANKS: Final = frozenset(" \t")
+_SEPARATORS: Final = frozenset(";&|\n")
+_REDIRECTING: Final = frozenset("<>")
+_ENDS_OF_WORDS: Final = _BLANKS | _SEPARATORS | _REDIRECTING
+_BARE: Final = frozenset(string.ascii_letters + string.digits + "_./:@%+,=-")
+"""Signs that mean themselves in every shell, wherever they stand in an argument, but for a `=` at its beginning."""
+_EXPANDING: Final = frozenset("*?[]{}!^")
+"""The shell, or one of them, puts something else in their place."""
+_VARIABLES: Final = frozenset(string.ascii_letters + string.digits + "_*@#?$!-")
+"""What may follow a `$` outside of quotes; not what begins a substitution, or a quoted text of another kind."""
+_DIGITS: Final = frozenset(string.digits)
+_OPERATORS: Final = (">>", ">&", ">|", ">", "<&", "<>", "<")
+_NOT_IN_DOUBLE_QUOTES: Final = ("\\", "`", "!", "$(", "${", "$[")
 
 
 class Word(Struct, frozen=True):
@@ -49,70 +64,65 @@ class ShellCommand(Struct, frozen=True):
 
 
 class ShellText(Struct, frozen=True):
-    """A parsed text."""
+    """A text that was read."""
 
     text: str
     commands: tuple[ShellCommand, ...] = ()
     simple: ShellCommand | None = None
     """The one plain command that this text is; None if it is anything else."""
+    canonical: str = ""
+    """The words of this command in one spelling, which is what runs if a rule allows the command."""
     opaque: bool = False
-    """It has something that is not parsed (a substitution, a compound command, a comment, an open quote …), and so
-    `commands` is empty."""
-
-
-_PIECE: Final = r"""'[^']*+'|"(?:[^"\\`!$]|\$(?![({\[]))*+"|\$(?![({'"\[])|[^ \t\n;&|()<>'"\\`$]"""
-_TOKEN: Final = re.compile(
-    r"(?P<blank>[ \t]+)|(?P<separator>[;&|\n])|(?P<redirection>[0-9]*(?:>[>&|]?|<(?!<)[>&|]?))"
-    rf"|(?P<word>(?!\#)(?:{_PIECE})++)"
-)
-"""All that is parsed. Where none of this matches there is a substitution, a bracket, an escape, a comment, a
-here-document or an open quote, and the text is opaque."""
+    """It has something that is not in the grammar (a substitution, a compound command, a comment, an escape, an open
+    quote …), and so `commands` is empty."""
 
 
 @lru_cache(maxsize=64)
 def read_shell(text: str) -> ShellText:
-    """Parse a text into simple commands, as far as it is understood."""
+    """Read a text as simple commands, as far as it is understood."""
     text = text.strip(" \t\n")  # models often end a command with a newline
-    is_readable = len(text) <= MAX_LENGTH and text.replace("\n", "").replace("\t", "").isprintable()
-    groups = _groups(text) if is_readable else None
-    commands = [_command(*group) for group in groups or () if any(group)]
-    if groups is None or any(command.words and command.words[0].text in _RESERVED for command in commands):
+    try:
+        groups = _Scanner(text).groups()
+    except _NotUnderstoodError:
         return ShellText(text, opaque=True)
-    first = commands[0] if commands and len(groups) == 1 else ShellCommand(())  # a `;` at the end makes two groups
-    is_plain = first.words and not first.assignments and not first.redirections
-    is_simple = is_plain and not any(word.expands for word in first.words)
-    return ShellText(text, tuple(commands), first if is_simple else None)
+    commands = tuple([_command(*group) for group in groups if any(group)])
+    if any(command.words and command.words[0].text in _RESERVED for command in commands):
+        return ShellText(text, opaque=True)
+    if len(groups) != 1 or not _is_plain(commands):  # a `;` at the end makes two groups
+        return ShellText(text, commands)
+    words = [word.text for word in commands[0].words]
+    canonical = quoted(words)
+    if not _reads_as(canonical, words):
+        return ShellText(text, commands)
+    return ShellText(text, commands, commands[0], canonical)
 
 
-def _groups(text: str) -> list[tuple[list[Word], list[Word]]] | None:
-    """The words and the redirections of each command; None if there is something that is not parsed."""
-    groups: list[tuple[list[Word], list[Word]]] = [([], [])]
-    at, awaits_target = 0, False
-    while at < len(text):
-        token = _TOKEN.match(text, at)
-        if token is None:
-            return None
-        at, kind = token.end(), token.lastgroup
-        if kind == "word":
-            groups[-1][awaits_target].append(_word(token[0]))
-            awaits_target = False
-        elif kind != "blank":
-            if awaits_target:  # `>` with nothing after it
-                return None
-            awaits_target = kind == "redirection"
-            if kind == "separator":
-                groups.append(([], []))
-    return None if awaits_target else groups
+def _is_plain(commands: Sequence[ShellCommand]) -> bool:
+    """Whether this is one command of plain words. Some shells take whatever has a `=` for an assignment."""
+    if len(commands) != 1 or commands[0].assignments or commands[0].redirections or not commands[0].words:
+        return False
+    return "=" not in commands[0].words[0].text and not any(word.expands for word in commands[0].words)
 
 
-def _word(written: str) -> Word:
-    pieces: list[str] = re.findall(_PIECE, written)
-    bare = "".join(["''" if piece[0] in "'\"" else piece for piece in pieces])
-    return Word(
-        text="".join([piece[1:-1] if piece[0] in "'\"" else piece for piece in pieces]),
-        quoted="'" in bare,
-        expands=_EXPANDING.search(bare) is not None or any(piece[0] == '"' and "$" in piece for piece in pieces),
-    )
+def quoted(words: Iterable[str]) -> str:
+    """A command of these words, each of them written such that it means itself."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    if word and _BARE.issuperset(word) and not word.startswith("="):
+        return word
+    return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def _reads_as(text: str, words: Sequence[str]) -> bool:
+    """Whether the text is one command of exactly these words."""
+    try:
+        (read, redirections), *others = _Scanner(text).groups()
+    except _NotUnderstoodError:
+        return False
+    is_plain = not redirections and not others and not any(word.expands for word in read)
+    return is_plain and [word.text for word in read] == list(words)
 
 
 def _command(words: list[Word], redirections: list[Word]) -> ShellCommand:
@@ -122,152 +132,92 @@ def _command(words: list[Word], redirections: list[Word]) -> ShellCommand:
     return ShellCommand(tuple(words[count:]), tuple(words[:count]), tuple(redirections))
 
 
-_BETWEEN: Final = re.compile(r"[\s;&|()<>{}$`,=!\[\]#]+")
-_QUOTES: Final = re.compile(r"""['"\\]""")
+# --- the scanner -----------------------------------------------------------------------------------------------------
 
 
-def mentioned(text: str) -> tuple[list[str], list[str]]:
-    """Everything in a text that could be a word: once without the quotes, once with them as separators."""
-    return _BETWEEN.split(_QUOTES.sub("", text)), _BETWEEN.split(_QUOTES.sub(" ", text))
+class _NotUnderstoodError(Exception):
+    """Something is not in the grammar."""
 
 
-# --- command patterns ------------------------------------------------------------------------------------------------
+class _Scanner:
+    """Reads a text once, from left to right, sign by sign. One that no branch names is refused."""
 
-_RUN_THEIR_ARGUMENTS: Final = words_in(
-    ". ash bash batch at builtin busybox caffeinate chroot chrt cmd command coproc csh dash doas entr env eval exec"
-    " expect fish flock ionice ksh ltrace nice nohup nsenter parallel pkexec pwsh rlwrap runuser screen script"
-    " setarch setsid sh source ssh stdbuf strace su sudo systemd-run taskset tcsh time timeout tmux toybox trap"
-    " unshare watch xargs zsh"
-)
-"""A rule for one of these means exactly its words: what follows is a command of its own."""
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_LENGTH or not text.replace("\n", "").replace("\t", "").isprintable():
+            raise _NotUnderstoodError
+        self._text: str = text
+        self._at: int = 0
 
-_INTERPRETERS: Final = words_in(
-    "awk bun deno ed emacs gawk gdb lua mawk nawk node nodejs nvim osascript perl php python python2 python3 pypy"
-    " pypy3 Rscript ruby sed tclsh vi vim"
-)
-"""The same unless the rule names the script or module, whose arguments then follow."""
+    def groups(self) -> list[tuple[list[Word], list[Word]]]:
+        """The words and the redirections of each command."""
+        groups: list[tuple[list[Word], list[Word]]] = [([], [])]
+        awaits_target = False
+        while sign := self._text[self._at : self._at + 1]:
+            if sign in _BLANKS:
+                self._at += 1
+            elif sign in _SEPARATORS | _REDIRECTING:
+                if awaits_target:  # `>` with nothing after it
+                    raise _NotUnderstoodError
+                awaits_target = sign in _REDIRECTING
+                if awaits_target:
+                    self._operator()
+                else:
+                    groups.append(([], []))
+                    self._at += 1
+            else:
+                word = self._word()
+                if awaits_target or not self._is_descriptor(word):
+                    groups[-1][awaits_target].append(word)
+                awaits_target = False
+        if awaits_target:
+            raise _NotUnderstoodError
+        return groups
 
-_MAY_RUN_COMMANDS: Final = (
-    _RUN_THEIR_ARGUMENTS
-    | _INTERPRETERS
-    | words_in("alias docker find kubectl npx nix-shell pdm pipenv pipx podman poetry start uv uvx xdg-open")
-)
-"""For rules that deny: words after these may be commands."""
+    def _is_descriptor(self, word: Word) -> bool:
+        """Whether this is the 2 of `2>`."""
+        return _DIGITS.issuperset(word.text) and not word.quoted and self._text[self._at : self._at + 1] in ("<", ">")
 
+    def _operator(self) -> None:
+        """Step over a redirection; a here-document is none that is understood."""
+        operator = next(each for each in _OPERATORS if self._text.startswith(each, self._at))
+        self._at += len(operator)
+        if operator == "<" and self._text.startswith("<", self._at):
+            raise _NotUnderstoodError
 
-class CommandPattern(Struct, frozen=True):
-    words: tuple[str, ...]
-    options: frozenset[str] = frozenset()
-    """Options that may follow; `*` stands for all of them."""
+    def _word(self) -> Word:
+        start, parts, was_quoted, expands = self._at, list[str](), False, False
+        while (sign := self._text[self._at : self._at + 1]) and sign not in _ENDS_OF_WORDS:
+            if sign in ("'", '"'):
+                inside = self._quoted(sign)
+                parts.append(inside)
+                was_quoted = True
+                expands = expands or (sign == '"' and "$" in inside)
+                continue
+            expands = self._bare(sign, is_first=self._at == start) or expands
+            parts.append(sign)
+            self._at += 1
+        return Word("".join(parts), was_quoted, expands)
 
-    def covers(self, text: ShellText) -> bool:
-        """Whether the text is this command and nothing else: for rules that allow."""
-        command = text.simple
-        if command is None:
+    def _quoted(self, quote: str) -> str:
+        """The text in quotes, which are stepped over."""
+        end = self._text.find(quote, self._at + 1)
+        inside = self._text[self._at + 1 : end]
+        # One shell, fish, takes a backslash before the closing quote for an escape.
+        if end < 0 or inside.endswith("\\") or (quote == '"' and any(each in inside for each in _NOT_IN_DOUBLE_QUOTES)):
+            raise _NotUnderstoodError
+        self._at = end + 1
+        return inside
+
+    def _bare(self, sign: str, *, is_first: bool) -> bool:
+        """Whether the shell may replace this sign outside of quotes."""
+        if sign in _BARE or not sign.isascii():
             return False
-        given = command.words[: len(self.words)]
-        if len(given) < len(self.words) or not all(map(_is_plainly, given, self.words)):
-            return False
-        rest = command.words[len(self.words) :]
-        if self._is_closed:
-            return not rest
-        options = {option_name(word.text) for word in rest} - {""}
-        return "*" in self.options or options <= self.options
-
-    @property
-    def _is_closed(self) -> bool:
-        program = program_of(self.words[0])
-        if program in _RUN_THEIR_ARGUMENTS:
+        if sign in _EXPANDING:
             return True
-        names_script = len(self.words) > 1 and self.words[-1][:1] not in "-+"
-        return _is_interpreter(program) and not names_script
-
-    def touches(self, text: ShellText) -> Match:
-        """Whether the text runs this command, or may: for rules that deny or ask."""
-        if text.opaque:
-            return Match.YES if self._is_mentioned(text.text) else Match.MAYBE
-        return max([self._touched_by(command) for command in text.commands], default=Match.NO)
-
-    def _touched_by(self, command: ShellCommand) -> Match:
-        if not command.words:
-            return Match.NO
-        first, *rest = command.words
-        if first.expands:
-            return Match.MAYBE
-        program, unsure = program_of(first.text), any(word.expands for word in rest)
-        runs_others = program in _MAY_RUN_COMMANDS or _is_interpreter(program)
-        # Also within quotes: `bash -c "rm x"` has the command in one word.
-        if runs_others and self._is_mentioned("\n".join([word.text for word in command.words])):
-            return Match.YES
-        if _same_program(program, self.words[0]):
-            return self._follows([word.text for word in rest], unsure=unsure)
-        is_hidden = (runs_others and unsure) or any(self._is_hidden_in(word) for word in rest)
-        return Match.MAYBE if is_hidden else Match.NO
-
-    def _follows(self, rest: list[str], *, unsure: bool) -> Match:
-        """Whether the pattern's other words are among these in this order, with any words in between."""
-        wanted, remaining = [word for word in self.words[1:] if not _is_cluster(word)], iter(rest)
-        if all(any(word == other for other in remaining) for word in wanted):
-            letters = {letter for word in self.words[1:] if _is_cluster(word) for letter in word[1:]}
-            given = {letter for word in rest if _is_cluster(word) for letter in word[1:]}
-            if letters <= given:
-                return Match.YES
-            # `rm --recursive` may be what `rm -r` means.
-            return Match.MAYBE if unsure or any(word.startswith("--") for word in rest) else Match.NO
-        return Match.MAYBE if unsure else Match.NO
-
-    def _is_mentioned(self, text: str) -> bool:
-        for tokens in mentioned(text):
-            for index, token in enumerate(tokens):
-                if _same_program(program_of(token), self.words[0]):
-                    if self._follows(tokens[index + 1 :], unsure=False) is not Match.NO:
-                        return True
-                    break  # whatever follows a later mention follows this one too
-        return False
-
-    def _is_hidden_in(self, word: Word) -> bool:
-        """Whether a quoted argument would be this command if a program ran it."""
-        if not word.quoted or not re.search(r"[\s;&|!]", word.text):
+        if sign == "~":
+            return is_first or self._text[self._at - 1] in "=:"
+        if sign == "#" and not is_first:
             return False
-        parts = re.split(r"[;&|\n!`(]", word.text)
-        return any(_same_program(program_of(part.split()[0]), self.words[0]) for part in parts if part.strip())
-
-
-def compile_command(pattern: str, *, options: tuple[str, ...] = ()) -> CommandPattern:
-    """Compile a pattern. Raises ConfigurationError unless it is a plain command."""
-    command = read_shell(pattern).simple
-    if command is None:
-        message = f"The command pattern {pattern!r} is not a plain command."
-        hint = "Give the first words of one command, such as 'git status', without '*', ';', '|', '$' or redirections."
-        raise ConfigurationError(message, hint=hint)
-    return CommandPattern(tuple(word.text for word in command.words), frozenset(options))
-
-
-def option_name(text: str) -> str:
-    """The name of an option or assignment: `--stat` of `--stat=80`, `CC` of `CC=evil`; empty for an operand."""
-    name, equals, _ = text.partition("=")
-    is_more = bool(equals) or (text[:1] in ("-", "+", "@") and text not in ("--", "-"))
-    return (name or "=") if is_more else ""
-
-
-def program_of(word: str) -> str:
-    return word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
-
-
-def _is_plainly(given: Word, wanted: str) -> bool:
-    """Whether the word is the wanted one, without quotes that it does not need: nobody who means `git` quotes it."""
-    return given.text == wanted and (not given.quoted or not re.fullmatch(r"[\w./:@%+,-]+", wanted))
-
-
-def _is_interpreter(program: str) -> bool:
-    return program in _INTERPRETERS or re.fullmatch(r"(?:python|pypy|perl|ruby|lua|php)[\d.]+", program) is not None
-
-
-def _same_program(given: str, wanted: str) -> bool:
-    # Some file systems take RM for rm.
-    return given.casefold() == program_of(wanted).casefold()
-
-
-def _is_cluster(word: str) -> bool:
-    """Whether the word is like `-rf`, whose letters can be given separately and in any order."""
-    return re.fullmatch(r"-[A-Za-z]+", word) is not None
+        if sign == "$" and self._text[self._at + 1 : self._at + 2] in _VARIABLES:
+            return True
+        raise _NotUnderstoodError

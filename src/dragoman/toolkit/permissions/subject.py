@@ -6,21 +6,25 @@ Rules must judge what runs, so the tool's own decoder reads the arguments, defau
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-import shlex
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Final, Literal, TypeAlias, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
 from dragoman.tools import AnyTool, decode_arguments, json_ready
 
 from .rules import canonical_json, words_in
+from .shell import quoted
 
+Place: TypeAlias = tuple[str | int, ...]
+"""The names and indices that lead to a value; empty for a list of words, which no shell reads."""
 Kind: TypeAlias = Literal["command", "path", "url", "text", "environment", "unclear"]
 
 _NAMES: Final[Mapping[Kind, frozenset[str]]] = {
@@ -46,6 +50,7 @@ _EXCEPTIONS: Final[Mapping[str, Mapping[str, Kind]]] = {
 }
 """Arguments of these whose kind does not follow from their name."""
 
+_SEVERAL: Final = ("commands",)
 _MAX_GUESSED: Final = 4_096
 _MAX_DEPTH: Final = 20
 _URL: Final = re.compile(r"\s*[A-Za-z][\w+.-]*:[/\\]{2}")
@@ -58,6 +63,8 @@ class Subject(Struct, frozen=True, kw_only=True):
     tool: str
     read_only: bool
     commands: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
+    """Where each command is in the arguments."""
     paths: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
     surrounds: bool = False
@@ -75,18 +82,41 @@ class Subject(Struct, frozen=True, kw_only=True):
         return _digest(self.tool, self.arguments)
 
 
+def with_commands(call: ToolCall, tool: AnyTool | None, commands: Sequence[str]) -> str | None:
+    """The arguments of a call with these commands in place of its own, as JSON.
+
+    None unless the tool then reads these commands, and everything else as before.
+    """
+    own = subject_of(call, tool)
+    try:
+        changed: object = json.loads(call.arguments)
+        for place, before, after in zip(own.places, own.commands, commands, strict=True):
+            if place:
+                _put(changed, place, before, after)
+        arguments = json.dumps(changed)
+        read = subject_of(replace(call, arguments=arguments), tool)
+    except (ToolError, LookupError, RecursionError, TypeError, ValueError):
+        return None
+    is_same = read == replace(own, commands=tuple(commands), arguments=read.arguments)
+    return arguments if is_same else None
+
+
 def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
     """Sort the arguments of a call. Without the tool, only its name is known. Raises ToolValidationError."""
     known, unclear = _values(call, tool)
     kinds: dict[str, Kind] = {**_BY_NAME, **_EXCEPTIONS.get(call.name, {})}
     found: defaultdict[Kind, list[str]] = defaultdict(list)
+    places: list[Place] = []
     guesses = call.name not in READY_TOOLS
-    for kind, text in _sort("", known, kinds):
+    for kind, text, place in _sort("", known, kinds):
         found[_guess(text) if guesses and kind == "text" else kind].append(text)
+        if kind == "command":
+            places.append(place)
     return Subject(
         tool=call.name,
         read_only=tool is not None and tool.options.read_only,
         commands=tuple(found["command"]),
+        places=tuple(places),
         paths=tuple(found["path"]),
         urls=tuple(found["url"]),
         surrounds=bool(found["environment"]),
@@ -99,29 +129,40 @@ def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
 
 
 def _sort(
-    name: str, value: object, kinds: Mapping[str, Kind], kind: Kind = "text", depth: int = 0
-) -> Iterator[tuple[Kind, str]]:
-    """Every text in a value, with its kind by the name of the argument, or of the one around it."""
+    name: str, value: object, kinds: Mapping[str, Kind], kind: Kind = "text", place: Place = ()
+) -> Iterator[tuple[Kind, str, Place]]:
+    """Every text in a value, with its kind by the name of the argument, or of the one around it, and its place."""
     kind = kinds.get(name) or kinds.get(name.lower()) or kind
-    if depth > _MAX_DEPTH:
-        yield "unclear", ""
+    if len(place) > _MAX_DEPTH:
+        yield "unclear", "", place
     elif isinstance(value, str):
         if value:
-            yield kind, value
+            yield kind, value, place
     elif isinstance(value, list):
         items = cast("list[object]", value)
-        if kind == "command" and items and all(isinstance(item, str) for item in items):
-            yield kind, shlex.join(cast("list[str]", items))
-        else:
-            for item in items:
-                yield from _sort("", item, kinds, kind, depth + 1)
+        is_words = kind == "command" and items and all(isinstance(item, str) for item in items)
+        if is_words:
+            yield kind, quoted(cast("list[str]", items)), ()
+        if not is_words or name.lower() in _SEVERAL:  # a tool may take them for several commands
+            for index, item in enumerate(items):
+                yield from _sort("", item, kinds, kind, (*place, index))
     elif isinstance(value, dict):
         if value and kind == "environment":
-            yield kind, ""
+            yield kind, "", place
         for key, item in cast("dict[str, object]", value).items():
-            yield from _sort(key, item, kinds, kind, depth + 1)
+            yield from _sort(key, item, kinds, kind, (*place, key))
     elif value is not None and kind in ("command", "path", "url"):
-        yield "unclear", ""
+        yield "unclear", "", place
+
+
+def _put(arguments: object, place: Place, before: str, after: str) -> None:
+    """Replace one text. Raises LookupError, TypeError or ValueError if it is not in this place."""
+    value: Any = arguments
+    for step in place[:-1]:
+        value = value[step]
+    if value[place[-1]] != before:
+        raise ValueError(place)
+    value[place[-1]] = after
 
 
 def _guess(text: str) -> Kind:

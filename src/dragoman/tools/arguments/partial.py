@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -16,11 +16,10 @@ from .problems import Path, deeper_than
 from .reader import DEEPEST
 from .schemas import Schema, map_subschemas
 
-_ESCAPED: Final = r'"[^"\\]*+(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*+)*+'
-_TOKEN: Final = re.compile(
-    rf'(?P<open>[\[{{])|(?P<close>[\]}}])|(?P<sign>[,:])|(?P<text>{_ESCAPED})"?|[^\s\[\]{{}},:"]+'
-)
-_HALF: Final = re.compile(r"(?<!\\)(?:\\\\)*+(\\u[dD][89abAB][0-9a-fA-F]{2})\Z")
+_TOKEN: Final = re.compile(r'(?P<open>[\[{])|(?P<close>[\]}])|(?P<sign>[,:])|(?P<text>")|[^\s\[\]{},:"]+')
+_PART: Final = re.compile(r'(?:[^"\\]+|\\u[0-9a-fA-F]{4}|\\[^u]){1,1000}')
+"""A part of a string. Its size is bounded, because Python remembers each repetition until the match is done."""
+_HALF: Final = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\Z")
 """The first half of a pair of escapes for one character."""
 _WORDS: Final = ("true", "false", "null")
 
@@ -33,26 +32,25 @@ def read_beginning(text: str, *, ended: bool = False) -> object | UnsetType:
     """
     closing: list[str] = []
     kept, cut, before = 0, "", ""
-    for token in _TOKEN.finditer(text):
-        word = token[0]
-        if token["open"]:
+    for kind, start, end in _tokens(text):
+        word = text[start:end]
+        if kind == "open":
             closing.append("}" if word == "{" else "]")
-            kept = token.end()
-        elif token["close"]:
+            kept = end
+        elif kind == "close":
             if not closing:
                 return UNSET
             closing.pop()
-            kept = token.end()
-        elif token["text"] is None:
-            if not token["sign"] and (ended or token.end() < len(text) or word in _WORDS):
-                kept = token.end()
-        elif token["text"] == word:  # not closed
+            kept = end
+        elif kind == "unclosed":
             if not _is_name(closing, before):
-                half = _HALF.search(word)
-                kept, cut = token.start() + (len(word) if half is None else half.start(1)), '"'
+                kept, cut = start + _without_half(word), '"'
             break
-        elif not _is_name(closing, before):
-            kept = token.end()
+        elif kind == "text":
+            if not _is_name(closing, before):
+                kept = end
+        elif kind != "sign" and (ended or end < len(text) or word in _WORDS):
+            kept = end
         before = word
         if kept and not closing:
             break
@@ -62,6 +60,29 @@ def read_beginning(text: str, *, ended: bool = False) -> object | UnsetType:
         return cast("object", msgspec.json.decode(text[:kept] + cut + "".join(reversed(closing))))
     except (ValueError, msgspec.DecodeError, RecursionError):
         return UNSET
+
+
+def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
+    """The kind, beginning and end of each token."""
+    at = 0
+    while token := _TOKEN.search(text, at):
+        kind, at = token.lastgroup or "word", token.end()
+        if kind == "text":
+            while part := _PART.match(text, at):
+                at = part.end()
+            is_closed = text.startswith('"', at)
+            kind, at = ("text", at + 1) if is_closed else ("unclosed", at)
+        yield kind, token.start(), at
+
+
+def _without_half(word: str) -> int:
+    """The length of an unclosed string without the first half of a pair of escapes at its end."""
+    half = _HALF.search(word, max(0, len(word) - 6))
+    if half is None:
+        return len(word)
+    before = word[: half.start()]
+    is_escaped = (len(before) - len(before.rstrip("\\"))) % 2
+    return len(word) if is_escaped else half.start()
 
 
 def _is_name(closing: list[str], before: str) -> bool:
