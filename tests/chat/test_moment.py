@@ -188,16 +188,13 @@ def test_the_cache_is_explained_by_the_system_prompt() -> None:
         assert (reply.cache.changed, "system prompt" in reply.cache.why) == ("system", True)
 
 
-def test_an_orchestrator_has_instructions_for_conversations_that_have_none() -> None:
+def test_an_orchestrator_sends_its_own_instructions() -> None:
     engine = ScriptedEngine(["A.", "B."])
     asked = Conversation().plus(Message.user("Hello"))
     with Orchestrator(engine, of_the_moment, system=["Be brief.", lambda run: f"You are {run.model}."]) as loop:
         assert loop.run(asked).conversation.system == "Be brief."
-        assert loop.run(asked.with_system("Be kind.")).conversation.system == "Be kind."
-    assert [call.conversation.system for call in engine.calls] == [
-        "Be brief.\n\nYou are scripted:model.",
-        "Be kind.\n\nYou are scripted:model.",
-    ]
+        assert loop.run(asked.with_system("Be kind.")).conversation.system == "Be brief."
+    assert [call.conversation.system for call in engine.calls] == ["Be brief.\n\nYou are scripted:model."] * 2
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------

@@ -86,13 +86,15 @@ async def test_turns_with_tools(server: TemporalServer, base_url: str, traces: P
             *("user", "assistant", "tool", "assistant", "tool", "assistant"),
             *("user", "assistant"),
         ]
-        assert conversation.system is None  # it is the agent's, on the worker
+        assert conversation.system == "Be brief."  # the agent's, which was sent
         assert await talk.close() == conversation
     assert traces_in(traces) == {"begin w1-a": 1, "end w1-a": 1, "begin w1-b": 1, "end w1-b": 1}
 
 
 @on_loop
-async def test_a_conversation_is_continued_with_its_own_options(server: TemporalServer) -> None:
+async def test_a_conversation_is_continued_with_its_own_options_and_the_instructions_of_the_agent(
+    server: TemporalServer,
+) -> None:
     engine = AsyncScriptedEngine(["Hello again."])
     before = Conversation("Be kind.").plus(Message.user("Hi"), Message.assistant("Hello."))
 
@@ -100,7 +102,7 @@ async def test_a_conversation_is_continued_with_its_own_options(server: Temporal
     async with talking(server, given, conversation=before, options=ModelOptions(max_tokens=7)) as talk:
         assert (await talk.say("Hi")).text == "Hello again."
     (call,) = engine.calls
-    assert call.conversation == before.plus(Message.user("Hi"))
+    assert call.conversation == before.plus(Message.user("Hi")).with_system("Be brief.")
     assert call.options is not None
     assert (call.options.temperature, call.options.max_tokens) == (0.5, 7)
 

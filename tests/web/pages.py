@@ -76,6 +76,8 @@ class Site:
     store: MemoryStore
     access: Access
     answers: Any
+    instructions: dict[str, Any] = field(default_factory=dict)
+    """The `system` of its clients."""
     server: WebServer = field(init=False)
 
     def start(self, port: int = 0) -> None:
@@ -87,7 +89,8 @@ class Site:
 
         async def make_client(id: str, model: str) -> AsyncChatClient:
             tools = [pay, weather]
-            return AsyncChatClient(model, tools, store=self.kept, id=id, permission=checker, **options(model))
+            given = {**options(model), **self.instructions}
+            return AsyncChatClient(model, tools, store=self.kept, id=id, permission=checker, **given)
 
         self.page = Page(
             make_client,
@@ -114,10 +117,10 @@ class Site:
 
 
 @contextmanager
-def serving(answers: Any = script, access: Access | None = None) -> Iterator[Site]:
+def serving(answers: Any = script, access: Access | None = None, **instructions: Any) -> Iterator[Site]:
     paid.clear()
     with Simulator(answers) as simulator, MemoryStore() as store:
-        site = Site(simulator, store, access or Access(), answers)
+        site = Site(simulator, store, access or Access(), answers, instructions)
         site.start()
         try:
             yield site

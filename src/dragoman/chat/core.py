@@ -19,7 +19,6 @@ from dragoman.loop import (
     Instructions,
     RunContext,
     close_engine,
-    split_instructions,
     tools_of,
 )
 from dragoman.providers import Loss
@@ -49,20 +48,22 @@ class ChatCore(TurnCore[E]):
 
     @property
     def system(self) -> str | tuple[str | Instruction, ...] | None:
-        """The system prompt: its text, or the text and its functions.
+        """The system prompt that will be sent: its text, or the text and its functions.
 
+        It is that of the client, or of the agent in charge; a client without one sends that of its conversation.
         Assigning to it takes effect with the next turn.
         """
-        text, functions = self._held.conversation.system, self._runtime.settings.instructions
-        return (*([] if text is None else [text]), *functions) if functions else text
+        settings = self._runtime.settings
+        text, functions = settings.instructed(self._held.conversation).system, settings.instructions
+        return (*([text] if text else []), *functions) if functions else text or None
 
     @system.setter
     def system(self, system: Instructions | None) -> None:
-        fixed, _ = split_instructions(system)
         with self._claimed(), self._state:
             agent, lease, executor, options, *_ = self._runtime
             made = self._make_runtime(agent, lease, executor, {**options, "system": system})
-            self._set(structs.replace(self._held, conversation=self._held.conversation.with_system(fixed)), made)
+            conversation = self._held.conversation.with_system(made.settings.system or None)
+            self._set(structs.replace(self._held, conversation=conversation), made)
 
     @property
     def conversation(self) -> Conversation:

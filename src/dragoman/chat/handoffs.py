@@ -14,7 +14,7 @@ from msgspec import structs
 from dragoman.conversation import Conversation, HandedOver
 from dragoman.engines import AsyncEngine, Engine, Models, lossy
 from dragoman.errors import ConfigurationError, ToolDeniedError
-from dragoman.loop import LoopIO, LoopRun, split_instructions
+from dragoman.loop import LoopIO, LoopRun
 from dragoman.tools import AnyTools, Tool, ToolContext, ToolSet
 from dragoman.transport import Transport
 
@@ -88,8 +88,8 @@ def hand_to_right_one(
     found = put_in_charge(runtime_of(core, now).executor.tools, conversation)
     if found is None and tools is not None:
         found = put_in_charge(tools, conversation)
-    agent = found or now
-    return name_agent(agent, conversation), runtime_of(core, agent)
+    runtime = runtime_of(core, found or now)
+    return name_agent(runtime, conversation), runtime
 
 
 def put_in_charge(tools: ToolSet, conversation: Conversation) -> Agent | None:
@@ -113,12 +113,13 @@ def runtime_of(core: TurnCore[Any], agent: Agent | None) -> Runtime:
         return core._runtimes[agent]
 
 
-def name_agent(agent: Agent | None, conversation: Conversation) -> Conversation:
-    """The conversation with this agent in charge."""
+def name_agent(runtime: Runtime, conversation: Conversation) -> Conversation:
+    """The conversation with the name of the agent in charge, and with its instructions if that was another one."""
+    agent = runtime.agent
     if agent is None or conversation.metadata.get(IN_CHARGE) == agent.name:
         return conversation
     named = conversation.with_metadata({**conversation.metadata, IN_CHARGE: agent.name})
-    return named.with_system(split_instructions(agent.options.get("system"))[0])
+    return runtime.settings.instructed(named)
 
 
 def hand_over(core: TurnCore[Any], run: LoopRun) -> LoopIO | None:
@@ -126,8 +127,8 @@ def hand_over(core: TurnCore[Any], run: LoopRun) -> LoopIO | None:
     agent = put_in_charge(run.executor.tools, run.conversation)
     if agent is None:
         return None
-    runtime, conversation = runtime_of(core, agent), name_agent(agent, run.conversation)
-    engine = runtime.lease.engine
+    runtime = runtime_of(core, agent)
+    conversation, engine = name_agent(runtime, run.conversation), runtime.lease.engine
     losses = tuple(map(str, engine.losses(conversation)))
     event = HandedOver(agent=agent.name, model=engine.name, losses=losses)
     run.hand_over(event, conversation, runtime.executor, runtime.settings)

@@ -40,7 +40,6 @@ from dragoman.loop import (
     note_on,
     refuse_unanswered_calls,
     settings_of,
-    split_instructions,
 )
 from dragoman.tools import PendingApproval
 
@@ -165,11 +164,7 @@ class TurnCore(Generic[E]):
         if self._stateless and store is not None:
             message = "A stateless client has no conversation to store."
             raise ConfigurationError(message, hint="Omit the store, or stateless=True.")
-        start = options.get("conversation", Conversation())
-        fixed, _ = split_instructions(options.get("system"))
-        if fixed is not None:
-            start = start.with_system(fixed)
-        self._held: Held = Held(start)
+        self._held: Held = Held(options.get("conversation", Conversation()))
         self._kept: Ledger | None = None
         """The ledger, once `_ledger` was used."""
         self._kept_in: AsyncConversationStore | None = store
@@ -193,12 +188,15 @@ class TurnCore(Generic[E]):
         """That of whoever is in charge; see `handoff`."""
         self._runtimes: dict[Agent | None, Runtime] = {None: self._runtime}
         """Those of the client itself and of agents that are or were in charge."""
+        self._held = Held(self._runtime.settings.instructed(self._held.conversation))
 
     def _make_runtime(
         self, agent: Agent | None, lease: Lease[Any], executor: ToolExecutor, options: ChatOptions
     ) -> Runtime:
         """A complete runtime, or an error if an agent behind its tools cannot work."""
         engine = lease.engine
+        if agent is not None and options.get("system") is None:
+            options = {**options, "system": ""}  # never that of the one before it, which is in the conversation
         if any(tool.agent is not None for tool in executor.tools):
             later.check_agents(executor.tools, Engine if isinstance(engine, Engine) else AsyncEngine)
         settings = settings_of(options, engine.options, executor.config)

@@ -169,8 +169,8 @@ class _Talk:
 
     def _system(self, rest: str) -> None:
         if rest:
-            self._session.rewrite(lambda conversation: conversation.with_system(None if rest == "none" else rest))
-        self._terminal.say(self._session.client.conversation.system or "There is no system prompt.")
+            self._session.use_system("" if rest == "none" else rest)
+        self._terminal.say(self._session.system or "There is no system prompt.")
 
     def _usage(self, _rest: str) -> None:
         history = self._session.client.history

@@ -103,13 +103,14 @@ class Session(ExitStack):
             self.loaded, self._instructions = read_instructions(self.loaded, self.terminal, directory)
         # Last, so that wrong arguments do not cost a download.
         fetch_models(self.loaded.config.model_names, self.terminal)
-        self.client: ChatClient = self._make_client(tools)
+        # A continued conversation keeps its own, which is sent by a client that has none.
+        system = None if continued is not None else self._make_system(tools)
+        self.client: ChatClient = self._make_client(tools, system)
         self.callback(lambda: self.client.close())  # noqa: PLW0108 -- the client may change
         if continued is not None:
             self.client.restore(continued.root)  # what the model cannot take is logged when it is asked
             if self.arguments.system is not None:
-                system = clean(self.arguments.system)
-                self.rewrite(lambda conversation: conversation.with_system(system or None))
+                self.use_system(clean(self.arguments.system))
 
     def _open_store(self) -> ConversationStore | None:
         if not self._continues and (self.arguments.no_log or not self.settings.cli.log):
@@ -124,27 +125,42 @@ class Session(ExitStack):
 
     # --- clients ---
 
-    def _make_client(self, tools: ToolRegistry, system: str | None = None) -> ChatClient:
-        given: ChatOptions = {"permission": self.approver.check}
-        if system is None:
-            system = make_system(self.loaded, self.settings, tools, self._instructions)
-        if system:
-            given["system"] = system
+    def _make_system(self, tools: ToolSet) -> str:
+        return make_system(self.loaded, self.settings, tools, self._instructions)
+
+    def _make_client(self, tools: ToolRegistry, system: str | None) -> ChatClient:
+        given: ChatOptions = {"permission": self.approver.check, "system": system}
         return new(self.loaded.config, tools, store=self.store, **given)
 
     def begin_anew(self, system: str | None = None) -> None:
         """Start a new conversation with the same model and tools, and another system prompt if one is given."""
-        old, self.client = self.client, self._make_client(self.client.tools.tools.clone(), system)
+        tools = self.client.tools.tools.clone()
+        old = self.client
+        self.client = self._make_client(tools, self._make_system(tools) if system is None else system)
         old.close()
 
+    @property
+    def system(self) -> str:
+        """The system prompt that is sent; empty if there is none."""
+        system = self.client.system
+        assert system is None or isinstance(system, str)
+        return system or ""
+
+    def use_system(self, system: str) -> None:
+        """Send this system prompt from now on, and keep it with the conversation; none if it is empty."""
+        if system != self.system:
+            self.client.system = system
+            if self.is_kept:
+                self.client.save()
+
     def rewrite(self, change: Callable[[Conversation], Conversation]) -> None:
-        """Change the system prompt or the messages; the store keeps the earlier version."""
+        """Change the messages; the store keeps the earlier version."""
         if self.client.uncertain:
             message = "A tool call was running when the program was stopped, and needs your decision."
             raise ConfigurationError(message, hint="Continue and decide first; then change the conversation.")
         changed = change(self.client.conversation)
         if not changed.messages:
-            self.begin_anew(changed.system or "")
+            self.begin_anew(self.system)
         elif changed != self.client.conversation:
             following = self.client.save().next(changed)
             if self.store is not None:

@@ -49,7 +49,6 @@ from .settings import (
     OnLimit as OnLimit,
     RunContext as RunContext,
     settings_of as settings_of,
-    split_instructions as split_instructions,
 )
 from .step import (
     NOTHING_SPENT as NOTHING_SPENT,

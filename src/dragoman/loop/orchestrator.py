@@ -22,7 +22,7 @@ from dragoman.tools import AnyTools, Approval, PendingApproval, ToolConfig, Tool
 from .io import AsyncIO, AsyncRunStream, LoopIO, PlainIO, RunStream, close_engine
 from .result import RunResult
 from .run import LoopRun
-from .settings import LoopOptions, LoopSettings, settings_of, split_instructions
+from .settings import LoopOptions, LoopSettings, settings_of
 from .step import Spent
 
 if TYPE_CHECKING:
@@ -67,12 +67,9 @@ class _Bound(Generic[E]):
         self._owns_executor: bool = not isinstance(tools, ToolExecutor)
         self.executor: ToolExecutor = _executor_for(tools, config)
         self.settings: LoopSettings = settings_of(given, engine.options, self.executor.config)
-        self._system: str | None = split_instructions(given.get("system"))[0]
 
     def start(self, conversation: Conversation, **given: Unpack[RunOptions]) -> LoopRun:
-        """A run that has not started. A conversation without a system prompt gets ours."""
-        if self._system is not None and conversation.system is None:
-            conversation = conversation.with_system(self._system)
+        """A run that has not started. Its system prompt is ours, or the conversation's if we have none."""
         return LoopRun(conversation, self.executor, self.settings, **given)
 
     async def _complete(self, run: LoopRun, io: LoopIO) -> RunResult:

@@ -146,7 +146,7 @@ class LoopRun:
             answered = [each.held for each in known if any(answer.answers(each.call) for answer in answers)]
             unanswered = [call for call in conversation.pending_tool_calls if call not in answered]
             self.pending = tuple([each for each in known if each.held in unanswered])
-        self.conversation: Conversation = conversation
+        self.conversation: Conversation = settings.instructed(conversation)
         self.replies: list[Reply] = []
         self.added: list[Message] = []
         """Messages passed to `add`, whether they have been read or not."""
@@ -486,9 +486,10 @@ class LoopRun:
         if ours.judge is not None:
             options = msgspec.structs.replace(options, response_format=ours.options.response_format)
         kept = {name: getattr(ours, name) for name in ("limits", "on_limit", "deps", "accounts", "judge")}
-        self._settings = msgspec.structs.replace(settings, options=options, **kept)
-        self.executor, self.conversation, self._offered = executor, conversation, None
-        self._handoffs = (*self._handoffs, event)
+        handoffs, settings = (*self._handoffs, event), msgspec.structs.replace(settings, options=options, **kept)
+        # In one statement; see `settle`.
+        self.executor, self.conversation, self._settings = executor, conversation, settings
+        self._offered, self._handoffs = None, handoffs
 
     # --- the end ---
 

@@ -98,7 +98,10 @@ class LoopOptions(TypedDict, total=False):
     """The options of a loop, besides its model and tools."""
 
     system: Instructions | None
-    """The system prompt: a text, a function of the RunContext (called before each model call), or several of both."""
+    """The system prompt: a text, a function of the RunContext (called before each model call), or several of both.
+
+    It is sent instead of the conversation's own, which is sent where there is none; an empty text sends none at all.
+    """
     options: ModelOptions
     """Options of every model call; by default those of the engine."""
     limits: Limits
@@ -116,8 +119,10 @@ class LoopOptions(TypedDict, total=False):
 class LoopSettings(Struct, frozen=True, kw_only=True):
     """`LoopOptions` with defaults applied."""
 
+    system: str | None = None
+    """The texts of the system prompt; None if there is none, not even of functions: see `instructed`."""
     instructions: tuple[Instruction, ...] = ()
-    """The functions of the system prompt; its texts are in the conversation."""
+    """The functions of the system prompt."""
     options: ModelOptions = ModelOptions()
     limits: Limits = Limits()
     on_limit: OnLimit = "raise"
@@ -129,11 +134,19 @@ class LoopSettings(Struct, frozen=True, kw_only=True):
     accounts: bool = False
     """Whether each reply is stored with its account: when it was requested, and every attempt."""
 
+    def instructed(self, conversation: Conversation) -> Conversation:
+        """The conversation as it is sent: with these texts, or with its own if the settings have no system prompt."""
+        if self.system is None or (self.system or None) == conversation.system:
+            return conversation
+        return conversation.with_system(self.system or None)
+
 
 def settings_of(given: LoopOptions, model: ModelOptions, tools: ToolConfig) -> LoopSettings:
     """The given options, with defaults from the engine and the tool config."""
+    system, instructions = _split(given.get("system"))
     return LoopSettings(
-        instructions=split_instructions(given.get("system"))[1],
+        system=system,
+        instructions=instructions,
         options=overlay(given.get("options"), model),
         limits=overlay(given.get("limits"), Limits(steps=tools.max_iterations)),
         on_limit=given.get("on_limit", "raise"),
@@ -143,8 +156,8 @@ def settings_of(given: LoopOptions, model: ModelOptions, tools: ToolConfig) -> L
     )
 
 
-def split_instructions(given: Instructions | None) -> tuple[str | None, tuple[Instruction, ...]]:
-    """Split a system prompt into its texts, joined (None without any), and its functions."""
+def _split(given: Instructions | None) -> tuple[str | None, tuple[Instruction, ...]]:
+    """Split a system prompt into its texts, joined (None only if nothing was given), and its functions."""
     if given is None or isinstance(given, str):
         return given, ()
     parts = cast("Sequence[object]", given if isinstance(given, Sequence) else [given])
@@ -158,4 +171,4 @@ def split_instructions(given: Instructions | None) -> tuple[str | None, tuple[In
         else:
             message = f"A system prompt cannot be made of a {type(part).__name__}."
             raise ConfigurationError(message, hint="Give a text, a function of the RunContext, or a list of both.")
-    return "\n\n".join(texts) if texts else None, tuple(functions)
+    return "\n\n".join(texts), tuple(functions)

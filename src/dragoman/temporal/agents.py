@@ -41,7 +41,6 @@ from dragoman.loop import (
     outcome_to_json,
     reply_to_json,
     settings_of,
-    split_instructions,
     step_options,
     tools_of,
 )
@@ -114,11 +113,6 @@ class Agent:
         """The settings of a turn, as a chat client has them."""
         return settings_of(self._options, self.engine.options, self.executor.config)
 
-    @property
-    def system(self) -> str | None:
-        """The system prompt of conversations that have none; functions that return instructions are in the settings."""
-        return split_instructions(self._options.get("system"))[0]
-
     def moment(self, conversation: Conversation) -> RunContext[object]:
         """The RunContext for functions that return instructions or tools."""
         return RunContext(deps=self.settings.deps, conversation=conversation, model=self.engine.name)
@@ -134,6 +128,7 @@ class Agent:
         return AgentFacts(
             limits=settings.limits,
             on_limit=settings.on_limit,
+            system=settings.system,
             context=tuple([(type(each).__name__, Raw(msgspec.json.encode(each))) for each in settings.context]),
             context_window=self.engine.context_window if settings.context else None,
             tools={name: always or tool.takes_context for name, tool in tools.items()},
@@ -194,9 +189,8 @@ class Activities:
     async def ask_model(self, ask: Ask) -> Raw:
         """The model's reply."""
         agent = self._agent(ask.agent)
-        conversation = conversation_from_json(bytes(ask.conversation))
-        if conversation.system is None and agent.system is not None:
-            conversation = conversation.with_system(agent.system)
+        # As this worker has them, also if the turn began with those of another version.
+        conversation = agent.settings.instructed(conversation_from_json(bytes(ask.conversation)))
         options = overlay(ask.options, agent.settings.options)
         if ask.tools:
             with _for_good():

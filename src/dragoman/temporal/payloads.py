@@ -63,6 +63,8 @@ class AgentFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     limits: Limits = Limits()
     on_limit: OnLimit = "raise"
+    system: str | None = None
+    """The texts of its system prompt, so that the conversation names what is sent; None if it has none."""
     context: tuple[tuple[str, Raw], ...] = ()
     """The context policies: the name and the fields of each."""
     context_window: int | None = None

@@ -292,6 +292,7 @@ async def begin_turn(agent: str, conversation: Conversation, **given: Unpack[Tur
     executor = ToolExecutor((), ToolConfig(tool_error_handling=facts.tool_error_handling), logger=_SILENT)
     policies: list[ContextPolicy] = [msgspec.json.decode(raw, type=_POLICIES[name]) for name, raw in facts.context]
     settings = LoopSettings(
+        system=facts.system,
         limits=overlay(given.get("limits"), facts.limits),
         on_limit=given.get("on_limit", facts.on_limit),
         hooks=tuple(given.get("hooks", ())),
