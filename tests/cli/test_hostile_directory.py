@@ -83,7 +83,7 @@ class Hostile:
         self.marks = marks
         marks.mkdir()
         names = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions(), "sitecustomize"}
-        names |= {"usercustomize", "xllamacpp", "yaml", "rich", "shtab", "keyring"}
+        names |= {"dragoman", "usercustomize", "xllamacpp", "yaml", "rich", "shtab", "keyring"}
         mark = f"open({str(marks)!r} + '/' + __name__, 'w').close()\n"
         for name in names - {"shop", "__main__"}:
             if name.isidentifier():

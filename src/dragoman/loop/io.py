@@ -5,11 +5,10 @@ Sync I/O blocks and never suspends, so a sync program can step the run. A workfl
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from types import AsyncGeneratorType, GeneratorType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from dragoman._stepping import step_through
 from dragoman._stop import Stop, stoppable
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from .run import LoopRun
 
 T = TypeVar("T")
-
-# Created once: Ctrl-C inside `getLogger` would leave the lock of the logging module held.
-_LOGGER: Final = logging.getLogger("dragoman.loop")
 
 
 class LoopIO:
@@ -49,7 +45,9 @@ class LoopIO:
 
     def warn(self, text: str) -> None:
         """Log what is wrong with an answer that is returned."""
-        _LOGGER.warning("%s", text)
+        import logging  # slow to import, and most answers are whole
+
+        logging.getLogger("dragoman.loop").warning("%s", text)
 
 
 async def close_engine(engine: Engine | AsyncEngine) -> None:

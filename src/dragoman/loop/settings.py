@@ -84,7 +84,7 @@ class LoopHooks:
     def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> Hook:
         """Called when the results are in `run.conversation`; calls that wait for approval are in `run.pending`.
 
-        Also for the error results of calls that were cut off: `before_tools` and `tool_started` are not called for those.
+        Also for the error results of calls that were cut off, which `before_tools` and `tool_started` do not get.
         """
 
     def compacted(self, run: LoopRun, before: Conversation) -> Hook:

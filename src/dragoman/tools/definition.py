@@ -60,7 +60,7 @@ _DEFAULTS = ToolOptions()
 
 
 class ToolSettings(TypedDict, total=False):
-    """The keyword arguments of `tool` and `Tool.from_schema`: the fields of ToolSpec and of ToolOptions, and `speaks`."""
+    """The keyword arguments of `tool` and `Tool.from_schema`: the fields of ToolSpec and ToolOptions, and `speaks`."""
 
     name: str
     description: str
