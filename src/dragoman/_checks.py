@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
+from dragoman._decoding import convert_to
 from dragoman.errors import ConfigurationError
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -118,7 +119,7 @@ def _holders_of(cls: type[msgspec.Struct]) -> dict[str, Any]:
 
 def _checked(owner: str, name: str, value: object, holder: Any) -> object:
     try:
-        return msgspec.convert({"it": value}, holder).it
+        return convert_to({"it": value}, holder).it
     except msgspec.ValidationError as error:  # does not contain the value, which may be a key
         members = getattr(holder.__annotations__["it"], "__members__", {})
         hint = f"It is one of {', '.join(repr(member.value) for member in members.values())}." if members else None

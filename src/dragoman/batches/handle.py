@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._decoding import decode_as
 from dragoman._descriptors import replace_file
 from dragoman.conversation import (
     Conversation,
@@ -129,8 +130,8 @@ def batch_to_json(batch: Batch) -> bytes:
 def batch_from_json(data: bytes | str) -> Batch:
     """The batch from its JSON. Raises MalformedDataError, or UnsupportedVersionError for one of a newer version."""
     try:
-        form = msgspec.json.decode(data, type=_Form)
-        options = msgspec.json.decode(form.options, type=ModelOptions)
+        form = decode_as(data, _Form)
+        options = decode_as(form.options, ModelOptions)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise MalformedDataError(f"This is not a batch: {error}.") from None
     if form.dragoman_batch > _VERSION:

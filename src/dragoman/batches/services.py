@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._decoding import decode_as, decoder_of
 from dragoman.engines import AnyHttpEngine
 from dragoman.errors import ConfigurationError, ProviderError
 from dragoman.providers import Call, Provider, WireRequest, failure, read_refusal
@@ -106,7 +107,7 @@ class Service(ABC):
         return _read(await engine.exchange(wire, repeatable=False).body())
 
 
-_read: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_read: Final = decoder_of(dict[str, Any]).decode
 
 
 def _object(value: dict[str, Any], name: str) -> dict[str, Any]:
@@ -179,7 +180,7 @@ class OpenAIBatches(Service):
 
     @staticmethod
     def _line(line: bytes) -> Line:
-        read = msgspec.json.decode(line, type=_OpenAILine)
+        read = decode_as(line, _OpenAILine)
         if read.response is not None:
             return Line(read.custom_id, bytes(read.response.body), read.response.status_code)
         error = read.error or {}
@@ -233,7 +234,7 @@ class AnthropicBatches(Service):
 
     @staticmethod
     def _line(line: bytes) -> Line:
-        read = msgspec.json.decode(line, type=_ClaudeLine)
+        read = decode_as(line, _ClaudeLine)
         key, result = read.custom_id, read.result
         match result.type:
             case "succeeded":
@@ -314,7 +315,7 @@ class GeminiBatches(Service):
         )
 
     async def lines(self, engine: AnyHttpEngine, id: str, status: BatchStatus) -> Iterator[Line]:
-        found = msgspec.json.decode(await self.get(engine, f"{self.path}/{id}"), type=_GeminiResults)
+        found = decode_as(await self.get(engine, f"{self.path}/{id}"), _GeminiResults)
         output = found.response or (found.metadata or _GeminiMetadata()).output or _GeminiOutput()
         answers = output.inlined_responses or _GeminiAnswers()
         # In the order of the requests; the keys do not always come back.

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._checks import CheckedMeta, Positive, list_changes, reason_of
+from dragoman._decoding import convert_to
 from dragoman.engines import (
     Credential,
     EngineOptions,
@@ -287,7 +288,7 @@ def check_value(field: Field, value: object, where: str, *, from_text: bool = Fa
     """Convert a value to the field's type; raises ConfigurationError with what was expected and `where` it is."""
     table, name = field.path[0], field.path[-1]
     try:
-        found = msgspec.convert(value, cast("Any", field.type), strict=not from_text)
+        found = convert_to(value, cast("Any", field.type), strict=not from_text)
         if found == math.inf and table != "options":
             found = None  # how TOML writes "no limit"
         elif isinstance(found, float) and not math.isfinite(found):

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import structs
 
 from dragoman._checks import reason_of
+from dragoman._decoding import convert_to
 from dragoman.directories import config_directory, home_directory
 from dragoman.engines import Confidential
 from dragoman.errors import ConfigFileError, ConfigurationError
@@ -75,7 +76,7 @@ class TomlFile(Confidential, frozen=True, kw_only=True):
     def convert(self, value: object, key: KeyPath, kind: type[T], dec_hook: Any = None) -> T:
         """The table at this key as a value of this type."""
         try:
-            return msgspec.convert(self.table(value, key), kind, dec_hook=dec_hook)
+            return convert_to(self.table(value, key), kind, dec_hook=dec_hook)
         except msgspec.ValidationError as error:
             reason = reason_of(error)
             at = (*key, *found[1].split(".")) if (found := _WRONG_KEY.search(reason)) else key

@@ -26,6 +26,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from dragoman._checks import check_names, list_changes, nearest, suggest
+from dragoman._decoding import convert_to
 from dragoman.directories import home_directory
 from dragoman.engines import Confidential, Credential, Secret, given_key, hosts_of, is_registered
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
@@ -491,7 +492,7 @@ class LoadedConfig(Confidential, frozen=True, kw_only=True):
                 table, at = layer.sections[name]
                 layer.file.convert(table, at, kind)
                 merged.update(table)
-        return msgspec.convert(merged, kind)
+        return convert_to(merged, kind)
 
 
 def _show(name: str, value: object) -> str:

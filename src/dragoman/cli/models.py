@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from dragoman._decoding import decode_as
 from dragoman._stepping import step
 from dragoman.chat import Config, find_key, load_config
 from dragoman.engines import (
@@ -184,7 +185,7 @@ def _fetch_names(service: _Service) -> list[str]:
         status, body = step(fetch())
     if status != 200:
         raise ValueError(f"it answered {status}.")
-    listing = msgspec.json.decode(body, type=_Listing)
+    listing = decode_as(body, _Listing)
     names = {str(each.get("id") or each.get("name") or "") for each in (*listing.data, *listing.models)}
     return sorted({name.removeprefix("models/") for name in names} - {""})
 

@@ -14,6 +14,7 @@ from typing import Final, TypeVar, cast
 import msgspec
 from msgspec import Raw, Struct, structs
 
+from dragoman._decoding import decode_as, decoder_of
 from dragoman.errors import ConversationError, MalformedDataError, UnsupportedVersionError
 
 from .blocks import Citation, Json, Media, Opaque, ServerToolUse, Text, Thinking, ToolCall, ToolResult
@@ -57,10 +58,10 @@ class _Kind(Struct, frozen=True):
 
 
 _encoder = msgspec.json.Encoder()
-_document = msgspec.json.Decoder(_Document)
-_kind = msgspec.json.Decoder(_Kind)
-_members = msgspec.json.Decoder(dict[str, Raw])
-_elements = msgspec.json.Decoder(list[Raw])
+_document = decoder_of(_Document)
+_kind = decoder_of(_Kind)
+_members = decoder_of(dict[str, Raw])
+_elements = decoder_of(list[Raw])
 
 
 def conversation_to_json(conversation: Conversation) -> bytes:
@@ -154,7 +155,7 @@ _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 def _read(data: bytes | str | Raw, kind: type[_V], what: str) -> _V:
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decode_as(data, kind)
     except msgspec.ValidationError:
         pass  # perhaps because of an unknown field; reading object by object shows
     except _UNREADABLE as error:
@@ -162,7 +163,7 @@ def _read(data: bytes | str | Raw, kind: type[_V], what: str) -> _V:
     try:
         value = _read_members(data, kind)
         # So far each part was checked by itself, not whether it is allowed in its place.
-        msgspec.json.decode(_encoder.encode(_without_extra(value)), type=kind)
+        decode_as(_encoder.encode(_without_extra(value)), kind)
     except _UNREADABLE as error:
         raise _malformed(what, error) from None
     return value
@@ -189,7 +190,7 @@ def _read_members(data: bytes | str | Raw, kind: type[_V]) -> _V:
             inner[name] = held
         else:
             plain[name] = raw
-    value = msgspec.json.decode(_encoder.encode(plain), type=kind)
+    value = decode_as(_encoder.encode(plain), kind)
     return structs.replace(value, **inner, extra=FrozenDict(extra) if extra else None)
 
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 import dragoman.providers
+from dragoman._decoding import decoder_of
 from dragoman.providers import WireRequest
 
 from .profiles import BY_TOKENS, Asked, Task
@@ -114,7 +115,7 @@ def _encode_openai(asked: Asked, texts: Sequence[str]) -> WireRequest:
     return _write("/embeddings", members)
 
 
-_decode_openai_reply = msgspec.json.Decoder(_OpenAIReply).decode  # decodes base64 directly
+_decode_openai_reply = decoder_of(_OpenAIReply).decode  # decodes base64 directly
 
 
 def _decode_openai(body: bytes) -> Answered:

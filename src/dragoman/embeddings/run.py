@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._checks import check_names, suggest
+from dragoman._decoding import decode_as
 from dragoman._stepping import step
 from dragoman._stop import Stop, current_stop, stopping
 from dragoman.engines import (
@@ -272,7 +273,7 @@ class _Job:
         request = WireRequest(path="/tokenize", body=msgspec.json.encode({"content": text, "add_special": True}))
         body = await self.engine.exchange(request, is_read=True).body()
         with self._understanding():
-            tokens = msgspec.json.decode(body, type=_Tokens).tokens
+            tokens = decode_as(body, _Tokens).tokens
         window = self.engine.context_window or len(tokens)
         return [*tokens[: window - 1], tokens[-1]] if len(tokens) > window else tokens
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar, cast
 import msgspec
 
 import dragoman.providers
+from dragoman._decoding import decode_as
 from dragoman._stepping import step
 from dragoman._stop import chance
 from dragoman._version import __version__
@@ -249,7 +250,7 @@ class _Http(BaseEngine):
     def prepare_tools(self, tools: Sequence[ToolSpec]) -> object:
         asked = Conversation().plus(Message.user("?"))  # providers require a message
         body = self._prepare(asked, tools, None, stream=False).encoded.request.body
-        return msgspec.json.decode(body, type=dict[str, object]).get("tools")
+        return decode_as(body, dict[str, object]).get("tools")
 
     def _prepare(
         self,

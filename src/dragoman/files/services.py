@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from dragoman._decoding import decode_as
 from dragoman.conversation import Media
 from dragoman.engines import AnyHttpEngine
 from dragoman.errors import ConfigurationError, ProtocolError, ProviderError
@@ -80,7 +81,7 @@ class FormFiles(FileService):
     async def upload(self, engine: AnyHttpEngine, media: Media, name: str, sleep: Sleep) -> Uploaded:
         kind, body = form_with_file(self.fields, name, media.mime_type, media.data or b"")
         wire = WireRequest(path=self.path, body=body, headers={**self.headers, "content-type": kind})
-        file = msgspec.json.decode(await engine.exchange(wire).body(), type=_File)
+        file = decode_as(await engine.exchange(wire).body(), _File)
         expires = file.expires_at
         if isinstance(expires, int | float):
             expires = datetime.fromtimestamp(expires, UTC)
@@ -129,13 +130,13 @@ class GeminiFiles(FileService):
             "content-type": media.mime_type,
         }
         reply = await engine.exchange(WireRequest(path=path, body=data, headers=rest)).body()
-        file = msgspec.json.decode(reply, type=_GeminiUploaded).file
+        file = decode_as(reply, _GeminiUploaded).file
         seconds = 1.0
         while file.state == "PROCESSING":
             await sleep(seconds)
             seconds = min(seconds * 1.5, 20.0)
             reply = await engine.exchange(WireRequest(path=f"/v1beta/{file.name}"), method="GET").body()
-            file = msgspec.json.decode(reply, type=_GeminiFile)
+            file = decode_as(reply, _GeminiFile)
         if file.state != "ACTIVE":
             raise ProviderError(f"gemini could not read the file {name!r} ({file.state}).", provider="gemini")
         return Uploaded(id=file.uri, handle=file.name, expires=file.expiration_time)

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from dragoman._decoding import decode_as
 from dragoman._descriptors import replace_file
 from dragoman.conversation import Media
 from dragoman.errors import MalformedDataError
@@ -85,7 +86,7 @@ class FileList:
     def _read(self) -> dict[str, StoredFile]:
         if self.path is not None and self.path.exists():
             try:
-                self._known = msgspec.json.decode(self.path.read_bytes(), type=dict[str, StoredFile])
+                self._known = decode_as(self.path.read_bytes(), dict[str, StoredFile])
             except msgspec.MsgspecError as error:
                 hint = "Remove it: files are then uploaded again."
                 raise MalformedDataError(f"{self.path.name} is not a list of files: {error}.", hint=hint) from None

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._decoding import decode_as
 from dragoman.conversation import Ended, Message, StopReason, ToolCall, Usage, message_from_json, message_to_json
 from dragoman.errors import (
     DragomanError,
@@ -224,10 +225,10 @@ class _Version(Struct, frozen=True):
 
 def _read(data: bytes, kind: type[_T], what: str) -> _T:
     try:
-        version = msgspec.json.decode(data, type=_Version).version
+        version = decode_as(data, _Version).version
         if version > VERSION:
             message = f"{what} was written in version {version}; this dragoman reads up to {VERSION}."
             raise UnsupportedVersionError(message, found=version, supported=VERSION)
-        return msgspec.json.decode(data, type=kind)
+        return decode_as(data, kind)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise MalformedDataError(f"{what} cannot be read: {str(error).rstrip('.')}.") from None

@@ -27,6 +27,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._decoding import decoder_of
 from dragoman._stepping import exhaust
 from dragoman._stop import Stop, current_stop, stoppable
 from dragoman.conversation import (
@@ -77,7 +78,7 @@ class _Stored(Struct, omit_defaults=True):
     error: dict[str, object] | None = None
 
 
-_read: Final = msgspec.json.Decoder(_Stored).decode
+_read: Final = decoder_of(_Stored).decode
 
 
 def _write(stored: _Stored) -> str:

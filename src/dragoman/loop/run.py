@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 import dragoman._observer
+from dragoman._decoding import convert_to
 from dragoman._observer import Observed
 from dragoman._stop import CURRENT, Stop, shorter
 from dragoman.conversation import (
@@ -436,7 +437,7 @@ class LoopRun:
         account = Account(
             began=datetime.fromtimestamp(self._asked, UTC),
             seconds=max(0.0, time.time() - self._asked),
-            attempts=tuple([msgspec.convert(each, Attempt, from_attributes=True) for each in attempts]),
+            attempts=tuple([convert_to(each, Attempt, from_attributes=True) for each in attempts]),
         )
         return msgspec.structs.replace(message, account=account)
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._checks import CheckedMeta, Count, Positive
+from dragoman._decoding import convert_to
 from dragoman.engines import Secret
 from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.transport import validate_base_url
@@ -246,7 +247,7 @@ def _entries(source: str | bytes | Mapping[str, object]) -> Mapping[str, object]
 
 def _server(given: object, environ: Mapping[str, str]) -> AnyServer | None:
     try:
-        entry = msgspec.convert(given, _Entry)
+        entry = convert_to(given, _Entry)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"its entry is not usable: {error}.") from None
     if entry.disabled or not entry.enabled:

@@ -18,10 +18,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import msgspec
 from msgspec import Raw, Struct
 
 from dragoman._checks import CheckedMeta, NotNegative
+from dragoman._decoding import decode_as
 from dragoman.conversation import Message, Usage
 
 from .codec import remembered
@@ -180,7 +180,7 @@ class PriceTable(Struct, frozen=True):
 def price_table() -> PriceTable:
     """The table that came with this version of the library."""
     packed = Path(__file__).with_name("prices.json.gz").read_bytes()
-    return msgspec.json.decode(zlib.decompress(packed, 31), type=PriceTable)  # 31: with the header of gzip
+    return decode_as(zlib.decompress(packed, 31), PriceTable)  # 31: with the header of gzip
 
 
 def prices_of(provider: str, model: str, *, time: datetime | None = None, tokens: int = 0) -> Prices | None:
@@ -239,7 +239,7 @@ def _price_at(price: _Price, tokens: int) -> float | None:
 @cache
 def _provider_of(name: str) -> _Provider | None:
     found = price_table().providers.get(name)
-    return None if found is None else msgspec.json.decode(found, type=_Provider)
+    return None if found is None else decode_as(found, _Provider)
 
 
 @lru_cache(maxsize=256)

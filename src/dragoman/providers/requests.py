@@ -16,6 +16,7 @@ from typing import Final, TypeVar, cast
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._decoding import decode_as
 from dragoman.conversation import OneTool, ToolExample, ToolSpec
 from dragoman.errors import ConfigurationError
 
@@ -260,7 +261,7 @@ def convert_reply_schema(
     call: Call, wanted: ResponseFormat, adaptations: list[Adaptation]
 ) -> tuple[dict[str, object], bool]:
     """The schema of the reply in the provider's style, and whether it is strict."""
-    given = msgspec.json.decode(wanted.schema, type=dict[str, object])
+    given = decode_as(wanted.schema, dict[str, object])
     done = convert(given, call.profile.structured_schema, strict=wanted.strict)
     adaptations += [Adaptation("schema of the reply", note) for note in done.lines]
     return done.schema, wanted.strict and done.reason is None
@@ -271,7 +272,7 @@ def enforced_schema(call: Call, options: ModelOptions, adaptations: list[Adaptat
     wanted = options.response_format
     if wanted is None:
         return None
-    given = msgspec.json.decode(wanted.schema, type=dict[str, object])
+    given = decode_as(wanted.schema, dict[str, object])
     done = convert(given, call.profile.structured_schema, strict=True)
     if done.reason is not None:
         hint = "Change the schema, or request the reply by a tool."

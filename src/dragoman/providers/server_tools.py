@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman._checks import CheckedMeta, Positive, reason_of
+from dragoman._decoding import convert_to
 from dragoman.errors import ConfigurationError
 
 _TAG: Final = "server_tool"
@@ -127,7 +128,7 @@ def as_server_tool(given: object) -> Raw | ServerTool:
     if _TAG not in given:
         return Raw(msgspec.json.encode(given))
     try:
-        return msgspec.convert(given, cast("type[ServerTool]", ServerTool))
+        return convert_to(given, cast("type[ServerTool]", ServerTool))
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"A server tool does not fit: {reason_of(error)}.") from None
 

@@ -14,6 +14,7 @@ from typing import Final, cast
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._decoding import decode_as
 from dragoman.conversation import (
     Completed,
     Message,
@@ -239,7 +240,7 @@ class _Unwrapper(Struct):
         if not self.reader.wrapped:
             return self.held
         try:
-            return bytes(msgspec.json.decode(self.held, type=dict[str, Raw])[_WRAPPER_PROPERTY]).decode()
+            return bytes(decode_as(self.held, dict[str, Raw])[_WRAPPER_PROPERTY]).decode()
         except (msgspec.MsgspecError, KeyError):  # not what was asked for; it is left as it is
             return self.held
 

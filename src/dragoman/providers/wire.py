@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeGuard, cast
 import msgspec
 from msgspec import Raw
 
+from dragoman._decoding import decoder_of
 from dragoman.conversation import ReplyEvent
 from dragoman.errors import ProtocolError
 
@@ -24,15 +25,15 @@ ABSENT: Final = Raw(b"")
 MALFORMED: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError)
 """What decoding malformed bytes can raise."""
 
-read_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+read_members: Final = decoder_of(dict[str, Raw]).decode
 """The members of a JSON object."""
 
-read_elements: Final = msgspec.json.Decoder(list[Raw]).decode
+read_elements: Final = decoder_of(list[Raw]).decode
 """The elements of a JSON array."""
 
-_read_text = msgspec.json.Decoder(str | None).decode
-_read_string = msgspec.json.Decoder(str).decode
-_read_number = msgspec.json.Decoder(int | None).decode
+_read_text = decoder_of(str | None).decode
+_read_string = decoder_of(str).decode
+_read_number = decoder_of(int | None).decode
 _read_value: Final[Callable[[bytes | Raw], object]] = msgspec.json.Decoder().decode
 _EMPTY: Final = frozenset([b"null", b'""', b"[]", b"{}"])
 

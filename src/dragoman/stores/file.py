@@ -28,6 +28,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import Struct
 
+from dragoman._decoding import decode_as
 from dragoman.errors import SnapshotCorruptError, SnapshotError, StoreError, StoreUnavailableError
 
 from . import directory, listing, protocol
@@ -309,7 +310,7 @@ class FileStore(ConversationStore):
                 raise StoreUnavailableError(message, hint=hint)
             return None
         try:
-            marker = msgspec.json.decode(data, type=_Marker)
+            marker = decode_as(data, _Marker)
         except (msgspec.MsgspecError, ValueError):
             marker = _Marker("", 0)
         if marker.format != _FORMAT:
@@ -435,7 +436,7 @@ def _record_of(line: bytes) -> bytes:
     if not line.startswith(b'"'):
         return line.removesuffix(b"\n")
     try:
-        return msgspec.json.decode(line, type=bytes)
+        return decode_as(line, bytes)
     except (msgspec.MsgspecError, ValueError) as error:
         raise SnapshotCorruptError(f"The line cannot be read: {error}.") from None
 

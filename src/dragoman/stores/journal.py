@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._decoding import decode_as
 from dragoman.conversation import Conversation, Message, ToolCall, ToolResult, message_from_json, message_to_json
 from dragoman.errors import MalformedDataError, SnapshotCorruptError, SnapshotVersionError
 
@@ -62,7 +63,7 @@ def entry_to_json(entry: JournalEntry) -> bytes:
 def entry_from_json(data: bytes) -> JournalEntry:
     """Parse what `entry_to_json` wrote. Raises SnapshotCorruptError, or SnapshotVersionError for an unknown kind."""
     try:
-        stored = msgspec.json.decode(data, type=_Stored)
+        stored = decode_as(data, _Stored)
         message = message_from_json(bytes(stored.message))
     except (msgspec.MsgspecError, ValueError, RecursionError, MalformedDataError) as error:
         text = f"An entry of the journal cannot be read: {str(error).rstrip('.')}."

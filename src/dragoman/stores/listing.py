@@ -18,6 +18,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from dragoman._decoding import convert_to, decode_as
 from dragoman.conversation import Message
 from dragoman.errors import InvalidCursorError, SnapshotError
 from dragoman.providers import conversation_cost
@@ -94,10 +95,10 @@ def read_cursor(kind: str, cursor: str, type: type[_T]) -> _T:
     try:
         if not isinstance(cursor, str) or len(cursor) > _MAX_CURSOR:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError
-        mark, *parts = msgspec.json.decode(base64.b64decode(cursor, altchars=b"-_", validate=True), type=list[object])
+        mark, *parts = decode_as(base64.b64decode(cursor, altchars=b"-_", validate=True), list[object])
         if mark != _mark(kind):
             raise ValueError
-        return msgspec.convert(tuple(parts), type)
+        return convert_to(tuple(parts), type)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         message = "This cursor does not belong to this list."
         raise InvalidCursorError(message) from None

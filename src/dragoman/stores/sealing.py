@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._decoding import decoder_of
 from dragoman.errors import (
     ConfigurationError,
     SnapshotCorruptError,
@@ -303,7 +304,7 @@ class _Stored(Struct, frozen=True):
     record: Raw
 
 
-_stored = msgspec.json.Decoder(_Stored)
+_stored = decoder_of(_Stored)
 
 
 def _digest(record: bytes, about: bytes) -> str:

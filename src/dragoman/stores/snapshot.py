@@ -21,6 +21,7 @@ from uuid import UUID, uuid5
 import msgspec
 from msgspec import Raw, Struct, structs
 
+from dragoman._decoding import decode_as
 from dragoman.conversation import (
     Conversation,
     Message,
@@ -274,8 +275,8 @@ def snapshot_from_json(data: bytes | str) -> Snapshot:
     Raises SnapshotVersionError for a newer version and SnapshotCorruptError for anything else that is not a snapshot.
     """
     try:
-        _check_head(msgspec.json.decode(data, type=_Head))
-        document = msgspec.json.decode(data, type=_Document)
+        _check_head(decode_as(data, _Head))
+        document = decode_as(data, _Document)
         members = structs.asdict(document)
         del members["format"]
         members["tools"] = tuple([tool_spec_from_json(bytes(each)) for each in document.tools])

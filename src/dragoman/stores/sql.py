@@ -17,6 +17,7 @@ from typing import Annotated, ClassVar, Final, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct, structs
 
+from dragoman._decoding import decode_as
 from dragoman.conversation import Message, memory_of, message_from_json, message_to_json
 from dragoman.errors import MalformedDataError, SnapshotCorruptError, StoreError
 from dragoman.providers import conversation_cost
@@ -351,14 +352,14 @@ def _is_same(stored: bytes, body: bytes) -> bool:
 def _body_from_json(data: bytes) -> _Body:
     """Parse what `_body_to_json` wrote. Raises SnapshotCorruptError."""
     try:
-        return msgspec.json.decode(data, type=_Body)
+        return decode_as(data, _Body)
     except UNREADABLE as error:
         raise corrupt(error) from None
 
 
 def _summary_of_body(body: _Body) -> SnapshotSummary:
     try:
-        head = msgspec.json.decode(body.snapshot, type=SnapshotSummary)
+        head = decode_as(body.snapshot, SnapshotSummary)
     except UNREADABLE as error:
         raise corrupt(error) from None
     return structs.replace(head, message_count=body.count, cost=body.cost)

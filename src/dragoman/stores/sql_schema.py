@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from dragoman._decoding import convert_to
 from dragoman.errors import SnapshotCorruptError, StoreError
 
 _T = TypeVar("_T")
@@ -127,7 +128,7 @@ def create_tables(session: Session, mode: str) -> None:
 def convert(row: object, type: type[_T]) -> _T:
     """Convert a row to a tuple of these types. Raises SnapshotCorruptError if it does not fit."""
     try:
-        return msgspec.convert(row, type)
+        return convert_to(row, type)
     except msgspec.ValidationError as error:
         message = f"A row of the database has been changed ({error})."
         raise SnapshotCorruptError(message) from None

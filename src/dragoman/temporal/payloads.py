@@ -32,6 +32,7 @@ from temporalio.converter import (
 )
 from temporalio.exceptions import ApplicationError
 
+from dragoman._decoding import decode_as
 from dragoman.conversation import (
     Conversation,
     Ended,
@@ -237,7 +238,7 @@ class _JsonConverter(JSONPlainPayloadConverter):
         if form is not None:
             return form[1](payload.data)
         if _is_ours(type_hint):
-            return msgspec.json.decode(payload.data, type=cast("Any", type_hint))
+            return decode_as(payload.data, cast("Any", type_hint))
         return super().from_payload(payload, type_hint)
 
 

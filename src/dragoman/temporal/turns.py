@@ -17,13 +17,13 @@ from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeVar, Unpack
 
-import msgspec
 from msgspec import Raw
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, TimeoutError, is_cancelled_exception
 
 from dragoman._checks import check_names, overlay
+from dragoman._decoding import decode_as
 from dragoman._stop import Stop, shorter
 from dragoman.conversation import (
     Conversation,
@@ -290,7 +290,7 @@ async def begin_turn(agent: str, conversation: Conversation, **given: Unpack[Tur
     except ActivityError as error:
         raise _reason_of(error) from None
     executor = ToolExecutor((), ToolConfig(tool_error_handling=facts.tool_error_handling), logger=_SILENT)
-    policies: list[ContextPolicy] = [msgspec.json.decode(raw, type=_POLICIES[name]) for name, raw in facts.context]
+    policies: list[ContextPolicy] = [decode_as(raw, _POLICIES[name]) for name, raw in facts.context]
     settings = LoopSettings(
         system=facts.system,
         limits=overlay(given.get("limits"), facts.limits),

@@ -15,6 +15,7 @@ from typing import IO, Annotated, Final, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Meta
 
+from dragoman._decoding import decode_as
 from dragoman._programs import start_python
 from dragoman.errors import ToolError, ToolExecutionError, ToolValidationError
 from dragoman.tools import AnyTool, ToolContext, tool
@@ -276,7 +277,7 @@ class Matcher:
             self._requests.write(msgspec.json.encode(request) + b"\n" + text)
             self._requests.flush()
             if line := self._replies.readline():
-                return msgspec.json.decode(line, type=list[int] | str)
+                return decode_as(line, list[int] | str)
         self._deadline.check()
         message = "the search died; the pattern may need too much memory."
         raise ToolExecutionError(message, hint="Use a simpler pattern.")

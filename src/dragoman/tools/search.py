@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._decoding import decoder_of
 from dragoman.conversation import Conversation, Json, OneTool, Text, ToolChoice, ToolResult, ToolSpec
 from dragoman.errors import ToolConflictError
 
@@ -47,7 +48,7 @@ class _Parameters(Struct):
     properties: dict[str, Raw] = {}
 
 
-_parameters: Final = msgspec.json.Decoder(_Parameters)
+_parameters: Final = decoder_of(_Parameters)
 
 
 def _words(text: str) -> list[str]:
@@ -120,7 +121,7 @@ class _Found(Struct):
     found: tuple[str, ...] = ()
 
 
-_found: Final = msgspec.json.Decoder(_Found)
+_found: Final = decoder_of(_Found)
 
 
 def found_tools(conversation: Conversation) -> tuple[str, ...]:

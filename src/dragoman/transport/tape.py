@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 import msgspec
 from msgspec import Struct, structs
 
+from dragoman._decoding import decode_as
 from dragoman.errors import ConfigurationError, DragomanError
 
 from .errors import error_for
@@ -149,7 +150,7 @@ def _load(path: Path) -> list[Exchange]:
     if not lines or lines[0] != _FIRST_LINE:
         raise ConfigurationError(f"{path.name} is not a tape, or one of a newer version.")
     try:
-        return [msgspec.json.decode(line, type=Exchange) for line in lines[1:]]
+        return [decode_as(line, Exchange) for line in lines[1:]]
     except msgspec.DecodeError as error:
         message = f"The tape {path.name} cannot be read: {error}."
         raise ConfigurationError(message, hint="Record the tape again.") from error

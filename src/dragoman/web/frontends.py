@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from dragoman._decoding import decode_as
 from dragoman.chat import AsyncChatClient, ChatOptions
 from dragoman.conversation import Conversation
 from dragoman.engines import AsyncEngine
@@ -212,7 +213,7 @@ async def read_body(request: Request, kind: type[T], limit: int) -> T:
         if len(found) > limit:
             raise TooLargeError(f"A request may have {limit:,} bytes.", hint="Send smaller files, or fewer.")
     try:
-        return msgspec.json.decode(bytes(found), type=kind)
+        return decode_as(bytes(found), kind)
     except (UnicodeDecodeError, RecursionError):
         message = "The request cannot be read: it is no UTF-8, or nested too deeply."
         raise ConfigurationError(message, hint="Check the request.") from None

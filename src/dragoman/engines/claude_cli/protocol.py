@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._decoding import decoder_of
 from dragoman._version import __version__
 from dragoman.conversation import Json, Media, ReplyEvent, ResultPart, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.errors import ConfigurationError
@@ -32,7 +33,7 @@ _TOO_OLD: Final = ("0.", "1.", "2.0.")
 """Versions whose `initialize` silently ignores the system prompt."""
 _NOT_YOURS: Final = "Only the conversation itself can call this tool, not a subagent of the program."
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, TypeError, AttributeError)
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode = decoder_of(dict[str, Any]).decode
 
 _Message: TypeAlias = dict[str, Any]
 

@@ -23,6 +23,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from dragoman._decoding import decode_as
 from dragoman._programs import named_program, search_path
 from dragoman.engines.credential import AwsKeys
 from dragoman.engines.keys import LOCAL_MODEL
@@ -304,7 +305,7 @@ def _to_object(reply: Fetched, place: str) -> dict[str, Any]:
     if _check_up(reply, place).status != 200:
         raise _no_keys(place, f"status {reply.status}")
     try:
-        return msgspec.json.decode(reply.data, type=dict[str, Any])
+        return decode_as(reply.data, dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError):
         raise _no_keys(place, "the reply is not a JSON object") from None
 
@@ -337,7 +338,7 @@ def _to_timestamp(value: object) -> float | None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        return decode_as(path.read_bytes(), dict[str, Any])
     except (OSError, msgspec.MsgspecError):
         return {}
 

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from dragoman._decoding import decode_as
 from dragoman.engines.credential import AwsKeys, Credential, KeySource
 from dragoman.engines.keys import hosts_of
 from dragoman.errors import ConfigurationError
@@ -152,7 +153,7 @@ def _project_of_account(wanted: Wanted) -> str:
 
     try:
         path = Path(wanted.variable("GOOGLE_APPLICATION_CREDENTIALS"))
-        return str(msgspec.json.decode(path.read_bytes(), type=dict[str, object]).get("project_id") or "")
+        return str(decode_as(path.read_bytes(), dict[str, object]).get("project_id") or "")
     except (OSError, msgspec.MsgspecError):
         return ""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 from zipfile import ZipFile
 
-import msgspec
+from dragoman._decoding import decode_as
 
 _Value: TypeAlias = bool | int | float | str | list[str] | list[int]
 _CHUNK: Final = 1 << 20
@@ -48,11 +48,11 @@ _NAMES: Final = {
 def gguf_pieces(archive: ZipFile, member: str) -> Iterator[bytes]:
     """The contents of the GGUF file, converted from this safetensors member, in chunks."""
     directory = member.rpartition("/")[0]
-    config = msgspec.json.decode(archive.read(f"{directory}/config.json"), type=dict[str, Any])
+    config = decode_as(archive.read(f"{directory}/config.json"), dict[str, Any])
     words = archive.read(f"{directory}/vocab.txt").decode().splitlines()
     with archive.open(member) as weights:
         size = int.from_bytes(weights.read(8), "little")
-        tensors = _tensors(msgspec.json.decode(weights.read(size), type=dict[str, dict[str, Any]]))
+        tensors = _tensors(decode_as(weights.read(size), dict[str, dict[str, Any]]))
         start, end = tensors[0][0], tensors[-1][1]
         members = {**_describe(config), **_list_tokens(words)}
         head = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(members))]

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
+from dragoman._decoding import decode_as
 from dragoman.errors import LocalModelError
 
 DEFAULT: Final = "qwen2.5-coder-1.5b"
@@ -60,7 +60,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         return sum([part.download for part in self.parts])
 
 
-_ROWS: Final = msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=tuple[LocalModel, ...])
+_ROWS: Final = decode_as(Path(__file__).with_name("models.json").read_bytes(), tuple[LocalModel, ...])
 MODELS: Final[dict[str, LocalModel]] = {row.name: row for row in _ROWS}
 """By the name after `local:`."""
 

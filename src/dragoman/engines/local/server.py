@@ -23,6 +23,7 @@ from typing import Final
 
 import msgspec
 
+from dragoman._decoding import decode_as
 from dragoman._descriptors import owned
 from dragoman._programs import start_python
 from dragoman._stop import Stop, pause, sleep, stopping
@@ -85,7 +86,7 @@ def _find(state: Path) -> ModelServer | None:
     if not _is_held(state):
         return None
     try:
-        return msgspec.json.decode(state.read_bytes(), type=ModelServer)
+        return decode_as(state.read_bytes(), ModelServer)
     except (OSError, msgspec.MsgspecError):  # it is being started
         return None
 

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 import msgspec
 from msgspec import Raw
 
+from dragoman._decoding import decoder_of
 from dragoman.conversation import (
     BlockReceived,
     Completed,
@@ -56,7 +57,7 @@ from .framing import EXCEPTION, BinaryEvents
 from .history import MIME_TYPES, READER, thinker_of
 
 _encode = msgspec.json.encode
-_read_index = msgspec.json.Decoder(int).decode
+_read_index = decoder_of(int).decode
 _Members = Mapping[str, Raw]
 
 # --- why a reply ended, and what it cost ------------------------------------------------------------------------------

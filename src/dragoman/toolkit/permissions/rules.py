@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._checks import CheckedMeta, check_names
+from dragoman._decoding import convert_to
 from dragoman.errors import ConfigurationError
 
 Action: TypeAlias = Literal["allow", "deny", "ask"]
@@ -164,6 +165,6 @@ def policy_from(data: Mapping[str, object]) -> PermissionPolicy:
             if isinstance(rule, Mapping):
                 check_names(cast("Mapping[str, object]", rule), Rule.__struct_fields__, f"rules[{index}]")
     try:
-        return msgspec.convert(dict(data), PermissionPolicy)
+        return convert_to(dict(data), PermissionPolicy)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"The permissions cannot be used: {error}.") from None

@@ -22,6 +22,8 @@ from typing import Annotated, Any, NamedTuple, Union, cast
 
 import msgspec
 
+from dragoman._decoding import convert_to, decoder_of
+
 from .problems import expected, is_object, kind_of, one_of, shown
 from .resolve import MISSING, Field, UnsupportedError
 from .schemas import Schema, describe, without_titles
@@ -67,7 +69,7 @@ def decode_custom(kind: type, value: object) -> object:
 def convert(value: object, wire: Any) -> Any:
     """A decoded JSON value as a value of the type; raises ValueError, which ends with the path if there is one."""
     try:
-        return msgspec.convert(value, wire, dec_hook=decode_custom, str_keys=True)
+        return convert_to(value, wire, dec_hook=decode_custom, str_keys=True)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
 
@@ -75,7 +77,7 @@ def convert(value: object, wire: Any) -> Any:
 def make_decoder(wire: Any) -> msgspec.json.Decoder[Any]:
     """msgspec's decoder; raises UnsupportedError for types that msgspec refuses, above all some unions."""
     try:
-        return msgspec.json.Decoder(wire, dec_hook=decode_custom)
+        return decoder_of(wire, dec_hook=decode_custom)
     except (TypeError, ValueError, OverflowError, NameError, re.error) as error:
         raise UnsupportedError(f"it cannot be read: {error}", "Use a simpler type.") from None
 
