@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,4 +41,5 @@ def forked(work: Callable[..., None], *arguments: Any) -> Iterator[ForkServerPro
 
 
 def _call(work: Callable[..., None], sender: Any, arguments: tuple[Any, ...]) -> None:
+    faulthandler.enable()  # a child that crashes says where
     work(lambda: sender.send(True), *arguments)
