@@ -240,3 +240,36 @@ def test_a_typed_question_has_its_one_second_question_and_no_more() -> None:
         assert isinstance(result.ending, NoAnswer)
         with pytest.raises(ConfigurationError, match="no answer"):
             _ = result.answer
+
+
+def test_an_empty_text_is_no_answer_to_a_question_either() -> None:
+    """A plain text has no form that an empty one would miss, so it is asked again as in any turn."""
+    with ChatClient(ScriptedEngine(["", "Seven."])) as client:
+        assert client.ask("How many?") == "Seven."
+    engine = ScriptedEngine(["", "", "never"])
+    with ChatClient(engine) as client:
+        with pytest.raises(InvalidAnswerError, match="twice in a row"):
+            client.ask("How many?")
+        assert (len(engine.calls), client.history[1:]) == (2, ())
+    with ChatClient(ScriptedEngine(["", "", "never"])) as client:
+        result = client.chat("How many?", answer=str)
+        assert isinstance(result.ending, NoAnswer)
+        with pytest.raises(ConfigurationError, match="no answer"):
+            _ = result.answer
+
+
+@pytest.mark.parametrize("answer", [str, int])
+def test_a_message_added_to_a_question_does_not_make_it_endless(answer: type) -> None:
+    """It is for the next turn, so it is no reason to ask this one again."""
+
+    def silent(_: object) -> str:
+        if len(engine.calls) == 1:
+            client.add("By the way.")
+        return ""
+
+    engine = ScriptedEngine([silent] * 9)
+    with ChatClient(engine) as client:
+        with pytest.raises(InvalidAnswerError):
+            client.ask("How many?", answer)
+        assert len(engine.calls) == 2
+        assert [message.text for message in client.history] == ["How many?", "By the way."]

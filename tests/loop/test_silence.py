@@ -34,11 +34,12 @@ def reply(*blocks: Block, stop: StopReason = StopReason.END) -> Message:
 
 
 EMPTY = [reply(), reply(Text("")), reply(Text(" \n")), reply(Thinking("Hm.", "scripted"), Text(""))]
+PROMISED = (StopReason.TOOL_CALLS, StopReason.PAUSED, StopReason.OTHER)
 LOST = reply(ToolCall("1", "add", '{"a": 1', partial=True), stop=StopReason.MAX_TOKENS)
 
 
 @every_way
-@pytest.mark.parametrize("empty", [*EMPTY, reply(stop=StopReason.TOOL_CALLS), LOST])
+@pytest.mark.parametrize("empty", [*EMPTY, *[reply(stop=stop) for stop in PROMISED], LOST])
 def test_an_empty_reply_is_asked_again_once(way: Way, empty: Message) -> None:
     ran = way([calls(1), empty, "Three."], options=ModelOptions(tool_choice="auto"))
     assert isinstance(ran.result.ending, Done)
@@ -94,7 +95,7 @@ def test_an_empty_reply_and_one_whose_calls_were_cut_are_two_in_a_row(way: Way) 
 @every_way
 @pytest.mark.parametrize(
     "stop",
-    [StopReason.REFUSAL, StopReason.CONTENT_FILTER, StopReason.CONTEXT_FULL, StopReason.MAX_TOKENS, StopReason.OTHER],
+    [*CUT_OFF, StopReason.STOP_SEQUENCE],
 )
 def test_a_reply_that_was_refused_filtered_or_cut_before_it_began_is_the_last(way: Way, stop: StopReason) -> None:
     ran = way([reply(stop=stop), "never"])
