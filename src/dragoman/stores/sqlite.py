@@ -376,7 +376,8 @@ class MemoryStore(SqlStore):
             try:
                 with self._connection:  # commits or rolls back, in one step that Ctrl-C cannot divide
                     self._connection.execute("BEGIN")
-                    return work(SqliteSession(self._connection))
+                    found = work(SqliteSession(self._connection))
+                return found  # not from within: Ctrl-C would come between the work and the end of the block
             except _FAULTS as error:
                 raise _store_error(error, Path(":memory:")) from error
 
