@@ -17,13 +17,14 @@ from dragoman.conversation import (
     Text,
     ToolCall,
     ToolFinished,
+    ToolResult,
     Usage,
 )
 from dragoman.engines import ScriptedEngine
 from dragoman.errors import ConfigurationError, InvalidAnswerError
 from dragoman.loop import Done, NoAnswer, extract_tool_calls
 from dragoman.simulator import Reply, Simulator
-from dragoman.stores import MemoryStore, MessageAdded, Snapshot
+from dragoman.stores import MemoryStore, MessageAdded, Snapshot, ToolCallBegun, ToolCallDone
 from dragoman.tools import AnyTool, tool
 
 MODELS: Final = {
@@ -195,6 +196,26 @@ def test_a_conversation_that_ends_with_a_cut_reply_is_continued_without_running_
         assert client.history[2].tool_results[0].is_error
     assert ran.calls == []
     assert engine.calls[0].conversation.is_valid
+
+
+def test_what_was_run_of_a_cut_reply_is_not_said_to_be_not_run() -> None:
+    """An earlier version ran such calls, and the journal knows."""
+    calls = [ToolCall(id, "purge", WHOLE) for id in "123"]
+    reply = Message(role="assistant", blocks=tuple(calls), stop_reason=StopReason.MAX_TOKENS)
+    begun = Snapshot.first(Conversation().plus(Message.user("Purge.")), provider="scripted", model="model")
+    done = ToolCallDone(ToolResult("2", "purge", (Text("purged"),)))
+    store = MemoryStore()
+    store.save(begun)
+    store.record(begun.id, [MessageAdded(reply), *map(ToolCallBegun, calls[:2]), done], after=0)
+    ran = Ran()
+    with ChatClient(ScriptedEngine(["Fine."]), [ran.tools["purge"]], store=store) as client:
+        client.restore(begun.id)
+        assert (client.pending, client.conversation.is_valid, str(client.chat())) == ((), True, "Fine.")
+        first, second, third = [result.text for result in client.history[2].tool_results]
+    assert "nobody knows whether it did its work" in first
+    assert second == "purged"
+    assert "was not run" in third
+    assert ran.calls == []
 
 
 # --- what callers of the model are told ------------------------------------------------------------------------------

@@ -73,14 +73,14 @@ def test_system_before_the_first_message(around: Surroundings) -> None:
     assert done.err.count("Be kind.") == 2
 
 
-DESK = '''
+DESK = """
 from dragoman.chat import handoff
 
 def whatever(run):
     return "Be a desk."
 
 desk = handoff("desk", "Takes over.", system=["Be quick.", whatever])
-'''
+"""
 
 
 def test_system_while_an_agent_is_in_charge(around: Surroundings) -> None:

@@ -58,7 +58,7 @@ def test_the_claude_program(name: str, streamed: bool, tmp_path: Path) -> None:
     """It completes arguments as the API does, and runs none of our tools by itself."""
     ran, programs = Ran(), Programs(tmp_path)
     written = [as_sent(WHOLE[:length], "anthropic", streamed=streamed) for length in range(len(WHOLE) + 1)]
-    written = written[:: stride(5)] + [WHOLE]
+    written = [*written[:: stride(5)], WHOLE]
     script: list[Any] = []
     for number, arguments in enumerate(written):
         script += [_cut(ToolCall(f"c{number}", f"mcp__dragoman__{name}", arguments)), "Understood."]

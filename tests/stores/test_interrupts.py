@@ -22,7 +22,7 @@ from dragoman.conversation import Message
 from dragoman.errors import StoppedError
 from dragoman.stores import AsyncStore, ConversationStore, MemoryStore, MessageAdded, Snapshot
 from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
-from tests.rounds import PROFILE
+from tests.rounds import PROFILE, stride
 from tests.stores.backends import SHARED, hurry
 from tests.stores.cases import after, chain, first
 from tests.stores.test_faults import held
@@ -97,8 +97,7 @@ def _every_moment(backend: str, step: int, place: Path) -> None:
 # Python does not check for signals between creating and starting a coroutine, but the trace function interrupts there.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize(
-    ("backend", "step"),
-    [("sqlite", 1), ("file", 3), ("memory", 1)] if PROFILE == "thorough" else [("sqlite", 7), ("file", 17), ("memory", 5)],
+    ("backend", "step"), [("sqlite", stride(7)), ("file", 3 if PROFILE == "thorough" else 17), ("memory", stride(3))]
 )
 def test_ctrl_c_at_any_moment_releases_everything(
     backend: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

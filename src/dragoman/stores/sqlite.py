@@ -377,7 +377,7 @@ class MemoryStore(SqlStore):
                 with self._connection:  # commits or rolls back, in one step that Ctrl-C cannot divide
                     self._connection.execute("BEGIN")
                     found = work(SqliteSession(self._connection))
-                return found  # not from within: Ctrl-C would come between the work and the end of the block
+                return found  # noqa: RET504 -- within the block, Ctrl-C would come between the work and its end
             except _FAULTS as error:
                 raise _store_error(error, Path(":memory:")) from error
 
