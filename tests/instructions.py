@@ -105,10 +105,13 @@ ROADS: Final[dict[str, tuple[str, dict[Cell, Sent]]]] = {
     "a durable run": (_LOOP, CLIENT),
     "a front end": (_WEB, CLIENT),
     "a front end, approved": (_WEB, CLIENT),
+    "a front end, handed over": (_WEB, TOOK_OVER),
     "the page": (_WEB, CLIENT),
+    "the page, handed over": (_WEB, TOOK_OVER),
     "the command line": (_CLI, _TEXTS),
     "a fleet": (_FLEET, CLIENT),
     "a fleet, approved": (_FLEET, CLIENT),
+    "a fleet, handed over": (_FLEET, TOOK_OVER),
     "Temporal": (_TEMPORAL, CLIENT),
     "Temporal, approved": (_TEMPORAL, CLIENT),
 }

@@ -17,13 +17,14 @@ from dragoman.conversation import (
     Text,
     ToolCall,
     ToolFinished,
+    ToolResult,
     Usage,
 )
 from dragoman.engines import ScriptedEngine
 from dragoman.errors import ConfigurationError, InvalidAnswerError
 from dragoman.loop import Done, NoAnswer, extract_tool_calls
 from dragoman.simulator import Reply, Simulator
-from dragoman.stores import MemoryStore, MessageAdded, Snapshot
+from dragoman.stores import MemoryStore, MessageAdded, Snapshot, ToolCallBegun, ToolCallDone
 from dragoman.tools import AnyTool, tool
 
 MODELS: Final = {
@@ -197,6 +198,26 @@ def test_a_conversation_that_ends_with_a_cut_reply_is_continued_without_running_
     assert engine.calls[0].conversation.is_valid
 
 
+def test_what_was_run_of_a_cut_reply_is_not_said_to_be_not_run() -> None:
+    """An earlier version ran such calls, and the journal knows."""
+    calls = [ToolCall(id, "purge", WHOLE) for id in "123"]
+    reply = Message(role="assistant", blocks=tuple(calls), stop_reason=StopReason.MAX_TOKENS)
+    begun = Snapshot.first(Conversation().plus(Message.user("Purge.")), provider="scripted", model="model")
+    done = ToolCallDone(ToolResult("2", "purge", (Text("purged"),)))
+    store = MemoryStore()
+    store.save(begun)
+    store.record(begun.id, [MessageAdded(reply), *map(ToolCallBegun, calls[:2]), done], after=0)
+    ran = Ran()
+    with ChatClient(ScriptedEngine(["Fine."]), [ran.tools["purge"]], store=store) as client:
+        client.restore(begun.id)
+        assert (client.pending, client.conversation.is_valid, str(client.chat())) == ((), True, "Fine.")
+        first, second, third = [result.text for result in client.history[2].tool_results]
+    assert "nobody knows whether it did its work" in first
+    assert second == "purged"
+    assert "was not run" in third
+    assert ran.calls == []
+
+
 # --- what callers of the model are told ------------------------------------------------------------------------------
 
 
@@ -240,3 +261,36 @@ def test_a_typed_question_has_its_one_second_question_and_no_more() -> None:
         assert isinstance(result.ending, NoAnswer)
         with pytest.raises(ConfigurationError, match="no answer"):
             _ = result.answer
+
+
+def test_an_empty_text_is_no_answer_to_a_question_either() -> None:
+    """A plain text has no form that an empty one would miss, so it is asked again as in any turn."""
+    with ChatClient(ScriptedEngine(["", "Seven."])) as client:
+        assert client.ask("How many?") == "Seven."
+    engine = ScriptedEngine(["", "", "never"])
+    with ChatClient(engine) as client:
+        with pytest.raises(InvalidAnswerError, match="twice in a row"):
+            client.ask("How many?")
+        assert (len(engine.calls), client.history[1:]) == (2, ())
+    with ChatClient(ScriptedEngine(["", "", "never"])) as client:
+        result = client.chat("How many?", answer=str)
+        assert isinstance(result.ending, NoAnswer)
+        with pytest.raises(ConfigurationError, match="no answer"):
+            _ = result.answer
+
+
+@pytest.mark.parametrize("answer", [str, int])
+def test_a_message_added_to_a_question_does_not_make_it_endless(answer: type) -> None:
+    """It is for the next turn, so it is no reason to ask this one again."""
+
+    def silent(_: object) -> str:
+        if len(engine.calls) == 1:
+            client.add("By the way.")
+        return ""
+
+    engine = ScriptedEngine([silent] * 9)
+    with ChatClient(engine) as client:
+        with pytest.raises(InvalidAnswerError):
+            client.ask("How many?", answer)
+        assert len(engine.calls) == 2
+        assert [message.text for message in client.history] == ["How many?", "By the way."]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.simulator import Simulator
+from dragoman.conversation import ToolCall
+from dragoman.simulator import Reply, Request, Simulator
 from tests import instructions
 from tests.cli.running import Surroundings
 from tests.instructions import Cell, Sent, exercised_here
@@ -70,3 +71,35 @@ def test_system_before_the_first_message(around: Surroundings) -> None:
         done = around.here("chat", "-s", "Be old.", stdin="".join(f"{line}\n" for line in lines))
     assert [each.system for each in simulator.requests] == ["Be kind.", "Be kind.", "Be old."]
     assert done.err.count("Be kind.") == 2
+
+
+DESK = """
+from dragoman.chat import handoff
+
+def whatever(run):
+    return "Be a desk."
+
+desk = handoff("desk", "Takes over.", system=["Be quick.", whatever])
+"""
+
+
+def test_system_while_an_agent_is_in_charge(around: Surroundings) -> None:
+    """It may have functions, which a command line has not; and a conversation that begins anew is not the agent's."""
+    (around.work / "desks.py").write_text(DESK)
+
+    def reply(request: Request) -> Reply | str:
+        goes = request.last_user_text == "Go." and not request.tool_results
+        return Reply(ToolCall("h1", "desk", "{}")) if goes else "Fine."
+
+    given = ("-T", "desks:desk", "--approve", "auto")
+    with around.talking(reply) as simulator:
+        lines = ["Go.", "/system", "More.", "/undo", "/undo", "/system", "One."]
+        done = around.here("chat", "-s", "Be old.", *given, stdin="".join(f"{line}\n" for line in lines))
+        assert (done.code, [line for line in done.err.splitlines() if "whatever" in line]) == (
+            0, ["(what whatever says)"]
+        )  # fmt: skip
+        desk = "Be quick.\n\nBe a desk."
+        assert [each.system for each in simulator.requests] == ["Be old.", desk, desk, "Be old."]
+        assert around.here("Go.", *given).code == 0
+        assert around.here("-c", "-s", "Be new.", "More.", *given).code == 0
+        assert simulator.requests[-1].system == "Be new."

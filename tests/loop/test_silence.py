@@ -34,11 +34,13 @@ def reply(*blocks: Block, stop: StopReason = StopReason.END) -> Message:
 
 
 EMPTY = [reply(), reply(Text("")), reply(Text(" \n")), reply(Thinking("Hm.", "scripted"), Text(""))]
+PROMISED = (StopReason.TOOL_CALLS, StopReason.PAUSED, StopReason.OTHER)
 LOST = reply(ToolCall("1", "add", '{"a": 1', partial=True), stop=StopReason.MAX_TOKENS)
+CUT = reply(ToolCall("1", "add", '{"a": 1, "b": 2}'), stop=StopReason.MAX_TOKENS)
 
 
 @every_way
-@pytest.mark.parametrize("empty", [*EMPTY, reply(stop=StopReason.TOOL_CALLS), LOST])
+@pytest.mark.parametrize("empty", [*EMPTY, *[reply(stop=stop) for stop in PROMISED], LOST])
 def test_an_empty_reply_is_asked_again_once(way: Way, empty: Message) -> None:
     ran = way([calls(1), empty, "Three."], options=ModelOptions(tool_choice="auto"))
     assert isinstance(ran.result.ending, Done)
@@ -82,8 +84,7 @@ def test_the_count_begins_anew_after_a_reply_that_says_something(way: Way) -> No
 
 @every_way
 def test_an_empty_reply_and_one_whose_calls_were_cut_are_two_in_a_row(way: Way) -> None:
-    cut = reply(ToolCall("1", "add", '{"a": 1, "b": 2}'), stop=StopReason.MAX_TOKENS)
-    for script in ([reply(), cut, "never"], [cut, reply(), "never"]):
+    for script in ([reply(), CUT, "never"], [CUT, reply(), "never"]):
         ran = way(script)
         assert isinstance(ran.result.ending, NoAnswer)
         assert ran.result.stop_reason is StopReason.MAX_TOKENS
@@ -94,7 +95,7 @@ def test_an_empty_reply_and_one_whose_calls_were_cut_are_two_in_a_row(way: Way) 
 @every_way
 @pytest.mark.parametrize(
     "stop",
-    [StopReason.REFUSAL, StopReason.CONTENT_FILTER, StopReason.CONTEXT_FULL, StopReason.MAX_TOKENS, StopReason.OTHER],
+    [*CUT_OFF, StopReason.STOP_SEQUENCE],
 )
 def test_a_reply_that_was_refused_filtered_or_cut_before_it_began_is_the_last(way: Way, stop: StopReason) -> None:
     ran = way([reply(stop=stop), "never"])
@@ -113,6 +114,9 @@ def test_the_same_is_asked_again(way: Way) -> None:
 def test_limits_count_the_second_question(way: Way) -> None:
     assert isinstance(way([reply(), "never"], limits=Limits(model_calls=1)).error, LimitReachedError)
     assert isinstance(way([reply(), "never"], limits=Limits(steps=1)).error, LimitReachedError)
+    for first, shown in ((reply(), "limit_reached"), (CUT, "limit_reached (max_tokens)")):
+        result = way([first, "never"], limits=Limits(steps=1), on_limit="return").result
+        assert repr(result) == f"<RunResult {shown}: ''>", "the stop reason only if something is missing"
 
 
 @every_way

@@ -20,9 +20,9 @@ import pytest
 from dragoman._stop import Stop, stopping
 from dragoman.conversation import Message
 from dragoman.errors import StoppedError
-from dragoman.stores import AsyncStore, ConversationStore, MessageAdded, Snapshot
+from dragoman.stores import AsyncStore, ConversationStore, MemoryStore, MessageAdded, Snapshot
 from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
-from tests.rounds import PROFILE
+from tests.rounds import PROFILE, stride
 from tests.stores.backends import SHARED, hurry
 from tests.stores.cases import after, chain, first
 from tests.stores.test_faults import held
@@ -60,8 +60,8 @@ def _free_file(place: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-FREE: dict[str, Callable[[Path], None]] = {"sqlite": _free_sqlite, "file": _free_file}
-PLACES = {"sqlite": ("stores/sql",), "file": ("stores/file", "stores/directory")}
+FREE: dict[str, Callable[[Path], None]] = {"sqlite": _free_sqlite, "file": _free_file, "memory": lambda _: None}
+PLACES = {"sqlite": ("stores/sql",), "file": ("stores/file", "stores/directory"), "memory": ("stores/sql",)}
 
 
 def _interrupt_at(at: int, backend: str, store: ConversationStore, place: Path) -> bool:
@@ -85,11 +85,11 @@ def _every_moment(backend: str, step: int, place: Path) -> None:
     at, interrupted = 0, True
     while interrupted:
         here = place / str(at)  # a new one each time: a growing store has more steps
-        with SHARED[backend].open(here, timeout=5) as store:
+        with MemoryStore() if backend == "memory" else SHARED[backend].open(here, timeout=5) as store:
             _use(store)
             interrupted = _interrupt_at(at, backend, store, here)
             _use(store)
-        shutil.rmtree(here)
+        shutil.rmtree(here, ignore_errors=backend == "memory")
         at += step
     assert at > 100
 
@@ -97,7 +97,7 @@ def _every_moment(backend: str, step: int, place: Path) -> None:
 # Python does not check for signals between creating and starting a coroutine, but the trace function interrupts there.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize(
-    ("backend", "step"), [("sqlite", 1), ("file", 3)] if PROFILE == "thorough" else [("sqlite", 7), ("file", 17)]
+    ("backend", "step"), [("sqlite", stride(7)), ("file", 3 if PROFILE == "thorough" else 17), ("memory", stride(3))]
 )
 def test_ctrl_c_at_any_moment_releases_everything(
     backend: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ from dragoman.engines import EngineOptions
 from dragoman.simulator import Reply, Request, Simulator, Stall, Status
 from dragoman.stores import AsyncStore
 from dragoman.toolkit import PermissionChecker
+from dragoman.tools import AnyTool
 from dragoman.web import Access, Page, WebServer
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or ""
@@ -78,6 +79,7 @@ class Site:
     answers: Any
     instructions: dict[str, Any] = field(default_factory=dict)
     """The `system` of its clients."""
+    more_tools: Sequence[AnyTool] = ()
     server: WebServer = field(init=False)
 
     def start(self, port: int = 0) -> None:
@@ -88,7 +90,7 @@ class Site:
             return {"key": "any", "base_url": self.simulator.base_url(model.partition(":")[0])}
 
         async def make_client(id: str, model: str) -> AsyncChatClient:
-            tools = [pay, weather]
+            tools = [pay, weather, *self.more_tools]
             given = {**options(model), **self.instructions}
             return AsyncChatClient(model, tools, store=self.kept, id=id, permission=checker, **given)
 
@@ -117,10 +119,12 @@ class Site:
 
 
 @contextmanager
-def serving(answers: Any = script, access: Access | None = None, **instructions: Any) -> Iterator[Site]:
+def serving(
+    answers: Any = script, access: Access | None = None, more_tools: Sequence[AnyTool] = (), **instructions: Any
+) -> Iterator[Site]:
     paid.clear()
     with Simulator(answers) as simulator, MemoryStore() as store:
-        site = Site(simulator, store, access or Access(), answers, instructions)
+        site = Site(simulator, store, access or Access(), answers, instructions, more_tools)
         site.start()
         try:
             yield site

@@ -29,7 +29,7 @@ from dragoman.conversation import (
     TextStarted,
 )
 from dragoman.errors import ConfigurationError, InvalidAnswerError, ToolDefinitionError
-from dragoman.loop import AsyncRunStream, LoopIO, LoopSettings, RunContext, RunResult, RunStream
+from dragoman.loop import AsyncRunStream, Done, LoopIO, LoopSettings, RunContext, RunResult, RunStream
 from dragoman.providers import Profile, ResponseFormat, answer_text
 from dragoman.tools import (
     DEEPEST,
@@ -330,7 +330,8 @@ class AnswerJudge(Generic[T]):
 
     def result(self, result: RunResult) -> TypedResult[T]:
         """The run's result with the answer."""
-        return TypedResult(**msgspec.structs.asdict(result), given=self._value)
+        given = self._value if isinstance(result.ending, Done) else UNSET  # a plain text may be empty, and no answer
+        return TypedResult(**msgspec.structs.asdict(result), given=given)
 
 
 def _may_have_words_around(profile: Profile) -> bool:

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 import dragoman._observer
 from dragoman._observer import observing
-from dragoman.conversation import Conversation, ToolCall, ToolResult, ToolSpec
+from dragoman.conversation import Conversation, Message, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.errors import SnapshotNotFoundError, StoreConflictError
 from dragoman.loop import UNCERTAIN, LoopHooks, LoopRun, append_tool_results
 from dragoman.stores import (
@@ -83,9 +83,13 @@ def recovered_place(recovered: Recovered) -> Place:
 
 def put_together(recovered: Recovered, tools: ToolSet) -> tuple[Conversation, tuple[PendingApproval, ...]]:
     """The recovered conversation, and the calls that may or may not have done their work."""
-    found = recovered.conversation
-    if found.last is not None and (found.last.interrupted or found.last.cut_off):
-        found = found.repaired().conversation  # the program ended before it could do this
+    found, last = recovered.conversation, recovered.conversation.last
+    if last is not None and (last.interrupted or last.cut_off):
+        called = {call.id for call in last.tool_calls}  # no call of a cut reply is run, but an earlier version did
+        known = [*recovered.done_results, *map(_perhaps_done, recovered.uncertain_calls)]
+        known = [result for result in known if result.call_id in called]
+        # The program ended before it could repair this.
+        found = (found.plus(Message.tool(known)) if known else found).repaired().conversation
     waiting = {call.id for call in found.pending_tool_calls}
     done = [result for result in recovered.done_results if result.call_id in waiting]
     conversation = append_tool_results(found, done)
@@ -93,6 +97,10 @@ def put_together(recovered: Recovered, tools: ToolSet) -> tuple[Conversation, tu
     return conversation, tuple(
         [PendingApproval(call=call, reason=UNCERTAIN) for call in begun if not _can_repeat(tools.find(call.name))]
     )
+
+
+def _perhaps_done(call: ToolCall) -> ToolResult:
+    return ToolResult(call.id, call.name, (Text(f"Interrupted: {UNCERTAIN}."),), is_error=True, error_type="cancelled")
 
 
 def _can_repeat(tool: AnyTool | None) -> bool:
@@ -246,9 +254,8 @@ class Ledger(LoopHooks):
                 else:
                     await self.store.record(writing.id, writing.entries, after=writing.after)
             except StoreConflictError:
-                self.place = structs.replace(
-                    self.place, doubt=None
-                )  # it was not written, even if another process wrote the very same
+                # It was not written, even if another process wrote the very same.
+                self.place = structs.replace(self.place, doubt=None)
                 raise
             self.done(writing)
             # A snapshot does not record that calls had begun.

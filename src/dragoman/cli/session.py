@@ -141,10 +141,10 @@ class Session(ExitStack):
 
     @property
     def system(self) -> str:
-        """The system prompt that is sent; empty if there is none."""
-        system = self.client.system
-        assert system is None or isinstance(system, str)
-        return system or ""
+        """The system prompt that is sent; empty if there is none. That of an agent in charge may have functions."""
+        system = self.client.system or ""
+        parts = [system] if isinstance(system, str) else system
+        return "\n\n".join([each if isinstance(each, str) else f"(what {_name(each)} says)" for each in parts])
 
     def use_system(self, system: str) -> None:
         """Send this system prompt from now on, and keep it with the conversation; none if it is empty."""
@@ -160,7 +160,7 @@ class Session(ExitStack):
             raise ConfigurationError(message, hint="Continue and decide first; then change the conversation.")
         changed = change(self.client.conversation)
         if not changed.messages:
-            self.begin_anew(self.system)
+            self.begin_anew(self.system if self.client.agent is None else None)
         elif changed != self.client.conversation:
             following = self.client.save().next(changed)
             if self.store is not None:
@@ -254,6 +254,10 @@ class Session(ExitStack):
         """Delete a conversation without messages, because the first turn failed, from the store."""
         if self.store is not None and self.client.id is not None and not self.client.history:
             self.store.delete(self.client.id)
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def make_system(loaded: LoadedConfig, settings: Settings, tools: ToolSet, instructions: str = "") -> str:

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, assert_never
 from msgspec import Struct
 
 import dragoman.providers
-from dragoman.conversation import Citation, Conversation, Ended, HandedOver, StopReason, Usage
+from dragoman.conversation import BROKEN_OFF, CUT_OFF, Citation, Conversation, Ended, HandedOver, StopReason, Usage
 from dragoman.engines import Reply
 from dragoman.tools import PendingApproval
 
@@ -56,7 +56,7 @@ class RunResult(Struct, frozen=True):
     def _how_it_ended(self) -> str:
         """The ending in words, and the stop reason if it means that something is missing."""
         words, reason = ENDINGS[type(self.ending)], self.stop_reason
-        return f"{words} ({reason.value})" if reason is not None and self.note else words
+        return f"{words} ({reason.value})" if reason in CUT_OFF or reason in BROKEN_OFF else words
 
     def _repr_html_(self) -> str:
         """The turn and how it ended, for notebooks."""

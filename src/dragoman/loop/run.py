@@ -396,7 +396,7 @@ class LoopRun:
             self.has_done_something = True
         if self.hooks:
             await self._notify(io, "after_model", reply)
-        if left_out and not self.unread:
+        if left_out and (self._single or not self.unread):
             await self._take_silence(io, message, lost_call=lost_call)
 
     async def _take_silence(self, io: LoopIO, message: Message, *, lost_call: bool) -> None:
@@ -404,9 +404,8 @@ class LoopRun:
         judge = self._settings.judge
         if self.stop.cancelled:
             self.ending = Cancelled()
-        elif judge is not None:
-            if not await self._is_refused(io, judge, message):
-                self.ending = Done(message)
+        elif judge is not None and await self._is_refused(io, judge, message):
+            pass  # its correction is the second question
         elif is_asked_again(message, lost_call=lost_call) and not has_spoken(self.conversation):
             self.silent = (*self.silent, message)
         else:

@@ -17,7 +17,6 @@ import dragoman.providers
 import dragoman.tools
 from dragoman._checks import CheckedMeta, NotNegative
 from dragoman.conversation import (
-    BROKEN_OFF,
     Conversation,
     Message,
     StopReason,
@@ -276,10 +275,10 @@ _HINTS: Final[dict[StopReason, str]] = {
     StopReason.REFUSAL: "Rephrase the request.",
     StopReason.CONTENT_FILTER: "Rephrase the request.",
 }
-_ONCE_MORE: Final = (StopReason.END, StopReason.TOOL_CALLS, StopReason.ERROR)
-"""Ends of an empty reply after which the model is asked again: it promised something, or failed at a call."""
 _FOR_GOOD: Final = (StopReason.CONTEXT_FULL, StopReason.REFUSAL, StopReason.CONTENT_FILTER)
 """Ends after which asking again, with a history that is no shorter, would bring the same."""
+_EMPTY_ON_PURPOSE: Final = (StopReason.MAX_TOKENS, StopReason.STOP_SEQUENCE)
+"""Ends that the caller has asked for: an empty reply with one of them is the end, unless a call of it was lost."""
 
 
 def hint_after(reply: Message) -> str:
@@ -298,7 +297,9 @@ def is_asked_again(reply: Message, *, lost_call: bool) -> bool:
 
     `lost_call`: the reply had a call that was cut off in the middle.
     """
-    return reply.stop_reason in _ONCE_MORE or (lost_call and reply.stop_reason not in (*_FOR_GOOD, *BROKEN_OFF))
+    if reply.stop_reason in (*_FOR_GOOD, StopReason.INTERRUPTED):
+        return False
+    return lost_call or reply.stop_reason not in _EMPTY_ON_PURPOSE
 
 
 def has_spoken(conversation: Conversation) -> bool:

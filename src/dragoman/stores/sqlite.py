@@ -376,7 +376,8 @@ class MemoryStore(SqlStore):
             try:
                 with self._connection:  # commits or rolls back, in one step that Ctrl-C cannot divide
                     self._connection.execute("BEGIN")
-                    return work(SqliteSession(self._connection))
+                    found = work(SqliteSession(self._connection))
+                return found  # noqa: RET504 -- within the block, Ctrl-C would come between the work and its end
             except _FAULTS as error:
                 raise _store_error(error, Path(":memory:")) from error
 
