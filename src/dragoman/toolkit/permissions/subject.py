@@ -34,7 +34,7 @@ _NAMES: Final[Mapping[Kind, frozenset[str]]] = {
         " cwd workdir working_directory notebook_path source destination src dst target output_path input_path"
     ),
     "url": words_in("url urls uri uris href endpoint base_url"),
-    "environment": words_in("env environ environment stdin input"),
+    "environment": words_in("env environ environment stdin input args arguments flags options"),
 }
 _BY_NAME: Final[Mapping[str, Kind]] = {name: kind for kind, names in _NAMES.items() for name in names}
 
@@ -68,7 +68,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
     surrounds: bool = False
-    """It sets variables or standard input of a command."""
+    """It sets variables, standard input or further words of a command."""
     unclear: bool = False
     """It has a value that cannot be judged."""
     arguments: str = ""
@@ -89,16 +89,12 @@ def with_commands(call: ToolCall, tool: AnyTool | None, commands: Sequence[str])
     """
     own = subject_of(call, tool)
     try:
-        changed: object = json.loads(call.arguments)
-        for place, before, after in zip(own.places, own.commands, commands, strict=True):
-            if place:
-                _put(changed, place, before, after)
-        arguments = json.dumps(changed)
+        arguments = json.dumps(_replaced(call.arguments, own, commands))
+        wanted = canonical_json(_replaced(own.arguments, own, commands))
         read = subject_of(replace(call, arguments=arguments), tool)
     except (ToolError, LookupError, RecursionError, TypeError, ValueError):
         return None
-    is_same = read == replace(own, commands=tuple(commands), arguments=read.arguments)
-    return arguments if is_same else None
+    return arguments if read == replace(own, commands=tuple(commands), arguments=wanted) else None
 
 
 def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
@@ -109,7 +105,9 @@ def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
     places: list[Place] = []
     guesses = call.name not in READY_TOOLS
     for kind, text, place in _sort("", known, kinds):
-        found[_guess(text) if guesses and kind == "text" else kind].append(text)
+        found[kind].append(text)
+        if guesses and kind in ("text", "environment") and (guessed := _guess(text)) != "text":
+            found[guessed].append(text)
         if kind == "command":
             places.append(place)
     return Subject(
@@ -153,6 +151,14 @@ def _sort(
             yield from _sort(key, item, kinds, kind, (*place, key))
     elif value is not None and kind in ("command", "path", "url"):
         yield "unclear", "", place
+
+
+def _replaced(arguments: str, subject: Subject, commands: Sequence[str]) -> object:
+    changed: object = json.loads(arguments)
+    for place, before, after in zip(subject.places, subject.commands, commands, strict=True):
+        if place:
+            _put(changed, place, before, after)
+    return changed
 
 
 def _put(arguments: object, place: Place, before: str, after: str) -> None:
