@@ -69,6 +69,17 @@ def test_only_a_plain_command_has_one(text: str) -> None:
     assert read_shell(text).canonical == ""
 
 
+@pytest.mark.parametrize("text", ["git x$'a'", 'git x$"a"', "git `a`", "git 'a\\'", 'git "a\\"', "git <<E", "git \u00a0"])
+def test_what_is_not_in_the_grammar_is_not_understood_at_all(text: str) -> None:
+    assert read_shell(text).opaque
+
+
+def test_a_spelling_that_would_be_too_long_to_read_is_none() -> None:
+    words = 'git "' + "'" * 7_000 + '"'
+    read = read_shell(words)
+    assert (read.simple, read.canonical, read.opaque) == (None, "", False)
+
+
 def test_what_a_command_rule_allowed_runs_as_it_was_judged() -> None:
     written = call("Bash", command='git status  "a" \n')
     with ToolExecutor(TOOLS, permission=PermissionChecker(PermissionPolicy(rules=(STATUS,)))) as executor:
