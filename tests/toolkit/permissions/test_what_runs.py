@@ -69,7 +69,9 @@ def test_only_a_plain_command_has_one(text: str) -> None:
     assert read_shell(text).canonical == ""
 
 
-@pytest.mark.parametrize("text", ["git x$'a'", 'git x$"a"', "git `a`", "git 'a\\'", 'git "a\\"', "git <<E", "git \u00a0"])
+@pytest.mark.parametrize(
+    "text", ["git x$'a'", 'git x$"a"', "git `a`", "git 'a\\'", 'git "a\\"', "git <<E", "git \u00a0"]
+)
 def test_what_is_not_in_the_grammar_is_not_understood_at_all(text: str) -> None:
     assert read_shell(text).opaque
 

@@ -36,7 +36,14 @@ _NAMES: Final[Mapping[Kind, frozenset[str]]] = {
     "url": words_in("url urls uri uris href endpoint base_url"),
     "environment": words_in("env environ environment stdin input args arguments flags options"),
 }
-_BY_NAME: Final[Mapping[str, Kind]] = {name: kind for kind, names in _NAMES.items() for name in names}
+
+
+def _spelling(name: str) -> str:
+    """One for `file_path`, `filePath` and `FILE-PATH`."""
+    return name.replace("_", "").replace("-", "").lower()
+
+
+_BY_NAME: Final[Mapping[str, Kind]] = {_spelling(name): kind for kind, names in _NAMES.items() for name in names}
 
 READY_TOOLS: Final = words_in(
     "Read Write Edit Glob Grep Bash Fetch Skill LoadSkillSupporting calculator now react_emoji send_update"
@@ -130,7 +137,7 @@ def _sort(
     name: str, value: object, kinds: Mapping[str, Kind], kind: Kind = "text", place: Place = ()
 ) -> Iterator[tuple[Kind, str, Place]]:
     """Every text in a value, with its kind by the name of the argument, or of the one around it, and its place."""
-    kind = kinds.get(name) or kinds.get(name.lower()) or kind
+    kind = kinds.get(_spelling(name)) or kind
     if len(place) > _MAX_DEPTH:
         yield "unclear", "", place
     elif isinstance(value, str):
@@ -141,7 +148,7 @@ def _sort(
         is_words = kind == "command" and items and all(isinstance(item, str) for item in items)
         if is_words:
             yield kind, quoted(cast("list[str]", items)), ()
-        if not is_words or name.lower() in _SEVERAL:  # a tool may take them for several commands
+        if not is_words or _spelling(name) in _SEVERAL:  # a tool may take them for several commands
             for index, item in enumerate(items):
                 yield from _sort("", item, kinds, kind, (*place, index))
     elif isinstance(value, dict):
