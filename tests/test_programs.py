@@ -204,7 +204,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         program.write_text(f"#!/bin/sh\necho {place} >> {tmp_path}/ran\n")
         program.chmod(0o755)
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("PATH", os.pathsep.join(["", ".", "bin", "./bin", str(tmp_path / "bin"), "/bin", ""]))
+    monkeypatch.setenv("PATH", os.pathsep.join([".", "", "bin", "./bin", str(tmp_path / "bin"), "/bin", ""]))
     return tmp_path
 
 
