@@ -40,14 +40,16 @@ def found(source: str) -> list[tuple[int, str]]:
     """Literals that would be such an expression, whether or not they are used as one."""
     wrong: list[tuple[int, str]] = []
     for line, text in texts(source):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                parsed = parser.parse(text)
-        except (re.error, OverflowError, RecursionError):
-            continue
-        if FORBIDDEN.intersection(operations(parsed)):
-            wrong.append((line, text))
+        for flags in (0, re.VERBOSE):  # a comment in one need not be an expression
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    parsed = parser.parse(text, flags)
+            except (re.error, OverflowError, RecursionError):
+                continue
+            if FORBIDDEN.intersection(operations(parsed)):
+                wrong.append((line, text))
+                break
     return wrong
 
 
@@ -57,6 +59,10 @@ def test_they_are_found(expression: str) -> None:
     doubled = expression.replace("{", "{{").replace("}", "}}")
     assert found(f"X = re.compile(rf'{{a}}{doubled}')")
     assert found(f"X = re.compile(rb'{expression}')")
+
+
+def test_they_are_found_beside_comments() -> None:
+    assert found("X = re.compile('a*+ # one (or more\\n b', re.VERBOSE)")
 
 
 def test_there_are_none() -> None:

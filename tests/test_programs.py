@@ -39,16 +39,17 @@ PLACES: dict[tuple[str, str, str], Literal["ours", "named", "itself"]] = {
 """The file, the function, and what it calls: to run our own code, which `start_python` alone does; a program that the
 user names, found by `find_program` or `named_program`; or to continue as two processes."""
 
-MODULES = {"asyncio", "os", "subprocess"}
-"""What they have is used by its full name."""
 STARTERS = {
     "asyncio": ("create_subprocess", "subprocess.create_subprocess"),
     "os": ("exec", "fork", "popen", "posix_spawn", "spawn", "startfile", "system"),
+    "platform": ("architecture", "platform", "processor", "uname"),
     "subprocess": ("Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput", "run"),
+    "uuid": ("getnode", "uuid1"),
 }
-"""How the names begin that start a process."""
-FORBIDDEN = {"_posixsubprocess", "anyio.open_process", "anyio.run_process", "billiard", "concurrent.futures.process"}
-FORBIDDEN |= {"multiprocessing", "pexpect", "pip", "plumbum", "psutil", "ptyprocess", "pty", "sh", "webbrowser"}
+"""Modules that are used by their full name, and how the names in them begin that start a process."""
+FORBIDDEN = {"_posixsubprocess", "_winapi", "anyio.open_process", "anyio.run_process", "asyncio.subprocess", "billiard"}
+FORBIDDEN |= {"cffi", "concurrent.futures.process", "ctypes", "ensurepip", "multiprocessing", "nt", "pexpect", "pip"}
+FORBIDDEN |= {"plumbum", "posix", "psutil", "pty", "ptyprocess", "pydoc", "sh", "venv", "webbrowser"}
 """Modules and functions that start processes in ways of their own."""
 METHODS = {"ProcessPoolExecutor", "open_process", "run_process", "stdio_client", "subprocess_exec", "subprocess_shell"}
 """The same, whatever they are called on."""
@@ -59,6 +60,7 @@ class Finder(ast.NodeVisitor):
 
     def __init__(self) -> None:
         self.inside: list[str] = []
+        self.modules: set[str] = set()
         self.found: list[tuple[str, str]] = []
 
     def add(self, name: str) -> None:
@@ -67,13 +69,14 @@ class Finder(ast.NodeVisitor):
     def visit_Import(self, node: ast.Import) -> None:
         for each in node.names:
             self.imported(each.name)
-            if each.asname and each.name in MODULES:
+            self.modules |= {each.name} & STARTERS.keys()
+            if each.asname and each.name in STARTERS:
                 self.add(f"import {each.name} as {each.asname}")
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         for each in node.names:
             self.imported(f"{node.module}.{each.name}")
-            if node.module in MODULES and is_starter(node.module, each.name):
+            if node.module in STARTERS and (each.name == "*" or is_starter(node.module, each.name)):
                 self.add(f"from {node.module} import {each.name}")
 
     def imported(self, name: str) -> None:
@@ -82,16 +85,29 @@ class Finder(ast.NodeVisitor):
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         module, _, name = ast.unparse(node).partition(".")
-        if (module in MODULES and is_starter(module, name)) or node.attr in METHODS:
+        if (module in STARTERS and is_starter(module, name)) or node.attr in METHODS:
             self.add(ast.unparse(node))
-        self.generic_visit(node)
+        if not isinstance(node.value, ast.Name):
+            self.visit(node.value)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        """A module that is no part of a full name: whatever it has can be used from here on."""
+        if node.id in self.modules:
+            self.add(node.id)
 
     def visit_Call(self, node: ast.Call) -> None:
-        if isinstance(node.func, ast.Name) and node.func.id == "isinstance":
-            return
-        text = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
-        if ast.unparse(node.func) in ("import_module", "importlib.import_module", "__import__"):
-            self.imported(str(text))
+        match node:
+            case ast.Call(func=ast.Name("isinstance" | "hasattr")):
+                return
+            case ast.Call(func=ast.Name("getattr"), args=[ast.Name(module), ast.Constant(str(name)), *_]):
+                if module in STARTERS and is_starter(module, name):
+                    self.add(f"{module}.{name}")
+                return
+            case ast.Call(func=function, args=[ast.Constant(name), *_]):
+                if ast.unparse(function) in ("import_module", "importlib.import_module", "__import__"):
+                    self.imported(str(name))
+            case _:
+                pass
         self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
@@ -154,6 +170,18 @@ def test_every_place_that_starts_a_process_is_listed() -> None:
         "import anyio\nanyio.run_process('x')",
         "from anyio import open_process",
         "from mcp.client import stdio\nstdio.stdio_client(p)",
+        "from subprocess import *",
+        "from asyncio.subprocess import create_subprocess_exec",
+        "from asyncio import subprocess\nsubprocess.create_subprocess_exec('x')",
+        "import asyncio.subprocess as sub\nsub.create_subprocess_exec('x')",
+        "import subprocess\nmodule = subprocess\nmodule.run(['x'])",
+        "import os\ngetattr(os, 'system')('x')",
+        "from posix import system",
+        "import ctypes",
+        "import platform\nplatform.processor()",
+        "import uuid\nuuid.uuid1()",
+        "import venv",
+        "import pydoc\npydoc.pager('x')",
     ],
 )
 def test_the_list_sees_other_ways(source: str) -> None:
@@ -176,7 +204,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         program.write_text(f"#!/bin/sh\necho {place} >> {tmp_path}/ran\n")
         program.chmod(0o755)
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("PATH", os.pathsep.join(["", ".", "bin", "./bin", str(tmp_path / "bin"), "/bin", ""]))
+    monkeypatch.setenv("PATH", os.pathsep.join([".", "", "bin", "./bin", str(tmp_path / "bin"), "/bin", ""]))
     return tmp_path
 
 

@@ -80,9 +80,10 @@ def _read_tag(html: str, opening: int, reader: _Reader) -> int:
         if name == "head" and reader.headless:
             return end + 1
         last = _ENDS[name].search(html, end + 1)
-        # A head without an end is closed by the body.
-        reader.headless = last is None
-        return last.start() if last else end + 1 if name == "head" else len(html)
+        if last is not None:
+            return last.start()
+        reader.headless = name == "head"  # it is closed by the body
+        return end + 1 if reader.headless else len(html)
     reader.tag(name, attributes, closing=closing)
     return end + 1
 

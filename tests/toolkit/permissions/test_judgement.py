@@ -123,3 +123,15 @@ def test_a_list_of_denied_commands_is_said_to_be_incomplete(caplog: pytest.LogCa
             said = [each.getMessage() for each in caplog.records if each.name == "dragoman.toolkit"]
             assert len(said) == (rule in incomplete)
             assert all(rule.label in each and "list what may run" in each for each in said)
+
+
+@pytest.mark.parametrize("name", ["command_line", "commandLine", "COMMAND-LINE", "shellCommand"])
+def test_the_name_of_an_argument_counts_in_every_spelling(name: str) -> None:
+    assert subject_of(ToolCall("1", "run", json.dumps({name: "rm x"})), None).commands == ("rm x",)
+    several = subject_of(ToolCall("1", "run", '{"Commands": ["git", "rm x"]}'), None)
+    assert several.commands == ("git 'rm x'", "git", "rm x")
+
+
+@pytest.mark.parametrize("name", ["working_directory", "workingDirectory", "notebookPath"])
+def test_and_so_does_that_of_a_path(name: str) -> None:
+    assert subject_of(ToolCall("1", "run", json.dumps({name: "secret"})), None).paths == ("secret",)

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from dragoman.toolkit import PermissionChecker, PermissionPolicy
 from dragoman.toolkit.permissions.patterns import PathResolver, Root, compile_path
 from dragoman.toolkit.permissions.rules import Match
+from dragoman.tools import Tool
 from tests.toolkit.permissions.helpers import allow, ask, call, decision, deny, pairs
 
 
@@ -140,6 +142,15 @@ def test_paths_in_the_arguments_of_unknown_tools_are_detected(workspace: Path) -
         assert decision([], call("look", anything=text), workspace) == "ask", text
     for text in ("a question?", "1/2", "x", "v1..v2", "a\n/etc"):
         assert decision([], call("look", anything=text), workspace) == "allow", text
+
+
+@pytest.mark.parametrize("name", ["input", "stdin", "args", "options", "env"])
+def test_whatever_these_are_called(name: str, workspace: Path) -> None:
+    see = Tool.from_schema(lambda **_: "", {"type": "object", "properties": {name: {}}}, name="see", read_only=True)
+    checker = PermissionChecker(PermissionPolicy(), workspace=workspace)
+    assert checker.judge(call("see", **{name: "plain"}), see).action == "allow"
+    assert checker.judge(call("see", **{name: "/etc/passwd"}), see).action == "ask"
+    assert checker.judge(call("see", **{name: ["/etc/passwd"]}), see).action == "ask"
 
 
 ROOT = Root.of("/nowhere/work")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from tests.toolkit.mutated_commands import try_all
 from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, ran
 
 STATUS = allow("Bash", command="git status", options=("--short",))
+STATUS_OF_ANY = allow("*", command="git status")
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +67,19 @@ def test_there_is_one_spelling(written: str, runs: str) -> None:
 )
 def test_only_a_plain_command_has_one(text: str) -> None:
     assert read_shell(text).canonical == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["git x$'a'", 'git x$"a"', "git `a`", "git 'a\\'", 'git "a\\"', "git <<E", "git \u00a0"]
+)
+def test_what_is_not_in_the_grammar_is_not_understood_at_all(text: str) -> None:
+    assert read_shell(text).opaque
+
+
+def test_a_spelling_that_would_be_too_long_to_read_is_none() -> None:
+    words = 'git "' + "'" * 7_000 + '"'
+    read = read_shell(words)
+    assert (read.simple, read.canonical, read.opaque) == (None, "", False)
 
 
 def test_what_a_command_rule_allowed_runs_as_it_was_judged() -> None:
@@ -141,6 +156,27 @@ def test_a_command_that_cannot_be_replaced_asks() -> None:
 
     checker = PermissionChecker(PermissionPolicy(rules=(STATUS,)))
     decision = checker.check(ToolCall("1", "Bash", "{}"), bash)
+    assert isinstance(decision, Ask)
+    assert "cannot be replaced" in decision.reason
+
+
+@pytest.mark.parametrize("name", ["args", "arguments", "flags", "options", "stdin"])
+def test_words_beside_a_command_are_part_of_it(name: str) -> None:
+    """A tool may append them: a rule for `rg` does not allow `rg --pre=rm`."""
+    assert isinstance(check(call("run", command="git status", **{name: ["--pre=rm"]}), STATUS_OF_ANY), Ask)
+    assert check(call("run", command="git status", note="x"), STATUS_OF_ANY) == Allow()
+
+
+def test_a_call_that_would_change_elsewhere_asks() -> None:
+    """Its number has more digits than Python reads."""
+    made = ToolCall("1", "run", '{"command": "git  status", "seconds": 0.10000000000000000001}')
+
+    @tool(name="run")
+    def run(command: str, seconds: Decimal) -> str:
+        return command
+
+    checker = PermissionChecker(PermissionPolicy(rules=(STATUS_OF_ANY,)))
+    decision = checker.check(made, run)
     assert isinstance(decision, Ask)
     assert "cannot be replaced" in decision.reason
 

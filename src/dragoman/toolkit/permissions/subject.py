@@ -34,9 +34,16 @@ _NAMES: Final[Mapping[Kind, frozenset[str]]] = {
         " cwd workdir working_directory notebook_path source destination src dst target output_path input_path"
     ),
     "url": words_in("url urls uri uris href endpoint base_url"),
-    "environment": words_in("env environ environment stdin input"),
+    "environment": words_in("env environ environment stdin input args arguments flags options"),
 }
-_BY_NAME: Final[Mapping[str, Kind]] = {name: kind for kind, names in _NAMES.items() for name in names}
+
+
+def _spelling(name: str) -> str:
+    """One for `file_path`, `filePath` and `FILE-PATH`."""
+    return name.replace("_", "").replace("-", "").lower()
+
+
+_BY_NAME: Final[Mapping[str, Kind]] = {_spelling(name): kind for kind, names in _NAMES.items() for name in names}
 
 READY_TOOLS: Final = words_in(
     "Read Write Edit Glob Grep Bash Fetch Skill LoadSkillSupporting calculator now react_emoji send_update"
@@ -68,7 +75,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
     surrounds: bool = False
-    """It sets variables or standard input of a command."""
+    """It sets variables, standard input or further words of a command."""
     unclear: bool = False
     """It has a value that cannot be judged."""
     arguments: str = ""
@@ -89,16 +96,12 @@ def with_commands(call: ToolCall, tool: AnyTool | None, commands: Sequence[str])
     """
     own = subject_of(call, tool)
     try:
-        changed: object = json.loads(call.arguments)
-        for place, before, after in zip(own.places, own.commands, commands, strict=True):
-            if place:
-                _put(changed, place, before, after)
-        arguments = json.dumps(changed)
+        arguments = json.dumps(_replaced(call.arguments, own, commands))
+        wanted = canonical_json(_replaced(own.arguments, own, commands))
         read = subject_of(replace(call, arguments=arguments), tool)
     except (ToolError, LookupError, RecursionError, TypeError, ValueError):
         return None
-    is_same = read == replace(own, commands=tuple(commands), arguments=read.arguments)
-    return arguments if is_same else None
+    return arguments if read == replace(own, commands=tuple(commands), arguments=wanted) else None
 
 
 def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
@@ -109,7 +112,9 @@ def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
     places: list[Place] = []
     guesses = call.name not in READY_TOOLS
     for kind, text, place in _sort("", known, kinds):
-        found[_guess(text) if guesses and kind == "text" else kind].append(text)
+        found[kind].append(text)
+        if guesses and kind in ("text", "environment") and (guessed := _guess(text)) != "text":
+            found[guessed].append(text)
         if kind == "command":
             places.append(place)
     return Subject(
@@ -132,7 +137,7 @@ def _sort(
     name: str, value: object, kinds: Mapping[str, Kind], kind: Kind = "text", place: Place = ()
 ) -> Iterator[tuple[Kind, str, Place]]:
     """Every text in a value, with its kind by the name of the argument, or of the one around it, and its place."""
-    kind = kinds.get(name) or kinds.get(name.lower()) or kind
+    kind = kinds.get(_spelling(name)) or kind
     if len(place) > _MAX_DEPTH:
         yield "unclear", "", place
     elif isinstance(value, str):
@@ -143,7 +148,7 @@ def _sort(
         is_words = kind == "command" and items and all(isinstance(item, str) for item in items)
         if is_words:
             yield kind, quoted(cast("list[str]", items)), ()
-        if not is_words or name.lower() in _SEVERAL:  # a tool may take them for several commands
+        if not is_words or _spelling(name) in _SEVERAL:  # a tool may take them for several commands
             for index, item in enumerate(items):
                 yield from _sort("", item, kinds, kind, (*place, index))
     elif isinstance(value, dict):
@@ -153,6 +158,14 @@ def _sort(
             yield from _sort(key, item, kinds, kind, (*place, key))
     elif value is not None and kind in ("command", "path", "url"):
         yield "unclear", "", place
+
+
+def _replaced(arguments: str, subject: Subject, commands: Sequence[str]) -> object:
+    changed: object = json.loads(arguments)
+    for place, before, after in zip(subject.places, subject.commands, commands, strict=True):
+        if place:
+            _put(changed, place, before, after)
+    return changed
 
 
 def _put(arguments: object, place: Place, before: str, after: str) -> None:
