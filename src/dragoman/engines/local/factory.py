@@ -21,6 +21,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.providers import (
     PROFILES,
     Adaptation,
+    AnswerReader,
     Call,
     Codec,
     Decoder,
@@ -79,13 +80,16 @@ def _encode(thinks: Thinks, call: Call) -> Encoded:
 
 
 def _decoder(thinks: Thinks, call: Call, encoded: Encoded) -> Decoder:
-    return LocalDecoder(
+    tools = [spec.name for spec in _offered(call)[0]]
+    decoder = LocalDecoder(
         codec_of("openai_chat").decoder(msgspec.structs.replace(call, stream=True), encoded),
-        tools=[spec.name for spec in _offered(call)[0]],
+        tools=tools,
         thinks=thinks,
         model=call.model,
         context=call.profile.context_window,
     )
+    may_be_fenced = bool(tools) and call.options.response_format is not None
+    return AnswerReader(fenced=True).wrap(decoder) if may_be_fenced else decoder
 
 
 def _offered(call: Call) -> tuple[tuple[ToolSpec, ...], bool]:

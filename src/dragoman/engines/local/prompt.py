@@ -48,7 +48,8 @@ from dragoman.providers import Decoder, Loss, description_with_examples
 from .models import Thinks
 
 FENCE: Final = "```tool_call"
-CLOSING: Final = "}\n```"
+FENCE_END: Final = "\n```"
+CLOSING: Final = "}" + FENCE_END
 INSTEAD: Final = "\n\nThere is no such function, so I answer in plain text:\n\n"
 """What a model is made to write after a call of an unknown function; the reader drops it and the call."""
 
