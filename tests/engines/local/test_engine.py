@@ -216,6 +216,18 @@ def test_tool_choice(stand: Stand) -> None:
         asked(stand, [WEATHER], tool_choice=OneTool("nobody"))
 
 
+def test_a_later_question_reminds_of_the_tools(stand: Stand) -> None:
+    later = ASKED.plus(Message.assistant("It rains."), Message.user("And in Rome?"))
+    form = ResponseFormat(schema=CITY)
+    for wanted, how in ((None, "in plain text"), (form, "with JSON")):
+        question = asked(stand, [WEATHER], later, response_format=wanted)["messages"][-1]["content"]
+        assert question.startswith("And in Rome?\n\n(If one of the functions weather is needed")
+        assert f"Otherwise answer {how}.)" in question
+        for none in (asked(stand, [WEATHER], response_format=wanted), asked(stand, (), later, response_format=wanted),
+                     asked(stand, [WEATHER], later, response_format=wanted, tool_choice="required")):  # fmt: skip
+            assert "If one of the functions" not in str(none["messages"])
+
+
 def test_unenforced_schema_keywords_are_reported(stand: Stand) -> None:
     unique = Raw(b'{"type":"object","properties":{"a":{"type":"array","uniqueItems":true}}}')
     talker = stand.engine(["{}", '{"answer": [1, 2]}'])
