@@ -8,6 +8,8 @@ tools        each case is one question to a model that has the file's tools, or 
              the right one called, or none where none is needed, and with the right arguments?
 talk         the same after some small talk, which distracts small models
 results      a call, its result, and an answer that must use it
+typed        a question with tools and a typed answer, in one turn, and as a turn and a typed question after it: does
+             the turn end, is the answer right, and was nothing called but the one tool that is needed, if any?
 structured   schemas made at random (by a seed), each answered once: is the answer valid?
 
 Answers are taken as they come, at temperature 0. The exit status is 1 if a rate is below its `--at-least`.
@@ -26,11 +28,15 @@ from typing import Any
 import jsonschema_rs
 from msgspec import Raw
 
-from dragoman import Conversation, Engine, Message, ModelOptions, ToolSpec, engine
+from dragoman import ChatClient, Conversation, Engine, Limits, Message, ModelOptions, ToolSpec, engine
 from dragoman.conversation import Text, ToolResult
+from dragoman.errors import InvalidAnswerError
+from dragoman.loop import Done
 from dragoman.providers import ResponseFormat, answer_text
+from dragoman.tools import AnyTool, Tool
 
 HERE = Path(__file__).parent
+PARTS = ("tools", "talk", "results", "typed", "structured")
 OURS = ("everyday", "unseen", "varied", "apart")
 TALK = (
     Message.user("Hi there, my name is Kim."),
@@ -46,6 +52,14 @@ def matches(wanted: Any, given: Any) -> bool:
         return any(matches(one, given) for one in wanted["one_of"])
     if isinstance(wanted, dict) and "contains" in wanted:
         return isinstance(given, str) and wanted["contains"].lower() in given.lower()
+    if isinstance(wanted, dict):
+        return (
+            isinstance(given, dict)
+            and wanted.keys() == given.keys()
+            and all(matches(value, given[name]) for name, value in wanted.items())
+        )
+    if isinstance(wanted, list):
+        return isinstance(given, list) and len(wanted) == len(given) and all(map(matches, wanted, given))
     if isinstance(wanted, str) and isinstance(given, str):
         return wanted.strip().lower() == given.strip().lower()
     return isinstance(wanted, bool) == isinstance(given, bool) and wanted == given
@@ -112,6 +126,50 @@ def results(model: Engine, file: Path, say: Any) -> tuple[int, int]:
     return len(cases), good
 
 
+_SHORT = Limits(steps=4)
+
+
+def returning(text: str, told: dict[str, Any]) -> AnyTool:
+    """The tool of this description; it always returns this text."""
+    return Tool.from_schema(lambda **_: text, told["parameters"], name=told["name"], description=told["description"])
+
+
+def answered(client: ChatClient, case: dict[str, Any], *, in_one_turn: bool) -> tuple[bool, object]:
+    """Whether the turn ended by itself, and the answer."""
+    try:
+        if in_one_turn:
+            result = client.chat(case["ask"], answer=case["answer"])
+            return (True, result.answer) if isinstance(result.ending, Done) else (False, None)
+        if not isinstance(client.chat(case["ask"]).ending, Done):
+            return False, None
+        return True, client.ask("Give the answer to that as data.", case["answer"])
+    except InvalidAnswerError as error:
+        return True, error.text
+
+
+def typed(model: Engine, file: Path, say: Any, *, in_one_turn: bool) -> tuple[int, int, int, int]:
+    """How many cases there are, how many turns ended, how many with the right answer, and with no other calls."""
+    prompts = json.loads(file.read_text(encoding="utf-8"))
+    known = {told["name"]: told for told in prompts["tools"]}
+    options = ModelOptions(temperature=0.0, max_tokens=200, seed=1)
+    ended = right = exact = 0
+    for case in prompts["cases"]:
+        offered = [returning(case["returns"], known[name]) for name in case["offer"]]
+        before = Conversation().plus(*(TALK if case.get("talk") else ()))
+        with ChatClient(
+            model, offered, conversation=before, options=options, limits=_SHORT, on_limit="return"
+        ) as client:
+            done, answer = answered(client, case, in_one_turn=in_one_turn)
+            calls = [call.name for message in client.history for call in message.tool_calls]
+        fine = done and matches(case["right"], answer)
+        ended += done
+        right += fine
+        exact += fine and calls == case["calls"]
+        if not fine or calls != case["calls"]:
+            say(f"    {case['ask']!r}: {calls}, {answer!r}")
+    return len(prompts["cases"]), ended, right, exact
+
+
 # --- schemas at random ---
 
 _WORDS = ("name", "age", "city", "tags", "price", "kind", "active", "notes", "size", "owner", "items", "date")
@@ -171,14 +229,14 @@ def structured(model: Engine, count: int, seed: int, say: Any) -> tuple[int, int
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", default="local:", help="which model (default: the default one)")
-    parser.add_argument("--only", choices=["tools", "talk", "results", "structured"], action="append")
+    parser.add_argument("--only", choices=PARTS, action="append")
     parser.add_argument("--prompts", type=Path, action="append", help="files of prompts in place of ours")
     parser.add_argument("--schemas", type=int, default=100, help="how many schemas are made (default: 100)")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--at-least", type=float, default=0.0, help="the lowest rate of right choices, from 0 to 1")
     parser.add_argument("--quiet", action="store_true", help="only the rates")
     given = parser.parse_args()
-    only = given.only or ["tools", "talk", "results", "structured"]
+    only = given.only or PARTS
     say = (lambda _line: None) if given.quiet else (lambda line: print(line, flush=True))
     files = given.prompts or [HERE / "local_prompts" / f"{name}.json" for name in OURS]
     enough = True
@@ -201,6 +259,11 @@ def main() -> int:
             began = time.monotonic()
             count, good = results(model, HERE / "local_prompts" / "results.json", say)
             rate("results", good, count, began)
+        for what, in_one_turn in (("typed", True), ("typed afterwards", False)) if "typed" in only else ():
+            began = time.monotonic()
+            file = HERE / "local_prompts" / "typed.json"
+            count, ended, right, exact = typed(model, file, say, in_one_turn=in_one_turn)
+            rate(what, right, count, began, f", no other calls {exact}/{count}, ended {ended}/{count}")
         if "structured" in only:
             began = time.monotonic()
             count, valid = structured(model, given.schemas, given.seed, say)

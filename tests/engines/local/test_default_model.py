@@ -75,6 +75,18 @@ def test_it_chooses_tools(default: Engine, tmp_path: Path) -> None:
     assert chosen >= count - 1, missed
 
 
+def test_a_typed_answer_after_a_tool(default: Engine, tmp_path: Path) -> None:
+    """The beginning of what bench/local_quality.py measures; the grammar once left no way but to call for ever."""
+    made = quality()
+    prompts = json.loads((made.HERE / "local_prompts" / "typed.json").read_text(encoding="utf-8"))
+    file = tmp_path / "some.json"
+    some = prompts["cases"][: 10 if PROFILE == "thorough" else 1]
+    file.write_text(json.dumps({**prompts, "cases": some}), encoding="utf-8")
+    missed: list[str] = []
+    count, ended, right, exact = made.typed(default, file, missed.append, in_one_turn=True)
+    assert (count, ended, right, exact) == (len(some),) * 4, missed
+
+
 def test_no_key_and_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needed(DEFAULT)
     around = with_models(tmp_path, monkeypatch)

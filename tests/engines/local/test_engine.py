@@ -14,7 +14,9 @@ from msgspec import Raw
 
 from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import (
+    AnswerGrown,
     Conversation,
+    Event,
     Media,
     Message,
     OneTool,
@@ -37,12 +39,14 @@ from dragoman.errors import (
     LossyConversionError,
     ToolDefinitionError,
 )
+from dragoman.loop import LimitReached, Limits
 from dragoman.providers import ModelOptions, ResponseFormat
 from dragoman.simulator import Cut, Reply, Stall, Status
 from dragoman.tools import tool
 from dragoman.transport import RetryPolicy
-from tests.chat.talking import WAYS, transcript
+from tests.chat.talking import WAYS, AsyncTalk, PlainTalk, transcript
 from tests.engines.local.running import Program, Stand
+from tests.engines.local.test_grammar import fits
 
 ASKED = Conversation("Be brief.").plus(Message.user("Weather in Lyon?"))
 CITY = Raw(b'{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}')
@@ -96,6 +100,38 @@ def test_a_tool_call_and_a_typed_answer(way: str, stand: Stand) -> None:
     assert "rainy" in typed["grammar"]
     assert "rainy" in typed["messages"][-1]["content"]
     assert "rainy" not in thanked["grammar"]
+
+
+@pytest.mark.parametrize("fence", ["```json\n{}\n```", "```\n{}\n```", "{}"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_typed_answer_after_tools(way: str, fence: str, stand: Stand) -> None:
+    """A model writes its JSON in a fence if it may; what is kept and what grows is bare. Restored, too."""
+    answer = '{"city": "Lyon", "rainy": true}'
+    written = [LYON, fence.format(answer)]
+    events: list[Event] = []
+
+    def typed(talk: PlainTalk | AsyncTalk, question: str | None) -> Any:
+        given = ("stream_chat", question, events.append) if talk.streamed else ("chat", question)
+        return talk.do(*given, answer=Place)
+
+    stopped = stand.talk([Reply(LYON)], way, [weather], limits=Limits(steps=1), on_limit="return")
+    assert isinstance(typed(stopped, "Weather in Lyon?").ending, LimitReached)
+    (first,) = stand.requests
+    talk = stand.talk([Reply(written[1], delta=SLOW)], way, [weather], conversation=stopped.client.conversation)
+    result = typed(talk, None)
+    (second,) = stand.requests
+    assert result.answer == Place("Lyon", rainy=True)
+    assert transcript(talk.client.conversation) == [
+        ("user", "Weather in Lyon?"),
+        ("assistant", ("call", "weather", {"city": "Lyon"})),
+        ("tool", ("result", "weather", "rain in Lyon")),
+        ("assistant", answer),
+    ]
+    grown = [event.value for event in events if isinstance(event, AnswerGrown)]
+    assert not talk.streamed or (grown[-1] == {"city": "Lyon", "rainy": True} and len(grown) > 5)
+    for request in (first, second):
+        assert all(fits(request["grammar"], text) for text in written)
+        assert "rainy" in request["messages"][-1]["content"]
 
 
 # --- one model for all ------------------------------------------------------------------------------------------------
@@ -178,6 +214,18 @@ def test_tool_choice(stand: Stand) -> None:
     assert "other" not in asked(stand, [WEATHER, other], tool_choice=OneTool("weather"))["grammar"]
     with pytest.raises(ConfigurationError, match="no tool of that name"):
         asked(stand, [WEATHER], tool_choice=OneTool("nobody"))
+
+
+def test_a_later_question_reminds_of_the_tools(stand: Stand) -> None:
+    later = ASKED.plus(Message.assistant("It rains."), Message.user("And in Rome?"))
+    form = ResponseFormat(schema=CITY)
+    for wanted, how in ((None, "in plain text"), (form, "with JSON")):
+        question = asked(stand, [WEATHER], later, response_format=wanted)["messages"][-1]["content"]
+        assert question.startswith("And in Rome?\n\n(If one of the functions weather is needed")
+        assert f"Otherwise answer {how}.)" in question
+        for none in (asked(stand, [WEATHER], response_format=wanted), asked(stand, (), later, response_format=wanted),
+                     asked(stand, [WEATHER], later, response_format=wanted, tool_choice="required")):  # fmt: skip
+            assert "If one of the functions" not in str(none["messages"])
 
 
 def test_unenforced_schema_keywords_are_reported(stand: Stand) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema_rs
+import msgspec
 import pytest
 
 from dragoman.engines.local.grammar import Turn, turn_grammar
+from dragoman.engines.local.models import Thinks
 from dragoman.engines.local.prompt import FENCE, INSTEAD, call_start, write_call
 from dragoman.errors import ToolDefinitionError
 from tests.engines.local.real import quality
@@ -24,14 +26,15 @@ CALL = write_call("weather", LYON)
 BYTES = llguidance.LLTokenizer("byte")
 
 
-def matcher(turn: Turn) -> Any:
-    found = llguidance.LLMatcher(BYTES, turn_grammar(turn)[0], log_level=0)
+def matcher(grammar: str) -> Any:
+    found = llguidance.LLMatcher(BYTES, grammar, log_level=0)
     assert not found.is_error(), found.get_error()
     return found
 
 
-def fits(turn: Turn, text: str) -> bool:
-    reading = matcher(turn)
+def fits(turn: Turn | str, text: str) -> bool:
+    """Whether a turn, or its grammar, allows a text."""
+    reading = matcher(turn if isinstance(turn, str) else turn_grammar(turn)[0])
     return all(reading.consume_token(byte) for byte in text.encode()) and reading.is_accepting()
 
 
@@ -70,6 +73,11 @@ ANSWER = Turn(tools=TOOLS, answer=json.dumps(CITY).encode())
         (FENCE, []),
         ('```json\n{"name": "weather"}\n```', [FREE]),
         (LYON, [FREE, ANSWER]),
+        (f"```json\n{LYON}\n```", [FREE, ANSWER]),
+        (f"```\n{LYON}\n```", [FREE, ANSWER]),
+        (f"```json\n{LYON}", [FREE]),
+        ('```json\n{"town": "Lyon"}\n```', [FREE]),
+        (f"```json\n{LYON}\n```\n{CALL}", [FREE]),
     ],
 )
 def test_what_a_turn_allows(text: str, allowed: list[Turn]) -> None:
@@ -89,6 +97,15 @@ def test_what_a_turn_allows(text: str, allowed: list[Turn]) -> None:
 def test_thinking_before_a_call(text: str, *, maybe: bool, always: bool) -> None:
     assert fits(Turn(tools=TOOLS, must_call=True, thinks="maybe"), text) == maybe
     assert fits(Turn(tools=TOOLS, must_call=True, thinks="always"), text) == always
+
+
+@pytest.mark.parametrize("thinks", get_args(Thinks))
+def test_where_a_call_is_fenced_an_answer_may_be_fenced(thinks: Thinks) -> None:
+    """Or a model that begins its JSON with a fence is forced into a call, in every reply."""
+    thought = "" if thinks == "never" else "hm</think>" if thinks == "always" else "<think>hm</think>"
+    turn = msgspec.structs.replace(ANSWER, thinks=thinks)
+    assert fits(turn, thought + CALL)
+    assert fits(turn, f"{thought}```json\n{LYON}\n```")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +177,7 @@ def test_whatever_the_grammar_allows_is_valid(seed: int) -> None:
     """A model without any sense: at each place it takes one of the bytes that are allowed."""
     random = Random(seed)
     schema = quality().members(random, 2)
-    reading = matcher(of_schema(schema))
+    reading = matcher(turn_grammar(of_schema(schema))[0])
     written = bytearray()
     for _ in range(4000):
         mask = reading.compute_bitmask()

@@ -21,6 +21,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.providers import (
     PROFILES,
     Adaptation,
+    AnswerReader,
     Call,
     Codec,
     Decoder,
@@ -54,10 +55,10 @@ def _encode(thinks: Thinks, call: Call) -> Encoded:
     tools, must_call = _offered(call)
     wanted = call.options.response_format
     conversation = call.conversation
+    if tools and not must_call and conversation.messages:
+        conversation = add_reminder(conversation, tools, "in plain text" if wanted is None else "with JSON")
     if wanted is not None and conversation.messages:
         conversation = ask_for_schema(conversation, wanted.schema, wanted.description)
-    elif tools and conversation.messages:
-        conversation = add_reminder(conversation, tools, must_call=must_call)
     plain, _ = to_plain_text(conversation, add_tools(call.conversation.system, tools, must_call=must_call))
     losses = to_plain_text(call.conversation, None)[1]  # of the original conversation, not of the reworded one
     # With progress of the prompt: llama.cpp notices that a connection was closed only when it sends something.
@@ -79,13 +80,16 @@ def _encode(thinks: Thinks, call: Call) -> Encoded:
 
 
 def _decoder(thinks: Thinks, call: Call, encoded: Encoded) -> Decoder:
-    return LocalDecoder(
+    tools = [spec.name for spec in _offered(call)[0]]
+    decoder = LocalDecoder(
         codec_of("openai_chat").decoder(msgspec.structs.replace(call, stream=True), encoded),
-        tools=[spec.name for spec in _offered(call)[0]],
+        tools=tools,
         thinks=thinks,
         model=call.model,
         context=call.profile.context_window,
     )
+    may_be_fenced = bool(tools) and call.options.response_format is not None
+    return AnswerReader(fenced=True).wrap(decoder) if may_be_fenced else decoder
 
 
 def _offered(call: Call) -> tuple[tuple[ToolSpec, ...], bool]:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from dragoman.errors import LocalModelError, ToolDefinitionError
 
 from .models import Thinks
-from .prompt import CLOSING, INSTEAD, call_start, start_parts
+from .prompt import CLOSING, FENCE_END, INSTEAD, call_start, start_parts
 
 try:
     from llguidance import LLMatcher
@@ -85,6 +85,10 @@ def turn_grammar(turn: Turn) -> tuple[str, tuple[tuple[str, str], ...]]:
     if turn.answer is not None:
         rules.append(f"answer: {_json_rule('the reply', msgspec.json.decode(turn.answer), notes)}")
         calls += [] if turn.must_call else ["answer"]
+        if turn.tools and not turn.must_call:
+            # Models like to fence JSON. If only a call may begin with a fence, such a model calls again and again.
+            rules.append(r"FENCE: /```(json)?[ \n]/")
+            calls.append(f"FENCE answer {_literal(FENCE_END)}")
     elif free:
         calls.append(f"unknown rest {_literal(INSTEAD)} TEXT | TEXT")
         begun = _BLANKS.join([*map(_pattern, start_parts("")[:4]), ""])

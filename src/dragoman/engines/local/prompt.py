@@ -48,7 +48,8 @@ from dragoman.providers import Decoder, Loss, description_with_examples
 from .models import Thinks
 
 FENCE: Final = "```tool_call"
-CLOSING: Final = "}\n```"
+FENCE_END: Final = "\n```"
+CLOSING: Final = "}" + FENCE_END
 INSTEAD: Final = "\n\nThere is no such function, so I answer in plain text:\n\n"
 """What a model is made to write after a call of an unknown function; the reader drops it and the call."""
 
@@ -72,7 +73,7 @@ _NOBODY: Final = "You are a helpful assistant."
 
 _REMINDER: Final = (
     "{question}\n\n(If one of the functions {names} is needed for this, reply with its tool_call code block. Otherwise "
-    "answer in plain text.)"
+    "answer {how}.)"
 )
 _RESULT: Final = "Function result of {name}:\n{text}\n\nUse this result to answer the user in plain text."
 _ERROR: Final = "The function {name} failed:\n{text}\n\nTell the user, or call it again with other arguments."
@@ -106,17 +107,18 @@ def add_tools(system: str | None, tools: Sequence[ToolSpec], *, must_call: bool)
     return f"{system or _NOBODY}\n\n{described}{'' if must_call else _INSTEAD}"
 
 
-def add_reminder(conversation: Conversation, tools: Sequence[ToolSpec], *, must_call: bool) -> Conversation:
+def add_reminder(conversation: Conversation, tools: Sequence[ToolSpec], how: str) -> Conversation:
     """The conversation with a reminder of the tools in its last question: after small talk a small model forgets them.
 
     Measured with the default model after small talk: 11 of 20 right choices without it, 20 with it. The first question
     is answered better without.
     """
     *earlier, last = conversation.messages
-    if last.role != "user" or must_call or not earlier:
+    if last.role != "user" or not earlier:
         return conversation
     names = ", ".join([spec.name for spec in tools])
-    return conversation.up_to(len(earlier)).plus(Message.user(_REMINDER.format(question=last.text, names=names)))
+    question = _REMINDER.format(question=last.text, names=names, how=how)
+    return conversation.up_to(len(earlier)).plus(Message.user(question))
 
 
 def ask_for_schema(conversation: Conversation, schema: Raw, description: str) -> Conversation:
