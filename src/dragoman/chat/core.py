@@ -80,12 +80,29 @@ class ChatCore(TurnCore[E]):
     @property
     def usage(self) -> Usage:
         """The tokens of all replies in the conversation, including those of agents."""
-        return self.conversation.usage
+        waiting = self._used_by_waiting
+        return Usage.total_of([self.conversation.usage, *waiting]) if waiting else self.conversation.usage
 
     @property
     def cost(self) -> float | None:
         """The cost of all replies in the conversation in US dollars; None if any part of it is unknown."""
-        return dragoman.providers.conversation_cost(self.conversation.messages)
+        known = dragoman.providers.conversation_cost(self.conversation.messages)
+        return dragoman.providers.total_cost([known, *[each.charged for each in self._used_by_waiting]])
+
+    @property
+    def _used(self) -> Usage:
+        """`usage`, with `cost` as its charge."""
+        return structs.replace(self.usage, charged=self.cost)
+
+    @property
+    def _used_by_waiting(self) -> list[Usage]:
+        """What agents have used whose calls have no result yet, because they wait for approval."""
+        pending = (*self._held.pending, *self._held.uncertain)
+        if not pending:
+            return []
+        calls = self.conversation.pending_tool_calls
+        waiting = {each.held.id: each.used for each in pending if each.held in calls}
+        return [each for each in waiting.values() if each is not None]
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:

@@ -173,8 +173,8 @@ class TurnCore(Generic[E]):
         """The store as the caller passed it."""
         self._staff: Staff | None = None
         """The agents behind tools, once one was called."""
-        self._caller: tuple[LoopRun, ToolContext[object]] | None = None
-        """The calling run and its tool context, if this is the client of an agent."""
+        self._caller: ToolContext[object] | None = None
+        """The context of the call that this client answers, if it is an agent's."""
         self._run: LoopRun | None = None
         self._runs: WeakSet[LoopRun] = WeakSet()
         """All turns in progress; a stateless client may have many."""
@@ -401,7 +401,7 @@ class TurnCore(Generic[E]):
         )
         run.owner, run.succeed = self, self._succeed
         if self._caller is not None:
-            run.work_for(*self._caller)
+            run.work_for(self._caller)
         if (told := dragoman._observer.current) is not None:
             run.observed = told.run(run, runtime.lease.engine, lambda: self.id)
         self._runs.add(run)

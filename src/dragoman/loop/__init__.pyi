@@ -10,6 +10,7 @@ from .durable import (
     RemoteCall as RemoteCall,
     outcome_from_json as outcome_from_json,
     outcome_to_json as outcome_to_json,
+    take_outcome as take_outcome,
     reply_from_json as reply_from_json,
     reply_to_json as reply_to_json,
 )
@@ -22,6 +23,7 @@ from .io import (
     close_engine as close_engine,
     note_on as note_on,
 )
+from .meter import RunMeter as RunMeter, share_limits as share_limits
 from .moment import instruct as instruct, tools_of as tools_of
 from .orchestrator import (
     AsyncOrchestrator as AsyncOrchestrator,

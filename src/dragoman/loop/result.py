@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, TypeAlias, assert_never
 
 from msgspec import Struct
@@ -40,8 +41,8 @@ class RunResult(Struct, frozen=True):
     replies: tuple[Reply, ...]
     """The reply of every model call, in order."""
     spent: Spent
-    behind_tools: tuple[Usage, ...] = ()
-    """The usage of each model call inside a tool, for example by an agent."""
+    besides: Usage | None = None
+    """What was used besides these replies: by models inside tools, and by calls that were given up."""
     handoffs: tuple[HandedOver, ...] = ()
     """The agents that took over, in order."""
 
@@ -101,15 +102,21 @@ class RunResult(Struct, frozen=True):
     @property
     def usage(self) -> Usage:
         """The tokens of this run, including its agents."""
-        return Usage.total_of([*[reply.message.usage for reply in self.replies], *self.behind_tools])
+        return add_usage(self.replies, self.besides)
 
     @property
     def cost(self) -> float | None:
         """The cost of this run in US dollars; None if any part of it is unknown."""
-        costs = [*[reply.cost for reply in self.replies], *[each.charged for each in self.behind_tools]]
-        return dragoman.providers.total_cost(costs)
+        besides = () if self.besides is None else (self.besides.charged,)
+        return dragoman.providers.total_cost([*[reply.cost for reply in self.replies], *besides])
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
         """The calls that wait for approval."""
         return self.ending.pending if isinstance(self.ending, AwaitApproval) else ()
+
+
+def add_usage(replies: Iterable[Reply], besides: Usage | None) -> Usage:
+    """The usage of these replies, and what was used besides."""
+    used = [reply.message.usage for reply in replies]
+    return Usage.total_of(used if besides is None else [*used, besides])

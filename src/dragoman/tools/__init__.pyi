@@ -41,6 +41,7 @@ from .executor import (
     execute_tool as execute_tool,
     tool_result_or_error as tool_result_or_error,
 )
+from .meter import Meter as Meter, Used as Used
 from .registry import (
     FIND_TOOLS as FIND_TOOLS,
     AnyTools as AnyTools,

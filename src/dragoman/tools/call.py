@@ -21,7 +21,7 @@ import dragoman._observer
 from dragoman._files import read_result
 from dragoman._observer import Observed
 from dragoman._stop import CURRENT, Stop, chance, shorter, stopping
-from dragoman.conversation import Event, Json, Media, ResultPart, Text, ToolCall, ToolResult, Usage
+from dragoman.conversation import Event, Json, Media, ResultPart, Text, ToolCall, ToolResult
 from dragoman.errors import (
     ConfigurationError,
     StoppedError,
@@ -36,6 +36,7 @@ from dragoman.errors import (
 
 from .arguments.problems import InvalidArguments
 from .definition import AnyTool, Tool
+from .meter import Meter
 from .registry import ToolSet, not_found
 from .run import (
     Allow,
@@ -112,8 +113,7 @@ class CallExecution:
         """The current attempt."""
         self._left: bool = False
         self._report: Callable[[str | Event], object] | None = report
-        self._used: tuple[Usage, ...] = ()
-        """The usage of model calls inside the tool."""
+        self._meter: Meter | None = None
         self._answers: tuple[Approval, ...] = ()
         """Answers to calls inside this one."""
         self._observed: Observed[Outcome] | None = None
@@ -314,7 +314,9 @@ class CallExecution:
         if not inside or not self._run.pauses:
             reason = "it needs approval, which cannot be given here" if inside else "it paused without a pending call"
             raise _denied(call, reason) from paused
-        return PendingApproval(call=call, reason=str(paused), waits_for=tuple([each.inside(call) for each in inside]))
+        used = None if self._meter is None else self._meter.inside
+        waits_for = tuple([each.inside(call, used) for each in inside])
+        return PendingApproval(call=call, reason=str(paused), waits_for=waits_for)
 
     def _settle(self, ended: Ended, runner: Runner) -> Outcome | PendingApproval | None:
         """The outcome of a finished attempt; raises a ToolError if it failed."""
@@ -379,9 +381,12 @@ class CallExecution:
         if self._report is not None and stop is self.stop and not stop.cancelled:
             self._report(what)
 
-    def take_usage(self, usage: Usage) -> None:
-        """Add the usage of a model call inside the tool to the result."""
-        self._used = (*self._used, usage)
+    @property
+    def meter(self) -> Meter:
+        """What was used inside the tool; made when it is first needed."""
+        if self._meter is None:
+            self._meter = Meter(self._run.meter)
+        return self._meter
 
     # --- after the call ---
 
@@ -414,8 +419,9 @@ class CallExecution:
         finally:
             self.close()
         result = cut_result(outcome.result, self._settings.config)
-        if self._used and result.usage is None:
-            result = msgspec.structs.replace(result, usage=_total(self._used))
+        used = None if self._meter is None else self._meter.inside
+        if used is not None and result.usage is None:
+            result = msgspec.structs.replace(result, usage=used)
         if (result.call_id, result.name) != (call.id, call.name):
             result = msgspec.structs.replace(result, call_id=call.id, name=call.name)
         outcome = outcome if result is outcome.result else Outcome(result, outcome.error)
@@ -442,13 +448,6 @@ def conclude(call: ToolCall, result: ToolResult, error: ToolError | None = None)
     if not result.is_error:
         return Outcome(result)
     return Outcome(result, error or error_of(call, ToolExecutionError, result.text))
-
-
-def _total(used: Sequence[Usage]) -> Usage:
-    """The sum of usages. Its cost is known if the cost of each is."""
-    costs = [each.charged for each in used]
-    known = [cost for cost in costs if cost is not None]
-    return msgspec.structs.replace(Usage.total_of(used), charged=sum(known) if len(known) == len(costs) else None)
 
 
 def decode_arguments(tool: AnyTool, call: ToolCall) -> object:
