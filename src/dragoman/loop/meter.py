@@ -59,6 +59,13 @@ class RunMeter(Meter):
             return msgspec.structs.replace(spent, passed=self._passed(spent))
         return spent
 
+    @property
+    def overrun(self) -> str:
+        """By how much the run has passed its limits, in words; empty if it has not."""
+        spent = self.spent
+        what = [f"{getattr(spent, name):g} {name} of {getattr(self.limits, name):g}" for name in spent.passed]
+        return f"The run passed its limits: {', '.join(what)}.".replace("_", " ") if what else ""
+
     def _passed(self, spent: Spent) -> tuple[str, ...]:
         limits = self.limits
         if limits.tokens is None and limits.cost is None and limits.model_calls is None:  # nearly always

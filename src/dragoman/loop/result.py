@@ -55,9 +55,12 @@ class RunResult(Struct, frozen=True):
 
     @property
     def _how_it_ended(self) -> str:
-        """The ending in words, and the stop reason if it means that something is missing."""
+        """The ending in words, the stop reason if it means that something is missing, and limits that were passed."""
         words, reason = ENDINGS[type(self.ending)], self.stop_reason
-        return f"{words} ({reason.value})" if reason is not None and self.note else words
+        further = [reason.value] if reason is not None and self.note else []
+        if not isinstance(self.ending, LimitReached):
+            further += [f"past its limit of {name.replace('_', ' ')}" for name in self.spent.passed]
+        return f"{words} ({', '.join(further)})" if further else words
 
     def _repr_html_(self) -> str:
         """The turn and how it ended, for notebooks."""

@@ -280,6 +280,8 @@ class LoopRun:
             result = self.result
             if isinstance(self.ending, Done | NoAnswer) and result.note:
                 io.warn(f"{io.engine.name}: {result.note}")
+            if isinstance(self.ending, Done) and result.spent.passed:
+                io.warn(f"{io.engine.name}: {self.meter.overrun}")
             if streamed:
                 ended = ENDINGS[type(self.ending)]
                 yield RunEnded(ended, result.text, result.usage, result.stop_reason, result.note)

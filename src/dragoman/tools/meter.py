@@ -126,7 +126,7 @@ class Meter:
     def _take_in(self, usage: Usage, cost: float | None) -> None:
         self._inside += usage
         known = self._cost_inside
-        self._cost_inside = None if known is None or cost is None else known + cost
+        self._cost_inside = None if known is None or cost is None else known + max(0.0, cost)
 
     # --- reading ---
 
@@ -149,5 +149,5 @@ class Meter:
 
 
 def tokens_of(usage: Usage) -> int:
-    """The tokens of a usage, as far as they were reported."""
-    return usage.total or (usage.input or 0) + (usage.output or 0)
+    """The tokens of a usage, as far as they were reported; never below zero, whatever an engine says."""
+    return max(0, usage.total or (usage.input or 0) + (usage.output or 0))
