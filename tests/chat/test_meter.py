@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 
 from dragoman.chat import agent_tool, handoff
 from dragoman.conversation import ToolCall, Usage
+from dragoman.errors import UnknownUsageError
 from dragoman.loop import Limits, RunResult
 from dragoman.simulator import Reply, Request, Simulator
 from dragoman.stores import AsyncStore, MemoryStore
 from dragoman.tools import Approval, ToolConfig, approve, deny, tool
 from tests.chat.talking import WAYS, Stage
+from tests.engines.talking import MODELS
 from tests.rounds import rounds
 
 MODEL = "openai:gpt-4o"
@@ -218,3 +220,30 @@ def test_limits_hold_and_sums_are_the_servers_own(
                 given = [] if answer == "say" else [(approve if answer == "approve" else deny)(each) for each in calls]
         finally:
             talk.close()
+
+
+# --- what servers report ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+def test_usage_below_zero_is_not_believed(model: str, way: str) -> None:
+    replies = [Reply("One.", usage=Usage(input=-5_000, output=-7)), Reply("Two.", usage=Usage(input=10, output=-7))]
+    with Simulator(replies) as simulator, Stage(simulator, model, way).client() as talk:
+        for _ in replies:
+            result = talk.chat("Hi")
+            counts = (result.spent.tokens, result.usage.input, result.usage.output, result.cost)
+            assert min([each or 0 for each in counts]) >= 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+def test_a_limit_of_tokens_needs_a_server_that_reports_them(model: str, way: str) -> None:
+    asked = Reply(ToolCall("call_1", "look", '{"where": "here"}'), usage=Usage())
+    server = Server(Node((), (), Limits()), hands_over=False)
+    tools = server.tools(server.root)
+    with Simulator([asked] * 9) as simulator:
+        with Stage(simulator, model, way).client(tools, limits=Limits(tokens=1000)) as talk:
+            with pytest.raises(UnknownUsageError, match=talk.client.model):
+                talk.chat("Look.")
+        assert len(simulator.requests) == 1

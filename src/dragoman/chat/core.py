@@ -214,20 +214,20 @@ class ChatCore(TurnCore[E]):
         return losses
 
     async def _take_up_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
-        conversation, _ = later.put_together(recovered, self.tools.tools)
+        conversation, *_ = later.put_together(recovered, self.tools.tools)
         conversation, runtime = self._hand_to_right_one(conversation)
         executor, engine, tools = runtime.executor, runtime.lease.engine, runtime.executor.tools
         if tools.function is not None and (conversation.pending_tool_calls or recovered.done_results):
             moment = RunContext(deps=runtime.settings.deps, conversation=conversation, model=engine.name)
             tools = await tools_of(tools, moment, runtime.io.wait_for)
-        conversation, uncertain = later.put_together(recovered, executor.searched(tools))
+        conversation, pending, uncertain = later.put_together(recovered, executor.searched(tools))
         conversation, runtime = self._hand_to_right_one(conversation)
         losses = runtime.lease.engine.losses(conversation)
-        held = Held(conversation, uncertain=uncertain)
+        held = Held(conversation, pending, uncertain)
         if any(tool.agent is not None for tool in tools):
             restored = later.Restored(recovered.snapshot.root, held, runtime)
             inside = await later.staff_of(self).list_waiting(restored, tools)
-            pending = tuple([each for each in inside if each.reason != UNCERTAIN])
+            pending = (*pending, *[each for each in inside if each.reason != UNCERTAIN])
             uncertain = (*uncertain, *[each for each in inside if each.reason == UNCERTAIN])
             held = structs.replace(held, pending=pending, uncertain=uncertain)
         await self._take_up(held, runtime, later.recovered_place(recovered))
@@ -257,7 +257,7 @@ class ChatCore(TurnCore[E]):
                 each.agent, each.lease.join(other), executor, each.options
             )
         # Unfinished turns of agents stay with this client: they are conversations of their own.
-        pending = tuple([each for each in held.pending if each.within is None])
+        pending = (*[each for each in held.pending if each.within is None], *held.paused_by_tools)
         uncertain = tuple([each for each in held.uncertain if each.within is None])
         other._held = Held(held.conversation, pending, uncertain, held.queue)
         other._runtime = other._runtimes[agent]

@@ -131,6 +131,12 @@ class Held(Struct, frozen=True, eq=False):
     kept: dict[str, str] = {}
     """The ids of agents' conversations in the store, by call id."""
 
+    @property
+    def paused_by_tools(self) -> tuple[PendingApproval, ...]:
+        """What tools other than agents have paused their calls for."""
+        agents = (*self.paused, *self.kept)
+        return tuple([each for each in self.pending if each.within is not None and each.within.id not in agents])
+
 
 class Runtime(NamedTuple):
     """What takes turns: the client itself, or an agent in charge, with everything that it works with."""
@@ -477,6 +483,7 @@ class TurnCore(Generic[E]):
                 self._kept = later.Ledger(
                     self._circumstances,
                     lambda: [each.call for each in self._held.uncertain],
+                    lambda: self._held.paused_by_tools,
                     id=self._chosen_id,
                     store=self._kept_in,
                 )

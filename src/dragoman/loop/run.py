@@ -50,7 +50,7 @@ from dragoman.errors import (
     ToolAbortedError,
 )
 from dragoman.providers import ModelOptions
-from dragoman.tools import Approval, PendingApproval, ToolRun
+from dragoman.tools import Approval, PendingApproval, ToolPaused, ToolRun
 from dragoman.transport import AttemptRecord
 
 from .context import ask_policy
@@ -225,6 +225,9 @@ class LoopRun:
                     tool_events = io.run_tools(batch)
                     try:
                         async for event in tool_events:
+                            if isinstance(event, ToolPaused):
+                                await self._note_pause(io, batch, event.pending)
+                                continue
                             if self.hooks and isinstance(event, ToolStarted):
                                 await self._notify(io, "tool_started", event.call)
                             elif self.hooks and isinstance(event, ToolFinished):
@@ -488,6 +491,11 @@ class LoopRun:
         batch = self._batch = executor.batch(calls, shared, self._offered)
         self.has_done_something = True
         return batch
+
+    async def _note_pause(self, io: LoopIO, batch: Batch, pending: PendingApproval) -> None:
+        tool = batch.tools.find(pending.call.name)
+        if self.hooks and (tool is None or tool.agent is None):  # an agent has a conversation of its own
+            await self._notify(io, "tool_paused", pending)
 
     async def _take_results(self, io: LoopIO, calls: tuple[ToolCall, ...], batch: Batch) -> LoopIO:
         """Append the results. Returns the I/O to continue with: another one if an agent takes over."""

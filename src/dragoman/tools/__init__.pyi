@@ -17,7 +17,7 @@ from .arguments.reader import (
     schema_of_type as schema_of_type,
 )
 from .arguments.schemas import map_subschemas as map_subschemas
-from .batch import Batch as Batch, ToolEvent as ToolEvent
+from .batch import Batch as Batch, ToolEvent as ToolEvent, ToolPaused as ToolPaused
 from .call import (
     Middleware as Middleware,
     Outcome as Outcome,
