@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from dragoman.chat import agent_tool, handoff
 from dragoman.conversation import ToolCall, Usage
@@ -42,7 +41,9 @@ class Node(NamedTuple):
     @property
     def lanes(self) -> int:
         """How many model calls can be in flight at once."""
-        return max([1, *[sum([self.agents[each].lanes for each in one if isinstance(each, int)]) for one in self.rounds]])
+        return max(
+            [1, *[sum([self.agents[each].lanes for each in one if isinstance(each, int)]) for one in self.rounds]]
+        )
 
 
 def limits() -> st.SearchStrategy[Limits]:

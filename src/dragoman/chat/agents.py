@@ -277,6 +277,7 @@ class Staff:
         if run is not None and sum(1 for _ in run.meter.callers) >= DEEPEST:
             message = f"Agents can call each other only {DEEPEST} deep; {agent.name!r} would be one more."
             raise ToolBudgetError(message, tool_name=context.tool_name, call_id=context.call_id)
+        waited = context.run is not None and context.call_id in context.run.earlier
         paused: dict[str, Core] = {} if self._owner is None else self._owner._held.paused
         client, waits = paused.pop(context.call_id, None), False
         continues = client is not None
@@ -290,7 +291,7 @@ class Staff:
             context.stop.wakers[client] = client._ledger.give_up
         try:
             continues = continues or await _continue_stored(client)
-            if continues:  # the result includes what it used before
+            if continues and not waited:  # the program died; the result includes what was used before
                 context.meter.include(client._used)
             result = await self._carry_out(client, context, None if continues else prompt)
             waits = isinstance(result.ending, AwaitApproval) and client._kept_in is None

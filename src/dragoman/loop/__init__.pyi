@@ -10,9 +10,9 @@ from .durable import (
     RemoteCall as RemoteCall,
     outcome_from_json as outcome_from_json,
     outcome_to_json as outcome_to_json,
-    take_outcome as take_outcome,
     reply_from_json as reply_from_json,
     reply_to_json as reply_to_json,
+    take_outcome as take_outcome,
 )
 from .io import (
     AsyncIO as AsyncIO,

@@ -51,7 +51,6 @@ from .io import LoopIO
 from .meter import RunMeter, share_limits
 from .step import NOTHING_SPENT, UNCERTAIN, Limits
 
-
 NOTHING_USED: Final = Used()
 
 
@@ -194,7 +193,9 @@ class DurableIO(LoopIO):
         found = [by_name.get(call.name) for call in batch.calls]
         shares = share_limits(batch, [tool is not None and tool.agent is not None for tool in found])
         running = [
-            asyncio.ensure_future(self._run_tool(batch, index, self._key("tool", call.id), shares[index], begins=begins))
+            asyncio.ensure_future(
+                self._run_tool(batch, index, self._key("tool", call.id), shares[index], begins=begins)
+            )
             for index, call in enumerate(batch.calls)
         ]
         try:

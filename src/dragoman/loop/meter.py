@@ -152,11 +152,13 @@ def share_limits(batch: Batch, asking: Sequence[bool]) -> list[Limits]:
     places = itertools.accumulate(asking, initial=0)
     limits, spent = meter.limits, meter.spent
     return [
-        Limits(**{
-            name: _share(limit - (getattr(spent, name) or 0), among, place, whole=name in _WHOLE)
-            for name in (*_WHOLE, "tokens", "cost")
-            if (limit := getattr(limits, name)) is not None
-        })
+        Limits(
+            **{
+                name: _share(limit - (getattr(spent, name) or 0), among, place, whole=name in _WHOLE)
+                for name in (*_WHOLE, "tokens", "cost")
+                if (limit := getattr(limits, name)) is not None
+            }
+        )
         for place, _ in zip(places, asking, strict=False)
     ]
 

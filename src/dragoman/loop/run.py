@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -111,6 +111,8 @@ class LoopRun:
     _batch: Batch | None = None
     _tools: ToolRun | None = None
     """The state shared by the run's tool calls, once there is one."""
+    _earlier: Mapping[str, Usage] | None = None
+    """What the calls that waited had used before, by id."""
     _caller_stop: Stop | None = None
     """The stop of the call that this run answers, if it is an agent's."""
     _offered: ToolSet | None = None
@@ -141,9 +143,10 @@ class LoopRun:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         answers, known = tuple(approvals), tuple(waiting)
-        if answers:  # to calls in the conversation, or to calls inside an agent's turn
+        if answers or known or inside:  # answers to calls in the conversation, or to calls inside them
             calls = conversation.pending_tool_calls
             deeper = [each for each in (*known, *inside) if each.held in calls]
+            self._earlier = {each.held.id: each.used for each in deeper if each.used is not None}
             refuse_outdated((*[PendingApproval(call=call) for call in calls], *deeper), answers)
             self._approvals = answers
         if known:  # a call is run again as soon as one of the approvals inside it is answered
@@ -486,6 +489,7 @@ class LoopRun:
                 watched=watched,
                 caller=self,
                 meter=self.meter,
+                earlier=self._earlier,
             )
         shared.conversation = self.conversation
         batch = self._batch = executor.batch(calls, shared, self._offered)

@@ -22,7 +22,6 @@ from .run import PendingApproval, ToolErrorHandling, ToolRun
 from .threads import Runner
 
 
-
 class ToolPaused(Struct, frozen=True):
     """A tool has paused its call. Only for whoever runs the batch: in a run of the loop, its end says what waits."""
 

@@ -21,7 +21,7 @@ import dragoman._observer
 from dragoman._files import read_result
 from dragoman._observer import Observed
 from dragoman._stop import CURRENT, Stop, chance, shorter, stopping
-from dragoman.conversation import Event, Json, Media, ResultPart, Text, ToolCall, ToolResult
+from dragoman.conversation import Event, Json, Media, ResultPart, Text, ToolCall, ToolResult, Usage
 from dragoman.errors import (
     ConfigurationError,
     StoppedError,
@@ -314,8 +314,7 @@ class CallExecution:
         if not inside or not self._run.pauses:
             reason = "it needs approval, which cannot be given here" if inside else "it paused without a pending call"
             raise _denied(call, reason) from paused
-        used = None if self._meter is None else self._meter.inside
-        waits_for = tuple([each.inside(call, used) for each in inside])
+        waits_for = tuple([each.inside(call, self._used) for each in inside])
         return PendingApproval(call=call, reason=str(paused), waits_for=waits_for)
 
     def _settle(self, ended: Ended, runner: Runner) -> Outcome | PendingApproval | None:
@@ -386,7 +385,13 @@ class CallExecution:
         """What was used inside the tool; made when it is first needed."""
         if self._meter is None:
             self._meter = Meter(self._run.meter)
+            self._meter.include(self._run.earlier.pop(self.call.id, None))
         return self._meter
+
+    @property
+    def _used(self) -> Usage | None:
+        """What was used inside the tool so far; None if that was nothing."""
+        return self.meter.inside if self._meter is not None or self.call.id in self._run.earlier else None
 
     # --- after the call ---
 
@@ -419,8 +424,7 @@ class CallExecution:
         finally:
             self.close()
         result = cut_result(outcome.result, self._settings.config)
-        used = None if self._meter is None else self._meter.inside
-        if used is not None and result.usage is None:
+        if result.usage is None and (used := self._used) is not None:
             result = msgspec.structs.replace(result, usage=used)
         if (result.call_id, result.name) != (call.id, call.name):
             result = msgspec.structs.replace(result, call_id=call.id, name=call.name)

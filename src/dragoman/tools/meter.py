@@ -143,9 +143,7 @@ class Meter:
     def used(self) -> Used:
         """The totals, for a run in another process."""
         with self._lock:
-            return Used(
-                self.model_calls, self.tool_calls, self.tokens, self._cost_inside, self.open, self.uncounted
-            )
+            return Used(self.model_calls, self.tool_calls, self.tokens, self._cost_inside, self.open, self.uncounted)
 
 
 def tokens_of(usage: Usage) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
@@ -220,6 +220,7 @@ class ToolRun:
         pauses: bool = True,
         caller: object = None,
         meter: Meter | None = None,
+        earlier: Mapping[str, Usage] | None = None,
     ) -> None:
         self.conversation: Conversation = conversation
         self.deps: object = deps
@@ -238,6 +239,8 @@ class ToolRun:
         """The loop run that made the calls, if any; for tools that are agents."""
         self.meter: Meter = Meter() if meter is None else meter
         """What the run has used, with everything inside its calls."""
+        self.earlier: dict[str, Usage] = dict(earlier or {})
+        """What calls had used, by id, when they were paused in an earlier run; taken when they go on."""
         self._approvals: dict[str, Approval] = {approval.fingerprint: approval for approval in approvals}
         self._lock: threading.Lock = threading.Lock()
 
