@@ -29,6 +29,7 @@ MOST = 400
 """Tokens of the largest reply."""
 PRICE = (2.5e-6, 10e-6)
 DEAREST = MOST * PRICE[1]
+LITTLE = Limits(tokens=1000)
 
 
 class Node(NamedTuple):
@@ -41,9 +42,8 @@ class Node(NamedTuple):
     @property
     def lanes(self) -> int:
         """How many model calls can be in flight at once."""
-        return max(
-            [1, *[sum([self.agents[each].lanes for each in one if isinstance(each, int)]) for one in self.rounds]]
-        )
+        called = [[self.agents[each] for each in one if isinstance(each, int)] for one in self.rounds]
+        return max([1, *[sum([each.lanes for each in agents]) for agents in called]])
 
 
 def limits() -> st.SearchStrategy[Limits]:
@@ -243,8 +243,7 @@ def test_a_limit_of_tokens_needs_a_server_that_reports_them(model: str, way: str
     asked = Reply(ToolCall("call_1", "look", '{"where": "here"}'), usage=Usage())
     server = Server(Node((), (), Limits()), hands_over=False)
     tools = server.tools(server.root)
-    with Simulator([asked] * 9) as simulator:
-        with Stage(simulator, model, way).client(tools, limits=Limits(tokens=1000)) as talk:
-            with pytest.raises(UnknownUsageError, match=talk.client.model):
-                talk.chat("Look.")
+    with Simulator([asked] * 9) as simulator, Stage(simulator, model, way).client(tools, limits=LITTLE) as talk:
+        with pytest.raises(UnknownUsageError, match=talk.client.model):
+            talk.chat("Look.")
         assert len(simulator.requests) == 1

@@ -91,7 +91,7 @@ def test_the_question_of_a_tool_survives_a_restart(
 
 
 def test_the_question_is_kept_before_the_turn_ends(opened: Callable[[], ConversationStore]) -> None:
-    """Another process looks while another tool of the same reply runs: the one that asked has done nothing meanwhile."""
+    """Another process looks while another tool of the same reply runs."""
     seen: list[Any] = []
 
     @tool

@@ -192,11 +192,10 @@ class DurableIO(LoopIO):
         begins, by_name = await self._begin(batch), batch.tools.by_name
         found = [by_name.get(call.name) for call in batch.calls]
         shares = share_limits(batch, [tool is not None and tool.agent is not None for tool in found])
+        keys = [self._key("tool", call.id) for call in batch.calls]
         running = [
-            asyncio.ensure_future(
-                self._run_tool(batch, index, self._key("tool", call.id), shares[index], begins=begins)
-            )
-            for index, call in enumerate(batch.calls)
+            asyncio.ensure_future(self._run_tool(batch, index, key, share, begins=begins))
+            for index, (key, share) in enumerate(zip(keys, shares, strict=True))
         ]
         try:
             for index, coming in enumerate(running):

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from dragoman.conversation import Conversation
     from dragoman.engines import BaseEngine, Reply
 
-_PASSABLE: Final = ("model_calls", "tokens", "cost")
+_PASSABLE: Final = ("tokens", "cost")
 """Limits that a step may pass: what it uses is known only afterwards."""
 
+_ASKING: Final = AskModel(first=False)
 _WHOLE: Final = ("model_calls", "tool_calls")
 
 
@@ -30,6 +31,7 @@ class RunMeter(Meter):
     """What a run has used. Before each step it is checked against the limits of the run and of its callers."""
 
     has_replies = True
+    _steps: int = 0
 
     def __init__(self, limits: Limits, before: Spent, clock: Callable[[], float]) -> None:
         super().__init__()
@@ -38,7 +40,8 @@ class RunMeter(Meter):
         self.began: float = clock() - before.seconds
         self._clock: Callable[[], float] = clock
         self._before: Spent = before
-        self._steps: int = 0
+        self._needs_to_know: bool = limits.tokens is not None or limits.cost is not None
+        """Whether there is a limit of what only replies tell."""
         self._cost: float | None = before.cost if limits.cost is not None else None
         """Of the run's own replies, if there is a limit of it."""
 
@@ -55,9 +58,8 @@ class RunMeter(Meter):
             seconds=self._clock() - self.began,
             at_least=before.at_least or self.open > 0 or self.uncounted > 0,
         )
-        if self._passed(spent):
-            return msgspec.structs.replace(spent, passed=self._passed(spent))
-        return spent
+        passed = self._passed(spent) if self._needs_to_know else ()
+        return msgspec.structs.replace(spent, passed=passed) if passed else spent
 
     @property
     def overrun(self) -> str:
@@ -67,10 +69,7 @@ class RunMeter(Meter):
         return f"The run passed its limits: {', '.join(what)}.".replace("_", " ") if what else ""
 
     def _passed(self, spent: Spent) -> tuple[str, ...]:
-        limits = self.limits
-        if limits.tokens is None and limits.cost is None and limits.model_calls is None:  # nearly always
-            return ()
-        values = [(name, getattr(spent, name), getattr(limits, name)) for name in _PASSABLE]
+        values = [(name, getattr(spent, name), getattr(self.limits, name)) for name in _PASSABLE]
         return tuple([name for name, used, limit in values if None not in (used, limit) and used > limit])
 
     @property
@@ -78,12 +77,20 @@ class RunMeter(Meter):
         """Those of the runs that wait for this one, the nearest first."""
         return (cast("RunMeter", each) for each in self._all() if each is not self and each.has_replies)
 
+    @property
+    def has_more_limits(self) -> bool:
+        """Whether there are limits that `next_step` does not check."""
+        return self._needs_to_know or self.above is not None
+
     # --- counting ---
 
     def send(self, engine: BaseEngine, conversation: Conversation) -> None:
         """Count a model call that is sent now. Raises LimitReachedError if it must not be."""
+        if not self.has_more_limits:
+            self.begin_call()
+            return
         with self._lock:  # nobody below the same caller can come in between
-            self.check(AskModel(first=False), engine, conversation)
+            self.check(_ASKING, engine, conversation)
             self.begin_call()
 
     def begin_tools(self, step: RunTools, engine: BaseEngine, conversation: Conversation) -> None:
@@ -111,7 +118,7 @@ class RunMeter(Meter):
 
         Raises UnknownCostError, UnknownUsageError or LimitReachedError.
         """
-        if isinstance(step, AskModel):
+        if self._needs_to_know and isinstance(step, AskModel):
             self._check_known("The run", engine, conversation)
         for caller in self.callers if self.above is not None else ():
             limits, spent = caller.limits, caller.spent
@@ -155,7 +162,7 @@ def share_limits(batch: Batch, asking: Sequence[bool]) -> list[Limits]:
         Limits(
             **{
                 name: _share(limit - (getattr(spent, name) or 0), among, place, whole=name in _WHOLE)
-                for name in (*_WHOLE, "tokens", "cost")
+                for name in (*_WHOLE, *_PASSABLE)
                 if (limit := getattr(limits, name)) is not None
             }
         )

@@ -306,7 +306,8 @@ class LoopRun:
                 if isinstance(step, RefuseCalls):
                     return step
                 if not self.stop.cancelled:
-                    self.meter.check(step, io.engine, self.conversation)
+                    if self.meter.has_more_limits:
+                        self.meter.check(step, io.engine, self.conversation)
                     if shortened or isinstance(step, RunTools):
                         return step
                     await self._shorten(io)  # this may have called the model, so decide again

@@ -1,8 +1,8 @@
 """The loop's only decision, what to do next, as a pure function of data.
 
 The state of a loop is its conversation, so any process that has the conversation decides alike. This module has the
-limits and what counts against them (`Spent`; meter.py adds it up), the kinds of steps, and how tool calls are taken from
-a conversation and results appended to it.
+limits and what counts against them (`Spent`; meter.py adds it up), the kinds of steps, and how tool calls are taken
+from a conversation and results appended to it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Limits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_un
     """Input and output tokens of all replies together. A reply that exceeds the limit is kept and is the last one.
     A server that does not report them is not asked again: UnknownUsageError."""
     cost: NotNegative | None = None
-    """US dollars; the reply that exceeds them is kept. A model without a known price is not called: UnknownCostError."""
+    """US dollars. A reply that exceeds the limit is kept and is the last one. A model without a known price is not
+    called: UnknownCostError."""
     seconds: NotNegative | None = None
     """For the whole run: a model call in progress is ended, and running tools are abandoned."""
 

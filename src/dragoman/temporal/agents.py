@@ -242,7 +242,7 @@ class Activities:
             raise ToolNotFoundError(message, tool_name=call.name, call_id=call.id, hint=hint)
         lives = _LIVES if tool is None or tool.options.idempotent else 1
         if activity.info().attempt > lives:
-            return _write(PendingApproval(call=call, reason=UNCERTAIN))
+            return _write(PendingApproval(call=call, reason=UNCERTAIN), run.meter.used)
         with _heartbeats():
             await exhaust(executor.aevents(batch))
         return _write(batch.outcomes[0], run.meter.used)
@@ -252,7 +252,7 @@ async def _wait(given: Awaitable[object]) -> object:
     return await given
 
 
-def _write(outcome: Outcome | PendingApproval, used: Used = Used()) -> Raw:
+def _write(outcome: Outcome | PendingApproval, used: Used) -> Raw:
     """The outcome as JSON; a result that the server would refuse is replaced by an error."""
     data = outcome_to_json(outcome, used).encode()
     if len(data) <= LARGEST or isinstance(outcome, PendingApproval):

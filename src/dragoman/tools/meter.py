@@ -3,15 +3,15 @@
 Each run and each tool call has one. That of a call is below that of its run, and that of an agent's run is below that
 of the call which it answers, so everything that is counted counts for all who wait for it, however deep it happened.
 
-A model call counts when it is sent. Until its end is known it is `open`, and so it stays if it is given up: what it used
-is not known then, and the totals are lower bounds.
+A model call counts when it is sent. Until its end is known it is `open`, and so it stays if it is given up: what it
+used is not known then, and the totals are lower bounds.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, cast
 
 from msgspec import Struct, structs
 
@@ -21,7 +21,7 @@ NOTHING: Final = Usage(input=0, output=0)
 
 
 class Used(Struct, frozen=True, omit_defaults=True):
-    """What was used inside a call, for a run in another process."""
+    """What was used inside a call, for a run in another process. The members are those of a Meter."""
 
     model_calls: int = 0
     tool_calls: int = 0
@@ -34,34 +34,41 @@ class Used(Struct, frozen=True, omit_defaults=True):
 class Meter:
     """What was used, here and by everything below. Safe to use from any thread."""
 
+    # Class attributes as defaults: there is a meter for every turn.
     has_replies: bool = False
     """Whether the replies to its own calls are kept elsewhere, so that `inside` is without them."""
+    above: Meter | None = None
+    """That of the call or run which this one is a part of."""
+    model_calls: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
+    open: int = 0
+    """Model calls that were sent and whose end is not known: in progress, or given up."""
+    uncounted: int = 0
+    """Replies whose tokens were not reported."""
+    _inside: Usage = NOTHING
+    _cost_inside: float | None = 0.0
 
     def __init__(self, above: Meter | None = None) -> None:
-        self.above: Meter | None = above
-        """That of the call or run which this one is a part of."""
         # One for all that are above each other. Re-entrant: a signal handler may look at any moment.
-        self._lock: threading.RLock = threading.RLock() if above is None else above._lock
-        self.model_calls: int = 0
-        self.tool_calls: int = 0
-        self.tokens: int = 0
-        self.open: int = 0
-        """Model calls that were sent and whose end is not known: in progress, or given up."""
-        self.uncounted: int = 0
-        """Replies whose tokens were not reported."""
-        self._inside: Usage = NOTHING
-        self._cost_inside: float | None = 0.0
+        if above is None:
+            self._lock: threading.RLock = threading.RLock()
+        else:
+            self.above, self._lock = above, above._lock
 
     def put_below(self, above: Meter) -> None:
         """Count for this one, too, from now on."""
         self.above, self._lock = above, above._lock
 
-    def _all(self) -> Iterator[Meter]:
+    def _all(self) -> Sequence[Meter]:
         """This one, and those above it."""
-        meter: Meter | None = self
+        if self.above is None:  # nearly always
+            return (self,)
+        found, meter = list[Meter](), cast("Meter | None", self)
         while meter is not None:
-            yield meter
+            found.append(meter)
             meter = meter.above
+        return found
 
     # --- counting ---
 
@@ -133,9 +140,9 @@ class Meter:
     @property
     def inside(self) -> Usage | None:
         """The usage of everything below, with its cost if all of it is known; None if there was nothing."""
+        if self._inside is NOTHING and not self.open:
+            return None
         with self._lock:
-            if self._inside is NOTHING and not self.open:
-                return None
             cost = None if self.open else self._cost_inside
             return structs.replace(self._inside, charged=cost, partial=self._inside.partial or self.open > 0)
 
