@@ -29,7 +29,8 @@
     ├── InvalidAnswerError           the model's answer does not fit the requested type (text)
     ├── LimitReachedError            a run reached a limit (conversation)
     │   ├── StepLimitError           the limit of steps
-    │   └── UnknownCostError         a limit of cost cannot be enforced, because a price is unknown
+    │   ├── UnknownCostError         a limit of cost cannot be enforced, because a price is unknown
+    │   └── UnknownUsageError        a limit of tokens cannot be enforced, because they are not reported
     ├── StoppedError                 running work was cancelled, or reached its deadline (reason)
     ├── ToolError                    a tool or a tool call failed (tool_name, call_id, type)
     │   ├── ToolDefinitionError      a function or schema cannot become a tool
@@ -342,6 +343,13 @@ class UnknownCostError(LimitReachedError):
 
     next_step = "Set the price of a million tokens, prices=Prices(input=…, output=…), or remove the limit of cost."
     limit: str = "cost"
+
+
+class UnknownUsageError(LimitReachedError):
+    """A limit of tokens cannot be enforced: the server does not report how many a reply used."""
+
+    next_step = "Limit the steps or the model calls instead, or ask the server to report its usage."
+    limit: str = "tokens"
 
 
 # --- a tool or a tool call failed ------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from msgspec import structs
 
-from dragoman import agent_tool, errors, tool
-from dragoman.conversation import Message, ToolCall
+from dragoman import ToolContext, agent_tool, errors, tool
+from dragoman.conversation import Message, ToolCall, Usage
 from dragoman.engines import AsyncScriptedEngine
 from dragoman.fleet import Agent, AsyncFleet, Fleet, ProviderLimit, TurnEnded, Worker, prometheus_text
 from dragoman.fleet.turns import VERSION
@@ -28,6 +28,7 @@ from dragoman.stores import (
     generate_encryption_key,
     new_id,
 )
+from dragoman.tools import Paused, PendingApproval
 from tests.fleet.program import Setup, ended, make_worker
 from tests.fleet.waiting import at_work, fleet_at_work, offered, until
 from tests.loops import on_loop
@@ -227,6 +228,39 @@ async def test_calls_of_an_agent_inside_an_agent_wait_for_approval(setup: Setup)
     with PostgresStore(setup.url, schema=setup.schema) as store:
         assert store.latest(turn.conversation).messages[2].tool_results[0].text == "It is paid."
         assert [each.root for each in store.list(limit=10).items] == [turn.conversation]
+
+
+@on_loop
+async def test_the_question_of_a_tool_reaches_any_worker(setup: Setup) -> None:
+    question = ToolCall("how", "person", "{}")
+
+    @tool
+    def travel(context: ToolContext) -> str:
+        """Ask how."""
+        context.used(Usage(input=30, output=3, charged=0.5))
+        if (answer := context.answer_about(question)) is None:
+            raise Paused([PendingApproval(call=question, reason="How?")])
+        return f"Travelled {answer.reason}."
+
+    def worker() -> Worker:
+        return Worker(setup.url, {"boss": Agent(AsyncScriptedEngine(script), [travel])}, schema=setup.schema)
+
+    script: list[Message | str] = [Message.assistant(ToolCall("1", "travel", "{}")), "There."]
+    async with open_fleet(setup) as fleet:
+        async with at_work(worker()):
+            await offered(fleet)
+            first = await fleet.wait(turn := await fleet.submit("Go.", agent="boss"), 20)
+        assert [(each.call.id, each.reason) for each in first.pending] == [("1>how", "How?")]
+        assert (first.spent.model_calls, first.usage.input) == (2, 30)
+        script = script[1:]
+        async with at_work(worker()):
+            answered = await fleet.approve(turn, first.pending[0], reason="by train")
+            second = await fleet.wait(answered, 20)
+    assert second.text == "There."
+    assert (second.spent.model_calls, second.usage.input) == (2, 30)  # each turn has its own
+    with PostgresStore(setup.url, schema=setup.schema) as store:
+        (result,) = store.latest(turn.conversation).messages[2].tool_results
+        assert (result.text, result.usage.input if result.usage else 0) == ("Travelled by train.", 60)
 
 
 # --- cancelling ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from random import Random
 import msgspec
 import pytest
 
-from dragoman.conversation import Conversation, Message, StopReason, Text, ToolCall, ToolResult
+from dragoman.chat import agent_tool
+from dragoman.conversation import Conversation, Message, StopReason, Text, ToolCall, ToolResult, Usage
 from dragoman.engines import AsyncEngine, AsyncScriptedEngine, ReplyCall, async_engine
 from dragoman.errors import (
     DragomanError,
@@ -554,3 +555,55 @@ def test_an_error_survives_a_process_boundary() -> None:
     assert (type(again), str(again), vars(again)) == (OverloadedError, str(error), vars(again) | vars(error))
     newer = recreate_error({**told, "error": "InventedError", "field": 1})
     assert (type(newer), newer.message) == (DragomanError, "busy")
+
+
+# --- what agents use --------------------------------------------------------------------------------------------------
+
+
+def _uses(message: Message) -> Message:
+    return msgspec.structs.replace(message, usage=Usage(input=9, output=1, charged=0.5))
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [
+        (Limits(), 2 + 3 * 20),
+        (Limits(model_calls=9), 9),
+        (Limits(tool_calls=9), 2 + 3 * 3),
+        (Limits(tokens=90), 9 + 3),
+        (Limits(cost=4.5), 9 + 3),
+    ],
+    ids=["none", "model_calls", "tool_calls", "tokens", "cost"],
+)
+def test_agents_share_what_is_left_of_the_limits_and_are_counted(limits: Limits, most: int) -> None:
+    class Priced(AsyncScriptedEngine):
+        priced = True
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "nothing"
+
+    def lives() -> tuple[RunResult, list[Priced]]:
+        calling = Message.assistant(*[ToolCall(f"c{number}", "clerk", '{"prompt": "x"}') for number in range(3)])
+        boss = Priced(map(_uses, [calling, Message.assistant("Done.")]))
+        clerk = Priced([_uses(Message.assistant(ToolCall("l", "look", "{}")))] * 99)
+        agent = agent_tool("clerk", "Looks.", clerk, [look])
+
+        async def turn() -> RunResult:
+            async with AsyncOrchestrator(boss, [agent], limits=limits, on_limit="return") as loop:
+                return await loop.run(ASKED, step=keeper.step)
+
+        return asyncio.run(turn()), [boss, clerk]
+
+    keeper = Keeper()
+    result, engines = lives()
+    asked = sum([len(each.calls) for each in engines])
+    assert asked <= most
+    assert result.spent.model_calls == asked
+    assert (result.spent.tokens, result.usage.tokens, result.cost) == (10 * asked, 10 * asked, 0.5 * asked)
+    assert result.spent.tool_calls <= (limits.tool_calls or 999)
+    keeper.restart()
+    again, _ = lives()  # from what is kept
+    assert (again.usage, again.cost) == (result.usage, result.cost)
+    assert msgspec.structs.replace(again.spent, seconds=0) == msgspec.structs.replace(result.spent, seconds=0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dragoman.conversation import Message, Usage
-from dragoman.errors import LimitReachedError, StepLimitError, UnknownCostError
-from dragoman.loop import LimitReached, Limits
+from dragoman.errors import LimitReachedError, StepLimitError, UnknownCostError, UnknownUsageError
+from dragoman.loop import Done, LimitReached, Limits
 from tests.loop.running import Way, calls, every_way
 
 
@@ -82,3 +82,37 @@ def test_tokens_of_the_history_are_not_counted(way: Way) -> None:
     assert isinstance(spent, LimitReachedError)
     again = way([_spending(Message.assistant("Ok"), 10)], conversation=spent.conversation, limits=Limits(tokens=100))
     assert again.result.spent.tokens == 20
+
+
+@every_way
+def test_a_limit_of_tokens_without_reported_usage_is_an_error(way: Way) -> None:
+    script = [Message(role="assistant", blocks=calls(number).blocks) for number in range(9)]
+    ran = way(script, limits=Limits(tokens=1000))
+    assert isinstance(ran.error, UnknownUsageError)
+    assert (ran.error.limit, len(ran.calls)) == ("tokens", 1)
+    assert "scripted:model does not report" in ran.error.message
+    assert ran.error.conversation.is_valid
+    assert len(ran.error.conversation.messages) == 3  # nothing is lost
+    only = way(["Five."], limits=Limits(tokens=1000)).result  # nobody asks again
+    assert only.spent.at_least
+
+
+@every_way
+@pytest.mark.parametrize(
+    ("limits", "passed"),
+    [
+        (Limits(tokens=59), ("tokens",)),
+        (Limits(cost=29.0), ("cost",)),
+        (Limits(cost=29.0, tokens=59), ("tokens", "cost")),
+        (Limits(cost=30.0, tokens=60, model_calls=1), ()),
+    ],
+)
+def test_a_last_reply_that_passes_a_limit_is_kept_and_told(
+    way: Way, limits: Limits, passed: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    result = way([_spending(Message.assistant("Five."), 30)], limits=limits, name="openai:gpt-5").result
+    assert (type(result.ending), result.text, result.spent.passed) == (Done, "Five.", passed)
+    for name in passed:
+        assert f"past its limit of {name}" in repr(result)
+        assert f"{getattr(limits, name):g}" in caplog.text
+    assert bool(caplog.records) == bool(passed)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.conversation import Conversation, Message, Text, ToolCall, ToolResult
+from dragoman.conversation import Conversation, Message, Text, ToolCall, ToolResult, Usage
 from dragoman.errors import SnapshotCorruptError, SnapshotVersionError, StoreConflictError
 from dragoman.stores import (
     AsyncStore,
@@ -18,13 +18,15 @@ from dragoman.stores import (
     Snapshot,
     ToolCallBegun,
     ToolCallDone,
+    ToolCallPaused,
     aresume,
     entry_to_json,
     recovered,
     resume,
 )
 from dragoman.stores.journal import entry_from_json
-from tests.strategies import call_blocks, messages, result_blocks
+from dragoman.tools import PendingApproval
+from tests.strategies import call_blocks, messages, result_blocks, usages
 
 SNAPSHOT = Snapshot.first(Conversation("s").plus(Message.user("pay both")), provider="p", model="m")
 ONE, TWO = ToolCall("1", "pay", '{"to":"a"}'), ToolCall("2", "pay", '{"to":"b"}')
@@ -97,11 +99,19 @@ def test_resume_returns_a_matching_snapshot_and_journal(ask: object) -> None:
             ask(store)
 
 
+def _paused(call: ToolCall, inside: list[tuple[ToolCall, str]], used: Usage | None) -> ToolCallPaused:
+    waiting = [PendingApproval(call=each, reason=why, within=call, used=used) for each, why in inside]
+    return ToolCallPaused(call, tuple(waiting))
+
+
 # --- entries as JSON -------------------------------------------------------------------------------------------------
 
 
 @given(
-    st.builds(MessageAdded, messages) | st.builds(ToolCallBegun, call_blocks) | st.builds(ToolCallDone, result_blocks)
+    st.builds(MessageAdded, messages)
+    | st.builds(ToolCallBegun, call_blocks)
+    | st.builds(ToolCallDone, result_blocks)
+    | st.builds(_paused, call_blocks, st.lists(st.tuples(call_blocks, st.text()), min_size=1), st.none() | usages)
 )
 def test_a_round_trip_changes_nothing(entry: JournalEntry) -> None:
     assert entry_from_json(entry_to_json(entry)) == entry
@@ -123,6 +133,8 @@ def test_an_unknown_kind_is_a_version_error() -> None:
         b'{"type":"tool_call_begun","message":{"role":"assistant"}}',
         b'{"type":"tool_call_begun","message":{"role":"user","blocks":[{"type":"tool_call","id":"1","name":"f"}]}}',
         b'{"type":"tool_call_done","message":{"role":"tool","blocks":[{"type":"text","text":"x"}]}}',
+        b'{"type":"tool_call_paused","message":{"role":"assistant","blocks":[{"type":"tool_call","id":"1","name":"f"}]}}',
+        b'{"type":"tool_call_paused","message":{"role":"assistant"},"reasons":["why"]}',
     ],
 )
 def test_an_invalid_entry_is_a_typed_error(data: bytes) -> None:

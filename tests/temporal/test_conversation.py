@@ -14,6 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from msgspec import structs
 from temporalio.client import (
     Client,
     Interceptor,
@@ -25,7 +26,8 @@ from temporalio.client import (
 from temporalio.converter import DataConverter, DefaultPayloadConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from dragoman.conversation import Conversation, Message, StopReason, Text, ToolCall
+from dragoman.chat import agent_tool
+from dragoman.conversation import Conversation, Message, StopReason, Text, ToolCall, Usage
 from dragoman.engines import AsyncScriptedEngine
 from dragoman.errors import (
     AuthenticationError,
@@ -146,6 +148,25 @@ async def test_limits_of_a_conversation_override_those_of_the_agent(server: Temp
     agent = scripted(*AGAIN, "Fine.", tools=[again], limits=Limits(steps=2, seconds=0.001))
     async with talking(server, agent, limits=Limits(steps=inf, seconds=inf)) as talk:
         assert (await talk.say("go")).text == "Fine."
+
+
+@on_loop
+@pytest.mark.parametrize(
+    "limits", [Limits(), Limits(model_calls=7), Limits(tokens=70)], ids=["none", "calls", "tokens"]
+)
+async def test_agents_count_and_share_what_is_left_of_the_limits(server: TemporalServer, limits: Limits) -> None:
+    def uses(*calls: ToolCall) -> Message:
+        said = Message.assistant("Done.") if not calls else Message.assistant(*calls)
+        return structs.replace(said, usage=Usage(input=9, output=1))
+
+    clerk = AsyncScriptedEngine([uses(ToolCall("l", "again", "{}"))] * 99)
+    boss = AsyncScriptedEngine([uses(*[ToolCall(f"c{n}", "clerk", '{"prompt": "x"}') for n in range(2)]), uses()])
+    agent = Agent(boss, [agent_tool("clerk", "Looks.", clerk, [again])], limits=limits, on_limit="return")
+    async with talking(server, {"boss": agent}) as talk:
+        outcome = await talk.say("Go.")
+    asked = len(boss.calls) + len(clerk.calls)
+    assert asked == 42 if limits == Limits() else asked <= 7
+    assert (outcome.spent.model_calls, outcome.spent.tokens, outcome.usage.tokens) == (asked, 10 * asked, 10 * asked)
 
 
 def test_a_custom_data_converter_is_refused(server: TemporalServer) -> None:

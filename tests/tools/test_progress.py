@@ -245,7 +245,9 @@ def test_what_models_behind_a_tool_used_is_in_its_result(calls: list[tuple[int, 
     assert result.usage.tokens == sum(tokens for tokens, _ in calls)
     known = all(cost is not None for _, cost in calls)
     assert (result.usage.charged is not None) == known
-    assert ([(each.tokens, each.charged) for each in run.used], run.calls_inside) == (calls, 2)
+    meter = run.meter
+    assert (meter.model_calls, meter.tool_calls, meter.tokens) == (len(calls), 2, result.usage.tokens)
+    assert meter.inside == result.usage
     kept = Conversation(messages=(Message.user("x"), Message.assistant(ToolCall("c", "ask")), Message.tool([result])))
     assert conversation_from_json(conversation_to_json(kept)) == kept
     assert kept.usage.tokens == result.usage.tokens

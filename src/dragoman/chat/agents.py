@@ -222,7 +222,8 @@ class Staff:
     """The engines of a client's agents, and those of the agents' turns that wait for approval."""
 
     def __init__(self, owner: TurnCore[Any] | None) -> None:
-        caller: Any = None if owner is None or owner._caller is None else owner._caller[0].owner
+        calling = None if owner is None or owner._caller is None else run_of(owner._caller)
+        caller: Any = None if calling is None else calling.owner
         above = None if caller is None else staff_of(caller)
         self._owner: TurnCore[Any] | None = owner
         self._above: Staff | None = above
@@ -273,9 +274,10 @@ class Staff:
     async def work(self, agent: Agent, context: ToolContext[object], prompt: str) -> str:
         """Run a turn of the agent, or continue it, and return the text of its answer."""
         run = run_of(context)
-        if run is not None and run.tally.depth >= DEEPEST:
+        if run is not None and sum(1 for _ in run.meter.callers) >= DEEPEST:
             message = f"Agents can call each other only {DEEPEST} deep; {agent.name!r} would be one more."
             raise ToolBudgetError(message, tool_name=context.tool_name, call_id=context.call_id)
+        waited = context.run is not None and context.call_id in context.run.earlier
         paused: dict[str, Core] = {} if self._owner is None else self._owner._held.paused
         client, waits = paused.pop(context.call_id, None), False
         continues = client is not None
@@ -284,14 +286,13 @@ class Staff:
             call = ToolCall(context.call_id, context.tool_name) if desk is None else desk.call
             permission = None if desk is None else desk.permission
             client = self._make_client(agent, call, context.conversation, context.deps, permission=permission)
-        if run is not None:
-            client._caller = (run, context)
+        client._caller = context
         if client._kept_in is not None:  # a call that is stopped has its result, and will not be continued
             context.stop.wakers[client] = client._ledger.give_up
         try:
             continues = continues or await _continue_stored(client)
-            if continues and context.desk is not None:  # the result includes what it used before
-                context.desk.take_usage(structs.replace(client.usage, charged=client.cost))
+            if continues and not waited:  # the program died; the result includes what was used before
+                context.meter.include(client._used)
             result = await self._carry_out(client, context, None if continues else prompt)
             waits = isinstance(result.ending, AwaitApproval) and client._kept_in is None
             if waits:
@@ -387,7 +388,7 @@ class Staff:
             client = self._make_client(agent, call, conversation, deps, restored=restored)
             try:
                 if await _continue_stored(client):
-                    found += [each.inside(call) for each in client.pending]
+                    found += [each.inside(call, client._used) for each in client.pending]
             finally:
                 await client._close()
         return tuple(found)

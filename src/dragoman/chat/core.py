@@ -80,12 +80,29 @@ class ChatCore(TurnCore[E]):
     @property
     def usage(self) -> Usage:
         """The tokens of all replies in the conversation, including those of agents."""
-        return self.conversation.usage
+        waiting = self._used_by_waiting
+        return Usage.total_of([self.conversation.usage, *waiting]) if waiting else self.conversation.usage
 
     @property
     def cost(self) -> float | None:
         """The cost of all replies in the conversation in US dollars; None if any part of it is unknown."""
-        return dragoman.providers.conversation_cost(self.conversation.messages)
+        known = dragoman.providers.conversation_cost(self.conversation.messages)
+        return dragoman.providers.total_cost([known, *[each.charged for each in self._used_by_waiting]])
+
+    @property
+    def _used(self) -> Usage:
+        """`usage`, with `cost` as its charge."""
+        return structs.replace(self.usage, charged=self.cost)
+
+    @property
+    def _used_by_waiting(self) -> list[Usage]:
+        """What agents have used whose calls have no result yet, because they wait for approval."""
+        pending = (*self._held.pending, *self._held.uncertain)
+        if not pending:
+            return []
+        calls = self.conversation.pending_tool_calls
+        waiting = {each.held.id: each.used for each in pending if each.held in calls}
+        return [each for each in waiting.values() if each is not None]
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
@@ -197,20 +214,20 @@ class ChatCore(TurnCore[E]):
         return losses
 
     async def _take_up_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
-        conversation, _ = later.put_together(recovered, self.tools.tools)
+        conversation, *_ = later.put_together(recovered, self.tools.tools)
         conversation, runtime = self._hand_to_right_one(conversation)
         executor, engine, tools = runtime.executor, runtime.lease.engine, runtime.executor.tools
         if tools.function is not None and (conversation.pending_tool_calls or recovered.done_results):
             moment = RunContext(deps=runtime.settings.deps, conversation=conversation, model=engine.name)
             tools = await tools_of(tools, moment, runtime.io.wait_for)
-        conversation, uncertain = later.put_together(recovered, executor.searched(tools))
+        conversation, pending, uncertain = later.put_together(recovered, executor.searched(tools))
         conversation, runtime = self._hand_to_right_one(conversation)
         losses = runtime.lease.engine.losses(conversation)
-        held = Held(conversation, uncertain=uncertain)
+        held = Held(conversation, pending, uncertain)
         if any(tool.agent is not None for tool in tools):
             restored = later.Restored(recovered.snapshot.root, held, runtime)
             inside = await later.staff_of(self).list_waiting(restored, tools)
-            pending = tuple([each for each in inside if each.reason != UNCERTAIN])
+            pending = (*pending, *[each for each in inside if each.reason != UNCERTAIN])
             uncertain = (*uncertain, *[each for each in inside if each.reason == UNCERTAIN])
             held = structs.replace(held, pending=pending, uncertain=uncertain)
         await self._take_up(held, runtime, later.recovered_place(recovered))
@@ -240,7 +257,7 @@ class ChatCore(TurnCore[E]):
                 each.agent, each.lease.join(other), executor, each.options
             )
         # Unfinished turns of agents stay with this client: they are conversations of their own.
-        pending = tuple([each for each in held.pending if each.within is None])
+        pending = (*[each for each in held.pending if each.within is None], *held.paused_by_tools)
         uncertain = tuple([each for each in held.uncertain if each.within is None])
         other._held = Held(held.conversation, pending, uncertain, held.queue)
         other._runtime = other._runtimes[agent]

@@ -26,6 +26,7 @@ from dragoman.stores import (
     Snapshot,
     ToolCallBegun,
     ToolCallDone,
+    ToolCallPaused,
     aresume,
     entry_to_json,
     validate_snapshot_id,
@@ -81,8 +82,11 @@ def recovered_place(recovered: Recovered) -> Place:
     return Place(snapshot=recovered.snapshot, known=recovered.conversation, position=recovered.position)
 
 
-def put_together(recovered: Recovered, tools: ToolSet) -> tuple[Conversation, tuple[PendingApproval, ...]]:
-    """The recovered conversation, and the calls that may or may not have done their work."""
+Waiting: TypeAlias = tuple[PendingApproval, ...]
+
+
+def put_together(recovered: Recovered, tools: ToolSet) -> tuple[Conversation, Waiting, Waiting]:
+    """The recovered conversation, what its tools wait for, and the calls that may or may not have done their work."""
     found, last = recovered.conversation, recovered.conversation.last
     if last is not None and (last.interrupted or last.cut_off):
         called = {call.id for call in last.tool_calls}  # no call of a cut reply is run, but an earlier version did
@@ -94,9 +98,11 @@ def put_together(recovered: Recovered, tools: ToolSet) -> tuple[Conversation, tu
     done = [result for result in recovered.done_results if result.call_id in waiting]
     conversation = append_tool_results(found, done)
     begun = [call for call in recovered.uncertain_calls if call in conversation.pending_tool_calls]
-    return conversation, tuple(
-        [PendingApproval(call=call, reason=UNCERTAIN) for call in begun if not _can_repeat(tools.find(call.name))]
-    )
+    paused = [each for each in recovered.paused_calls if each.call in conversation.pending_tool_calls]
+    uncertain = [
+        PendingApproval(call=call, reason=UNCERTAIN) for call in begun if not _can_repeat(tools.find(call.name))
+    ]
+    return conversation, tuple([each for call in paused for each in call.waits_for]), tuple(uncertain)
 
 
 def _perhaps_done(call: ToolCall) -> ToolResult:
@@ -115,6 +121,7 @@ class Ledger(LoopHooks):
         self,
         circumstances: Callable[[], Circumstances],
         uncertain: Callable[[], Sequence[ToolCall]] = tuple,
+        paused: Callable[[], Sequence[PendingApproval]] = tuple,
         *,
         id: str | None = None,
         store: AsyncConversationStore | None = None,
@@ -127,6 +134,8 @@ class Ledger(LoopHooks):
         self._circumstances: Callable[[], Circumstances] = circumstances
         self._uncertain: Callable[[], Sequence[ToolCall]] = uncertain
         """The calls that may or may not have done their work. The store must not forget them."""
+        self._paused: Callable[[], Sequence[PendingApproval]] = paused
+        """What tools have paused their calls for."""
         self.place: Place = Place()
         self.then: Callable[[str], Awaitable[None]] | None = None
         """Called with the id of each call whose result is stored."""
@@ -179,6 +188,14 @@ class Ledger(LoopHooks):
             return ()
         waiting = conversation.pending_tool_calls
         return tuple([ToolCallBegun(call) for call in uncertain if call in waiting])
+
+    def _behind(self, conversation: Conversation) -> tuple[JournalEntry, ...]:
+        """What must follow a snapshot of this state in the journal."""
+        inside: dict[str, list[PendingApproval]] = {}
+        for each in self._paused():
+            inside.setdefault(each.held.id, []).append(each)
+        calls = [call for call in conversation.pending_tool_calls if call.id in inside] if inside else ()
+        return (*self._in_doubt(conversation), *[ToolCallPaused(call, tuple(inside[call.id])) for call in calls])
 
     def note(self, *entries: JournalEntry) -> Record:
         """The write for something that happens between two states."""
@@ -258,9 +275,9 @@ class Ledger(LoopHooks):
                 self.place = structs.replace(self.place, doubt=None)
                 raise
             self.done(writing)
-            # A snapshot does not record that calls had begun.
-            begun = self._in_doubt(writing.snapshot.conversation) if isinstance(writing, Save) else ()
-            writing = self.note(*begun) if begun else None
+            # A snapshot does not record that calls had begun, or were paused.
+            behind = self._behind(writing.snapshot.conversation) if isinstance(writing, Save) else ()
+            writing = self.note(*behind) if behind else None
 
     async def _save(self, writing: Save) -> None:
         snapshot, observer = writing.snapshot, dragoman._observer.current
@@ -302,6 +319,9 @@ class Ledger(LoopHooks):
 
     async def tool_started(self, run: LoopRun, call: ToolCall) -> None:
         await self.write(self.note, ToolCallBegun(call))
+
+    async def tool_paused(self, run: LoopRun, pending: PendingApproval) -> None:
+        await self.write(self.note, ToolCallPaused(pending.call, pending.waits_for))
 
     async def tool_finished(self, run: LoopRun, result: ToolResult) -> None:
         await self.write(self.note, ToolCallDone(result))

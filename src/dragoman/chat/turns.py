@@ -131,6 +131,12 @@ class Held(Struct, frozen=True, eq=False):
     kept: dict[str, str] = {}
     """The ids of agents' conversations in the store, by call id."""
 
+    @property
+    def paused_by_tools(self) -> tuple[PendingApproval, ...]:
+        """What tools other than agents have paused their calls for."""
+        agents = (*self.paused, *self.kept)
+        return tuple([each for each in self.pending if each.within is not None and each.within.id not in agents])
+
 
 class Runtime(NamedTuple):
     """What takes turns: the client itself, or an agent in charge, with everything that it works with."""
@@ -173,8 +179,8 @@ class TurnCore(Generic[E]):
         """The store as the caller passed it."""
         self._staff: Staff | None = None
         """The agents behind tools, once one was called."""
-        self._caller: tuple[LoopRun, ToolContext[object]] | None = None
-        """The calling run and its tool context, if this is the client of an agent."""
+        self._caller: ToolContext[object] | None = None
+        """The context of the call that this client answers, if it is an agent's."""
         self._run: LoopRun | None = None
         self._runs: WeakSet[LoopRun] = WeakSet()
         """All turns in progress; a stateless client may have many."""
@@ -401,7 +407,7 @@ class TurnCore(Generic[E]):
         )
         run.owner, run.succeed = self, self._succeed
         if self._caller is not None:
-            run.work_for(*self._caller)
+            run.work_for(self._caller)
         if (told := dragoman._observer.current) is not None:
             run.observed = told.run(run, runtime.lease.engine, lambda: self.id)
         self._runs.add(run)
@@ -477,6 +483,7 @@ class TurnCore(Generic[E]):
                 self._kept = later.Ledger(
                     self._circumstances,
                     lambda: [each.call for each in self._held.uncertain],
+                    lambda: self._held.paused_by_tools,
                     id=self._chosen_id,
                     store=self._kept_in,
                 )

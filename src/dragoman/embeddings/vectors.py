@@ -112,7 +112,9 @@ class Sheet:
                     view[position * size : (position + 1) * size] = row
             self._missing.difference_update(positions)
             tokens = answered.tokens
-            self._usages.append(Usage() if tokens is None else Usage(input=tokens, output=0, total=tokens))
+            self._usages.append(
+                Usage() if tokens is None or tokens < 0 else Usage(input=tokens, output=0, total=tokens)
+            )
 
     def finish(self, model: str, adaptations: tuple[Adaptation, ...]) -> Embeddings:
         """The result so far."""

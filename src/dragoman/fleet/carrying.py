@@ -95,7 +95,7 @@ async def carry_out(
     existed: bool,
     again: bool,
 ) -> tuple[RunResult, Sequence[Message]]:
-    """Run a turn, or, `again`, continue it: its result, and the messages that it added.
+    """Run a turn, or, `again`, continue it: its result, and if it was continued, all messages that it added.
 
     `exists`: the conversation is in the store. `existed`: it was there when the turn was submitted.
     """
@@ -111,10 +111,10 @@ async def carry_out(
     if prompt is None:
         before = len(client.history)
         result = await client.resume(*_still_open(client, ask.approvals, again=again))
-        return result, result.conversation.messages[before:]
+        return result, result.conversation.messages[before:] if again else ()
     is_added = any(message.id == prompt.id for message in client.history)
     result = await client.chat(None if is_added else prompt)
-    messages = result.conversation.messages
+    messages = result.conversation.messages if again else ()
     return result, messages[next((at for at, each in enumerate(messages) if each.id == prompt.id), 0) :]
 
 

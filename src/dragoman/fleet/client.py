@@ -26,7 +26,6 @@ from dragoman.errors import (
     UnknownAgentError,
 )
 from dragoman.stores import (
-    JournalEntry,
     MessageAdded,
     PostgresOptions,
     Recovered,
@@ -360,10 +359,10 @@ class _View:
     def __init__(self, seen: int) -> None:
         self._seen: int = seen
         """The number of messages seen."""
-        self._reported: set[tuple[type[JournalEntry], str]] = set()
+        self._reported: set[tuple[type[FleetEvent], str]] = set()
         """What was reported about calls after those messages."""
 
-    def new_events(self, found: Recovered) -> Iterator[JournalEntry]:
+    def new_events(self, found: Recovered) -> Iterator[FleetEvent]:
         messages = found.conversation.messages
         self._seen = min(self._seen, len(messages))  # a context policy may have shortened it
         for message in messages[self._seen :]:
@@ -383,7 +382,7 @@ class _View:
         for call in found.uncertain_calls:
             yield from self._report(ToolCallBegun(call), call.id)
 
-    def _report(self, entry: JournalEntry, call: str) -> Iterator[JournalEntry]:
+    def _report(self, entry: FleetEvent, call: str) -> Iterator[FleetEvent]:
         if (type(entry), call) not in self._reported:
             self._reported.add((type(entry), call))
             yield entry

@@ -17,7 +17,16 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman._decoding import decode_as
-from dragoman.conversation import Ended, Message, StopReason, ToolCall, Usage, message_from_json, message_to_json
+from dragoman.conversation import (
+    Conversation,
+    Ended,
+    Message,
+    StopReason,
+    ToolCall,
+    Usage,
+    message_from_json,
+    message_to_json,
+)
 from dragoman.errors import (
     DragomanError,
     MalformedDataError,
@@ -164,12 +173,14 @@ class _StoredOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def outcome_to_json(result: RunResult | DragomanError | None, messages: Sequence[Message] = ()) -> bytes:
-    """The result of a turn as JSON; None if it was cancelled before it began. `messages` are those that it added."""
+    """The result of a turn as JSON; None if it was cancelled before it began.
+
+    `messages` are those that it added, if another worker had begun it: they know what that one used.
+    """
     if result is None:
         return msgspec.json.encode(_StoredOutcome(version=VERSION, ending="cancelled"))
     if isinstance(result, DragomanError):
         return msgspec.json.encode(_StoredOutcome(version=VERSION, error=describe_error(result)))
-    replies = [message.usage for message in messages if message.role == "assistant"]
     pending = result.pending
     return msgspec.json.encode(
         _StoredOutcome(
@@ -181,7 +192,7 @@ def outcome_to_json(result: RunResult | DragomanError | None, messages: Sequence
             calls=_write_calls([each.call for each in pending]),
             held=_write_calls([each.held for each in pending]),
             reasons=tuple([each.reason for each in pending]),
-            usage=Usage.total_of(replies) if replies else result.usage,
+            usage=Conversation(messages=tuple(messages)).usage if messages else result.usage,
             spent=result.spent,
         )
     )

@@ -12,6 +12,7 @@ from .durable import (
     outcome_to_json as outcome_to_json,
     reply_from_json as reply_from_json,
     reply_to_json as reply_to_json,
+    take_outcome as take_outcome,
 )
 from .io import (
     AsyncIO as AsyncIO,
@@ -22,6 +23,7 @@ from .io import (
     close_engine as close_engine,
     note_on as note_on,
 )
+from .meter import RunMeter as RunMeter, share_limits as share_limits
 from .moment import instruct as instruct, tools_of as tools_of
 from .orchestrator import (
     AsyncOrchestrator as AsyncOrchestrator,

@@ -19,6 +19,7 @@ What makes a replay safe:
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
@@ -44,11 +45,14 @@ from dragoman.conversation import (
 from dragoman.engines import AsyncEngine, Reply, ReplyCall
 from dragoman.errors import DragomanError, StoppedError, ToolExecutionError, describe_error, recreate_error
 from dragoman.providers import Adaptation, Loss, ModelOptions
-from dragoman.tools import Batch, Outcome, PendingApproval, ToolExecutor, ToolRun
+from dragoman.tools import Batch, Outcome, PendingApproval, ToolExecutor, ToolRun, Used
 from dragoman.transport import AttemptRecord
 
 from .io import LoopIO
-from .step import UNCERTAIN
+from .meter import RunMeter, share_limits
+from .step import NOTHING_SPENT, UNCERTAIN, Limits
+
+NOTHING_USED: Final = Used()
 
 
 class DurableStep(Protocol):
@@ -76,6 +80,8 @@ class _Stored(Struct, omit_defaults=True):
     waits: str | None = None
     """Why a call waits for approval."""
     error: dict[str, object] | None = None
+    used: Used = NOTHING_USED
+    """What was used inside the call."""
 
 
 _read: Final = decoder_of(_Stored).decode
@@ -112,11 +118,20 @@ def reply_from_json(text: str) -> Reply:
     )
 
 
-def outcome_to_json(outcome: Outcome | PendingApproval) -> str:
-    """How a tool call ended, for another process."""
+def outcome_to_json(outcome: Outcome | PendingApproval, used: Used = NOTHING_USED) -> str:
+    """How a tool call ended, and what was used inside it, for another process."""
     if isinstance(outcome, PendingApproval):
-        return _write(_Stored(message=Raw(message_to_json(Message.assistant(outcome.call))), waits=outcome.reason))
-    return _write(_Stored(message=Raw(message_to_json(Message.tool([outcome.result])))))
+        message = Raw(message_to_json(Message.assistant(outcome.call)))
+        return _write(_Stored(message=message, waits=outcome.reason, used=used))
+    return _write(_Stored(message=Raw(message_to_json(Message.tool([outcome.result]))), used=used))
+
+
+def take_outcome(run: ToolRun, text: str) -> Outcome | PendingApproval:
+    """Read what `outcome_to_json` wrote, and count what the call has used."""
+    outcome, used = outcome_from_json(text), _read(text).used
+    if used != NOTHING_USED:
+        run.meter.add(used, outcome.result.usage if isinstance(outcome, Outcome) else None)
+    return outcome
 
 
 def outcome_from_json(text: str) -> Outcome | PendingApproval:
@@ -175,14 +190,17 @@ class DurableIO(LoopIO):
         self._room: asyncio.Semaphore = asyncio.Semaphore(executor.config.max_parallel_tools)
 
     async def run_tools(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
-        begins = await self._begin(batch)
+        begins, by_name = await self._begin(batch), batch.tools.by_name
+        found = [by_name.get(call.name) for call in batch.calls]
+        shares = share_limits(batch, [tool is not None and tool.agent is not None for tool in found])
+        keys = [self._key("tool", call.id) for call in batch.calls]
         running = [
-            asyncio.ensure_future(self._run_tool(batch, index, self._key("tool", call.id), begins=begins))
-            for index, call in enumerate(batch.calls)
+            asyncio.ensure_future(self._run_tool(batch, index, key, share, begins=begins))
+            for index, (key, share) in enumerate(zip(keys, shares, strict=True))
         ]
         try:
             for index, coming in enumerate(running):
-                for event in batch.take(index, outcome_from_json(await coming)):
+                for event in batch.take(index, take_outcome(batch.run, await coming)):
                     yield event
         finally:
             for coming in running:
@@ -201,7 +219,7 @@ class DurableIO(LoopIO):
 
         return await self._step(self._key("begin", first.id), begin) == process
 
-    async def _run_tool(self, batch: Batch, index: int, key: str, *, begins: bool) -> str:
+    async def _run_tool(self, batch: Batch, index: int, key: str, limits: Limits, *, begins: bool) -> str:
         call, shared = batch.calls[index], batch.run
         approval, counts = shared.take_approval(call), shared.counts.copy()
         shared.spend(call.name, None)
@@ -219,11 +237,12 @@ class DurableIO(LoopIO):
                 deadline=shared.deadline,
                 stop=shared.stop,
                 pauses=False,
+                meter=RunMeter(limits, NOTHING_SPENT, time.monotonic),
             )
             run.counts.update(counts)
             alone = self.executor.batch((call,), run, batch.tools)
             await exhaust(self.executor.aevents(alone))
-            return outcome_to_json(alone.outcomes[0])
+            return outcome_to_json(alone.outcomes[0], run.meter.used)
 
         async with self._room:  # a semaphore is granted in call order, so steps start in that order
             return await self._step(key, carry_out)

@@ -44,8 +44,8 @@ class LoopIO:
         return await given
 
     def warn(self, text: str) -> None:
-        """Log what is wrong with an answer that is returned."""
-        import logging  # slow to import, and most answers are whole
+        """Log what is wrong with an answer that is returned, or with what it used."""
+        import logging  # slow to import, and rarely needed
 
         logging.getLogger("dragoman.loop").warning("%s", text)
 

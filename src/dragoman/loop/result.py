@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, TypeAlias, assert_never
 
 from msgspec import Struct
@@ -40,8 +41,8 @@ class RunResult(Struct, frozen=True):
     replies: tuple[Reply, ...]
     """The reply of every model call, in order."""
     spent: Spent
-    behind_tools: tuple[Usage, ...] = ()
-    """The usage of each model call inside a tool, for example by an agent."""
+    besides: Usage | None = None
+    """What was used besides these replies: by models inside tools, and by calls that were given up."""
     handoffs: tuple[HandedOver, ...] = ()
     """The agents that took over, in order."""
 
@@ -54,9 +55,12 @@ class RunResult(Struct, frozen=True):
 
     @property
     def _how_it_ended(self) -> str:
-        """The ending in words, and the stop reason if it means that something is missing."""
+        """The ending in words, the stop reason if it means that something is missing, and limits that were passed."""
         words, reason = ENDINGS[type(self.ending)], self.stop_reason
-        return f"{words} ({reason.value})" if reason in CUT_OFF or reason in BROKEN_OFF else words
+        further = [reason.value] if reason in CUT_OFF or reason in BROKEN_OFF else []
+        if not isinstance(self.ending, LimitReached):
+            further += [f"past its limit of {name.replace('_', ' ')}" for name in self.spent.passed]
+        return f"{words} ({', '.join(further)})" if further else words
 
     def _repr_html_(self) -> str:
         """The turn and how it ended, for notebooks."""
@@ -101,15 +105,21 @@ class RunResult(Struct, frozen=True):
     @property
     def usage(self) -> Usage:
         """The tokens of this run, including its agents."""
-        return Usage.total_of([*[reply.message.usage for reply in self.replies], *self.behind_tools])
+        return add_usage(self.replies, self.besides)
 
     @property
     def cost(self) -> float | None:
         """The cost of this run in US dollars; None if any part of it is unknown."""
-        costs = [*[reply.cost for reply in self.replies], *[each.charged for each in self.behind_tools]]
-        return dragoman.providers.total_cost(costs)
+        besides = () if self.besides is None else (self.besides.charged,)
+        return dragoman.providers.total_cost([*[reply.cost for reply in self.replies], *besides])
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
         """The calls that wait for approval."""
         return self.ending.pending if isinstance(self.ending, AwaitApproval) else ()
+
+
+def add_usage(replies: Iterable[Reply], besides: Usage | None) -> Usage:
+    """The usage of these replies, and what was used besides."""
+    used = [reply.message.usage for reply in replies]
+    return Usage.total_of(used if besides is None else [*used, besides])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -49,16 +49,16 @@ from dragoman.errors import (
     StepLimitError,
     StoppedError,
     ToolAbortedError,
-    UnknownCostError,
 )
 from dragoman.providers import ModelOptions
-from dragoman.tools import Approval, PendingApproval, ToolRun
+from dragoman.tools import Approval, PendingApproval, ToolPaused, ToolRun
 from dragoman.transport import AttemptRecord
 
 from .context import ask_policy
 from .io import LoopIO
+from .meter import RunMeter
 from .moment import instruct, tools_of
-from .result import ENDINGS, Cancelled, Ending, RunResult
+from .result import ENDINGS, Cancelled, Ending, RunResult, add_usage
 from .settings import Hook, Judge, LoopHooks, LoopSettings, RunContext
 from .step import (
     NOTHING_SPENT,
@@ -70,7 +70,6 @@ from .step import (
     RefuseCalls,
     RunTools,
     Spent,
-    Tally,
     append_tool_results,
     has_spoken,
     is_asked_again,
@@ -78,7 +77,9 @@ from .step import (
     next_step,
     offered_tools,
     refuse_outdated,
+    refuse_unanswered_calls,
     step_options,
+    with_usage,
 )
 
 if TYPE_CHECKING:
@@ -96,7 +97,6 @@ class LoopRun:
     pending: tuple[PendingApproval, ...] = ()
     """The calls that wait for approval."""
     _approvals: tuple[Approval, ...] = ()
-    _behind_tools: tuple[Usage, ...] = ()
     _handoffs: tuple[HandedOver, ...] = ()
     ending: Ending | None = None
     has_done_something: bool = False
@@ -110,6 +110,12 @@ class LoopRun:
     _correction: Message | None = None
     """The last message that told the model why its answer was rejected."""
     _batch: Batch | None = None
+    _tools: ToolRun | None = None
+    """The state shared by the run's tool calls, once there is one."""
+    _earlier: Mapping[str, Usage] | None = None
+    """What the calls that waited had used before, by id."""
+    _caller_stop: Stop | None = None
+    """The stop of the call that this run answers, if it is an agent's."""
     _offered: ToolSet | None = None
     """The tools offered with the last request, if a function supplies them for each step."""
     _asked: float = 0.0
@@ -138,9 +144,10 @@ class LoopRun:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         answers, known = tuple(approvals), tuple(waiting)
-        if answers:  # to calls in the conversation, or to calls inside an agent's turn
+        if answers or known or inside:  # answers to calls in the conversation, or to calls inside them
             calls = conversation.pending_tool_calls
             deeper = [each for each in (*known, *inside) if each.held in calls]
+            self._earlier = {each.held.id: each.used for each in deeper if each.used is not None}
             refuse_outdated((*[PendingApproval(call=call) for call in calls], *deeper), answers)
             self._approvals = answers
         if known:  # a call is run again as soon as one of the approvals inside it is answered
@@ -158,9 +165,9 @@ class LoopRun:
         self.executor: ToolExecutor = executor
         self._settings: LoopSettings = settings
         self.hooks: tuple[LoopHooks, ...] = settings.hooks
-        self.tally: Tally = Tally(settings.limits, spent, clock)
+        self.meter: RunMeter = RunMeter(settings.limits, spent, clock)
         seconds = settings.limits.seconds
-        self.stop: Stop = Stop(None if seconds is None else self.tally.began + seconds)
+        self.stop: Stop = Stop(None if seconds is None else self.meter.began + seconds)
         """Cancels whatever the run is waiting for."""
 
     # --- for callers ---
@@ -174,9 +181,10 @@ class LoopRun:
         """Stop at once: the current model call is ended, running tools are abandoned."""
         self.stop.cancel()
 
-    def work_for(self, caller: LoopRun, context: ToolContext[object]) -> None:
-        """Make this the run of an agent: its usage counts for the caller, whose limits and stop apply to it."""
-        self.tally.caller, self.tally.context, stop = caller.tally, context, context.stop
+    def work_for(self, context: ToolContext[object]) -> None:
+        """Make this the run of an agent, for this call: the limits and the stop of those who wait for it apply."""
+        self.meter.put_below(context.meter)
+        self._caller_stop = stop = context.stop
         self.stop.deadline = shorter(self.stop.deadline, stop.deadline)
         stop.wakers[self] = self.cancel
         if stop.cancelled:
@@ -185,7 +193,12 @@ class LoopRun:
     @property
     def spent(self) -> Spent:
         """What the run has used so far, including its agents."""
-        return self.tally.spent
+        return self.meter.spent
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of the run so far, including its agents."""
+        return add_usage(self.replies, self.meter.inside)
 
     @property
     def result(self) -> RunResult:
@@ -193,8 +206,8 @@ class LoopRun:
         if self.ending is None:
             message = "The run has not ended yet, or it ended with an error."
             raise ConfigurationError(message, hint="Read the stream to its end; `conversation` has what was done.")
-        replies, spent, judge = tuple(self.replies), self.tally.spent, self._settings.judge
-        result = RunResult(self.conversation, self.ending, replies, spent, self._behind_tools, self._handoffs)
+        replies, meter, judge = tuple(self.replies), self.meter, self._settings.judge
+        result = RunResult(self.conversation, self.ending, replies, meter.spent, meter.inside, self._handoffs)
         return result if judge is None else judge.result(result)
 
     # --- the run ---
@@ -212,10 +225,13 @@ class LoopRun:
                         yield ToolFinished(result)
                     continue
                 if isinstance(step, RunTools):
-                    batch = await self._begin_tools(io, step.calls, watched=streamed)
+                    batch = await self._begin_tools(io, step, watched=streamed)
                     tool_events = io.run_tools(batch)
                     try:
                         async for event in tool_events:
+                            if isinstance(event, ToolPaused):
+                                await self._note_pause(io, batch, event.pending)
+                                continue
                             if self.hooks and isinstance(event, ToolStarted):
                                 await self._notify(io, "tool_started", event.call)
                             elif self.hooks and isinstance(event, ToolFinished):
@@ -228,11 +244,11 @@ class LoopRun:
                         yield self._handoffs[-1]
                     continue
                 request = await self._prepare_request(io, step)
+                call = self._begin_call(io, *request, stream=streamed)
                 try:
                     if not streamed:
-                        reply = await self._wait(io, self._reply, io, *request)
+                        reply = await self._wait(io, call.reply)
                     else:
-                        call = self._call_factory(io)(*request, stream=True)
                         try:
                             while received := await self._wait(io, call.next):
                                 for last in received:
@@ -244,6 +260,7 @@ class LoopRun:
                             self.partial = call.message
                             await call.aclose()
                 except Exception as error:
+                    self._count_failure(error)
                     await self._notify(io, "model_failed", error)
                     raise
                 await self._take_reply(io, reply)
@@ -270,6 +287,8 @@ class LoopRun:
             result = self.result
             if isinstance(self.ending, Done | NoAnswer) and result.note:
                 io.warn(f"{io.engine.name}: {result.note}")
+            if isinstance(self.ending, Done) and result.spent.passed:
+                io.warn(f"{io.engine.name}: {self.meter.overrun}")
             if streamed:
                 ended = ENDINGS[type(self.ending)]
                 yield RunEnded(ended, result.text, result.usage, result.stop_reason, result.note)
@@ -283,13 +302,13 @@ class LoopRun:
             while reads_more and self.unread and not self._waits_for_results:
                 self.conversation, self.silent = self.conversation.plus(self.unread[0]), ()
                 self.unread.popleft()
-            step = next_step(self.conversation, settings.limits, self.tally.spent, self.pending, self.silent)
+            step = next_step(self.conversation, settings.limits, self.meter.spent, self.pending, self.silent)
             if isinstance(step, _GOES_ON):
                 if isinstance(step, RefuseCalls):
                     return step
                 if not self.stop.cancelled:
-                    if settings.limits.cost is not None or self.tally.caller is not None:
-                        self.tally.check(step, io.engine, self.conversation)
+                    if self.meter.has_more_limits:
+                        self.meter.check(step, io.engine, self.conversation)
                     if shortened or isinstance(step, RunTools):
                         return step
                     await self._shorten(io)  # this may have called the model, so decide again
@@ -332,9 +351,14 @@ class LoopRun:
     async def _ask(self, io: LoopIO, conversation: Conversation) -> Message:
         """Call the model for a context policy."""
         options = msgspec.structs.replace(self._settings.options, tool_choice="auto", response_format=None)
-        reply = await self._wait(io, self._reply, io, conversation, (), options)
+        call = self._begin_call(io, conversation, (), options, stream=False)
+        try:
+            reply = await self._wait(io, call.reply)
+        except Exception as error:
+            self._count_failure(error)
+            raise
         self.replies.append(reply)
-        self.tally.count_reply(reply, steps=0)
+        self.meter.count_reply(reply, steps=0)
         return reply.message
 
     # --- the model ---
@@ -357,13 +381,21 @@ class LoopRun:
         options = step_options(settings.options, executor.config, specs, first=step.first)
         return conversation, specs, options
 
-    def _reply(self, io: LoopIO, *request: Any) -> Coroutine[Any, Any, Reply]:
-        return self._call_factory(io)(*request, stream=False).reply()
+    def _begin_call(self, io: LoopIO, *request: Any, stream: bool) -> ReplyCall:
+        """A model call that is sent as soon as it is awaited, and is counted. LimitReachedError if it must not be."""
+        self.meter.send(io.engine, self.conversation)
+        # With an observer, the method that reports to it.
+        prepare = io.engine.call if dragoman._observer.current is None else io.engine.begin
+        try:
+            return prepare(*request, stream=stream)
+        except BaseException:
+            self.meter.withdraw_call()
+            raise
 
-    @staticmethod
-    def _call_factory(io: LoopIO) -> Callable[..., ReplyCall]:
-        """The engine method that prepares a call: with an observer, the one that reports to it."""
-        return io.engine.call if dragoman._observer.current is None else io.engine.begin
+    def _count_failure(self, error: Exception) -> None:
+        """Count a model call that failed. What was refused has cost nothing; of any other call nobody knows."""
+        if isinstance(error, ProviderError) and error.partial is None and error.status is not None:
+            self.meter.end_call(Usage(input=0, output=0), 0.0)
 
     async def _wait(self, io: LoopIO, start: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
         """Await a reply or its next events. StoppedError if the run is stopped meanwhile."""
@@ -385,7 +417,7 @@ class LoopRun:
         if self._asked:
             message = self._with_account(message, reply.attempts)
         self.replies.append(reply)
-        self.tally.count_reply(reply, steps=1)
+        self.meter.count_reply(reply, steps=1)
         left_out = is_left_out(message)
         if left_out:
             self.partial = None
@@ -442,20 +474,33 @@ class LoopRun:
 
     # --- the tools ---
 
-    async def _begin_tools(self, io: LoopIO, calls: tuple[ToolCall, ...], *, watched: bool) -> Batch:
+    async def _begin_tools(self, io: LoopIO, step: RunTools, *, watched: bool) -> Batch:
+        calls = step.calls
+        self.meter.begin_tools(step, io.engine, self.conversation)
         if self.hooks:
             await self._notify(io, "before_tools", calls)
-        executor, shared = self.executor, self.tally.tools
+        executor, shared = self.executor, self._tools
         if self._offered is None and executor.tools.function is not None:
             self._offered = await tools_of(executor.tools, self._run_context(io), self._waiter(io))
         if shared is None:
-            shared = self.tally.tools = ToolRun(
-                deps=self._settings.deps, approvals=self._approvals, stop=self.stop, watched=watched, caller=self
+            shared = self._tools = ToolRun(
+                deps=self._settings.deps,
+                approvals=self._approvals,
+                stop=self.stop,
+                watched=watched,
+                caller=self,
+                meter=self.meter,
+                earlier=self._earlier,
             )
         shared.conversation = self.conversation
         batch = self._batch = executor.batch(calls, shared, self._offered)
-        self.has_done_something, self.tally.under_way = True, len(calls)
+        self.has_done_something = True
         return batch
+
+    async def _note_pause(self, io: LoopIO, batch: Batch, pending: PendingApproval) -> None:
+        tool = batch.tools.find(pending.call.name)
+        if self.hooks and (tool is None or tool.agent is None):  # an agent has a conversation of its own
+            await self._notify(io, "tool_paused", pending)
 
     async def _take_results(self, io: LoopIO, calls: tuple[ToolCall, ...], batch: Batch) -> LoopIO:
         """Append the results. Returns the I/O to continue with: another one if an agent takes over."""
@@ -463,7 +508,8 @@ class LoopRun:
         if self.pending or len(results) < len(calls):
             self.pending = (*[each for each in self.pending if each.held not in calls], *batch.pending)
         self._append(results)
-        self.tally.count_tools(len(results))
+        if len(results) < len(calls):  # those that wait begin once more
+            self.meter.count_tools(len(results) - len(calls))
         if self.succeed is not None:
             io = self.succeed(self) or io
         if self.hooks:
@@ -476,7 +522,6 @@ class LoopRun:
     def _append(self, results: Sequence[ToolResult]) -> None:
         grown = append_tool_results(self.conversation, results)
         self.conversation, self._batch = grown, None  # in one statement; see `settle`
-        self._behind_tools += tuple([each.usage for each in results if each.usage is not None])
 
     def hand_over(
         self, event: HandedOver, conversation: Conversation, executor: ToolExecutor, settings: LoopSettings
@@ -506,7 +551,7 @@ class LoopRun:
         if not isinstance(error, Exception):  # the stream was closed, or the run cancelled or interrupted
             self.ending = Cancelled()
         self.settle()
-        if isinstance(error, ProviderError | ToolAbortedError | UnknownCostError | InvalidAnswerError):
+        if isinstance(error, ProviderError | ToolAbortedError | LimitReachedError | InvalidAnswerError):
             error.conversation = self.conversation
 
     def settle(self) -> None:
@@ -515,12 +560,16 @@ class LoopRun:
             return
         # Ctrl-C may come between any two function calls, so a part is added and cleared in one statement.
         if self.partial is not None:
+            if self.partial.usage is not None:
+                self.meter.add_usage(self.partial.usage, 0.0)
             message = drop_unanswerable_calls(self.partial, 0, [])
             message = self._with_account(message, ()) if self._asked else message
             grown = self.conversation.plus(message) if message.blocks else self.conversation
             self.has_done_something = self.has_done_something or bool(message.blocks)
             self.conversation, self.partial = grown, None
+        waiting = self.pending
         if self._batch is not None:
+            waiting = (*waiting, *self._batch.pending)
             self._append(self._batch.results)
         if isinstance(self.ending, LimitReached):
             note = (Text(f"This call was not carried out: {self.ending}"),)
@@ -528,7 +577,7 @@ class LoopRun:
                 ToolResult(call.id, call.name, note, is_error=True, error_type="budget")
                 for call in self.conversation.pending_tool_calls
             ]
-            self.conversation = append_tool_results(self.conversation, results)
+            self.conversation = append_tool_results(self.conversation, with_usage(results, waiting))
         if self._correction is not None and self.conversation.last is self._correction:
             # The model has not answered it; a later run judges again.
             kept = self.conversation.messages[:-1]
@@ -536,12 +585,14 @@ class LoopRun:
         # While approvals are pending, calls without results are fine.
         if self.conversation.messages and not isinstance(self.ending, AwaitApproval):
             last = self.conversation.messages[-1]
+            if waiting and last.stop_reason not in BROKEN_OFF:
+                self.conversation = refuse_unanswered_calls(self.conversation, (), waiting)
             if last.stop_reason in BROKEN_OFF or self._waits_for_results:
                 self.conversation = self.conversation.repaired().conversation
-        if self.tally.tools is not None:
-            self.tally.tools.caller = None  # breaks a reference cycle
-        if self.tally.context is not None:
-            self.tally.context.stop.wakers.pop(self, None)
+        if self._tools is not None:
+            self._tools.caller = None  # breaks a reference cycle
+        if self._caller_stop is not None:
+            self._caller_stop.wakers.pop(self, None)
         self.settled = True
 
     # --- functions and hooks of the caller ---

@@ -12,7 +12,7 @@ from dragoman.conversation import Conversation, Message, ToolCall, ToolResult
 from dragoman.engines import Reply
 from dragoman.errors import ConfigurationError
 from dragoman.providers import ModelOptions
-from dragoman.tools import ToolConfig
+from dragoman.tools import PendingApproval, ToolConfig
 
 from .context import ContextPolicy
 from .step import Limits
@@ -80,6 +80,9 @@ class LoopHooks:
 
     def tool_finished(self, run: LoopRun, result: ToolResult) -> Hook:
         """Called with each result, before anybody else sees it."""
+
+    def tool_paused(self, run: LoopRun, pending: PendingApproval) -> Hook:
+        """Called when a tool, other than an agent, has paused its call, which waits for `pending.waits_for`."""
 
     def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> Hook:
         """Called when the results are in `run.conversation`; calls that wait for approval are in `run.pending`.

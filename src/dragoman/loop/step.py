@@ -1,19 +1,18 @@
 """The loop's only decision, what to do next, as a pure function of data.
 
 The state of a loop is its conversation, so any process that has the conversation decides alike. This module has the
-limits, what counts against them (`Spent`, and the `Tally` that adds it up), the kinds of steps, and how tool calls are
-taken from a conversation and results appended to it.
+limits and what counts against them (`Spent`; meter.py adds it up), the kinds of steps, and how tool calls are taken
+from a conversation and results appended to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-import dragoman.providers
 import dragoman.tools
 from dragoman._checks import CheckedMeta, NotNegative
 from dragoman.conversation import (
@@ -24,16 +23,14 @@ from dragoman.conversation import (
     ToolChoice,
     ToolResult,
     ToolSpec,
-    Usage,
     unanswered_cut_reply,
 )
-from dragoman.errors import ConfigurationError, InvalidConversationError, LimitReachedError, UnknownCostError
+from dragoman.errors import ConfigurationError, InvalidConversationError
 from dragoman.tools import Approval, PendingApproval
 
 if TYPE_CHECKING:
-    from dragoman.engines import BaseEngine, Reply
     from dragoman.providers import ModelOptions, Profile
-    from dragoman.tools import ToolConfig, ToolContext, ToolExecutor, ToolRun, ToolSet
+    from dragoman.tools import ToolConfig, ToolExecutor, ToolSet
 
 
 class Spent(Struct, frozen=True, kw_only=True):
@@ -42,12 +39,16 @@ class Spent(Struct, frozen=True, kw_only=True):
     steps: int = 0
     """Replies of the model, without those requested by context policies."""
     model_calls: int = 0
-    """All model calls, including those of context policies."""
+    """All model calls that were sent, including those of context policies and agents. Retries do not count."""
     tool_calls: int = 0
     tokens: int = 0
     cost: float | None = 0.0
     """US dollars, counted only if `Limits.cost` is set (`result.cost` always knows); None if unknown."""
     seconds: float = 0.0
+    at_least: bool = False
+    """Whether model calls were given up, or their usage was not reported: tokens and cost are lower bounds."""
+    passed: tuple[str, ...] = ()
+    """The names of limits that were passed, because the last call used more than was left."""
 
 
 class Limits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -58,9 +59,11 @@ class Limits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_un
     model_calls: NotNegative | None = None
     tool_calls: NotNegative | None = None
     tokens: NotNegative | None = None
-    """Input and output tokens of all replies together. A reply that exceeds the limit is kept and is the last one."""
+    """Input and output tokens of all replies together. A reply that exceeds the limit is kept and is the last one.
+    A server that does not report them is not asked again: UnknownUsageError."""
     cost: NotNegative | None = None
-    """US dollars. A model without a known price is not called: UnknownCostError."""
+    """US dollars. A reply that exceeds the limit is kept and is the last one. A model without a known price is not
+    called: UnknownCostError."""
     seconds: NotNegative | None = None
     """For the whole run: a model call in progress is ended, and running tools are abandoned."""
 
@@ -175,96 +178,6 @@ Step: TypeAlias = AskModel | RunTools | RefuseCalls | AwaitApproval | Done | NoA
 NOTHING_SPENT: Final = Spent()
 UNCERTAIN: Final = "it had begun when the program was stopped, and nobody knows whether it did its work"
 """Why a call that an earlier process started waits for approval."""
-
-
-class Tally:
-    """Adds up what a run uses, and checks it against its own limits and those of its callers."""
-
-    tools: ToolRun | None = None
-    """The state shared by the run's tool calls, once there is one: it knows what agents have used."""
-    under_way: int = 0
-    """Tool calls that have started and are not counted yet."""
-    caller: Tally | None = None
-    """The tally of the calling run, if this is the run of an agent."""
-    context: ToolContext[object] | None = None
-    """The context of the tool call that runs this agent."""
-
-    def __init__(self, limits: Limits, before: Spent, clock: Callable[[], float]) -> None:
-        self.limits: Limits = limits
-        """They apply to earlier and current usage together."""
-        self.began: float = clock() - before.seconds
-        self._clock: Callable[[], float] = clock
-        self._counted: Spent = before if limits.cost is not None else msgspec.structs.replace(before, cost=None)
-
-    @property
-    def spent(self) -> Spent:
-        """What the run has used so far, including its agents."""
-        counted, tools, seconds = self._counted, self.tools, self._clock() - self.began
-        if tools is None or not (tools.used or tools.calls_inside):
-            return msgspec.structs.replace(counted, seconds=seconds)
-        used = tuple(tools.used)
-        return Spent(
-            steps=counted.steps,
-            model_calls=counted.model_calls + len(used),
-            tool_calls=counted.tool_calls + tools.calls_inside,
-            tokens=counted.tokens + sum(map(_tokens, used)),
-            cost=dragoman.providers.total_cost([counted.cost, *[each.charged for each in used]]),
-            seconds=seconds,
-        )
-
-    @property
-    def depth(self) -> int:
-        """How many runs are waiting for this one."""
-        return 0 if self.caller is None else self.caller.depth + 1
-
-    def count_reply(self, reply: Reply, *, steps: int) -> None:
-        """Count a model call; `steps` is 0 for one that a context policy made."""
-        usage, counted = reply.message.usage, self._counted
-        self._counted = Spent(
-            steps=counted.steps + steps,
-            model_calls=counted.model_calls + 1,
-            tool_calls=counted.tool_calls,
-            tokens=counted.tokens if usage is None else counted.tokens + _tokens(usage),
-            cost=None if self.limits.cost is None else dragoman.providers.total_cost([counted.cost, reply.cost]),
-        )
-        if self.context is not None:
-            self.context.used(msgspec.structs.replace(usage or Usage(), charged=reply.cost))
-
-    def count_tools(self, calls: int) -> None:
-        self._counted = msgspec.structs.replace(self._counted, tool_calls=self._counted.tool_calls + calls)
-        self.under_way = 0
-        if self.context is not None:
-            self.context.used(tool_calls=calls)
-
-    def check(self, step: AskModel | RunTools, engine: BaseEngine, conversation: Conversation) -> None:
-        """Check this step against unknown prices and the limits of callers; `next_step` checks the run's own limits.
-
-        Raises UnknownCostError or LimitReachedError.
-        """
-        if self.limits.cost is not None and isinstance(step, AskModel):
-            known = self.spent.cost is not None
-            if not known or not engine.priced:
-                what = f"what {engine.name} costs" if known else "what the replies so far have cost"
-                message = f"The run has a limit of cost, but it is not known {what}."
-                raise UnknownCostError(message, conversation=conversation)
-        above = self.caller
-        while above is not None:
-            limits, spent = above.limits, above.spent
-            if limits.cost is not None and isinstance(step, AskModel) and not engine.priced:
-                message = f"The caller has a limit of cost, but it is not known what {engine.name} costs."
-                raise UnknownCostError(message, conversation=conversation)
-            if isinstance(step, RunTools):
-                reached = limits.reached_by_tools(spent, above.under_way + len(step.calls))
-            else:
-                reached = msgspec.structs.replace(limits, steps=None).reached(spent)
-            if reached is not None:
-                message = f"The caller's limit: {LimitReached(*reached)}"
-                raise LimitReachedError(message, conversation=conversation, limit=reached[0])
-            above = above.caller
-
-
-def _tokens(usage: Usage) -> int:
-    return usage.total or (usage.input or 0) + (usage.output or 0)
 
 
 # --- replies that are no answer ---------------------------------------------------------------------------------------
@@ -420,13 +333,20 @@ def refuse_unanswered_calls(
 
     A call counts as answered if an approval inside it (of an agent's call) is answered.
     """
-    calls, given = conversation.pending_tool_calls, list(answers)
+    calls, given, waiting = conversation.pending_tool_calls, list(answers), tuple(waiting)
     inside = {each.held.id for each in waiting if any(answer.answers(each.call) for answer in given)}
     unanswered = {call.id for call in calls if not any(answer.answers(call) for answer in given)} - inside
     if not unanswered:
         return conversation
     *_, last = conversation.repaired().conversation.messages
-    return append_tool_results(conversation, [each for each in last.tool_results if each.call_id in unanswered])
+    refused = [each for each in last.tool_results if each.call_id in unanswered]
+    return append_tool_results(conversation, with_usage(refused, waiting))
+
+
+def with_usage(results: Iterable[ToolResult], waiting: Iterable[PendingApproval]) -> list[ToolResult]:
+    """The results of calls that waited and will not go on, with what was used inside them until then."""
+    used = {each.held.id: each.used for each in waiting if each.used is not None}
+    return [msgspec.structs.replace(each, usage=used.get(each.call_id, each.usage)) for each in results]
 
 
 # --- tools and options of a request; also used by the workers of workflow engines ------------------------------------

@@ -175,7 +175,7 @@ class CountDecoder(DecoderBase):
     def take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
         members = document(body)
         counted = next((read_number(members[name]) for name in _COUNTED if name in members), None)
-        if counted is None:
+        if counted is None or counted < 0:
             raise self.broken("it does not say how many tokens there are")
         events += (UsageReported(Usage(input=counted)), Completed(StopReason.END))
         self.ended = True

@@ -109,7 +109,7 @@ def string(raw: Raw | None) -> str:
 def integer(raw: Raw | None) -> int | None:
     """A JSON integer; None if it is something else."""
     value = value_of(raw)
-    return None if isinstance(value, str) else count_of(value)
+    return None if isinstance(value, str) else _whole_number(value)
 
 
 def text_or_json(raw: Raw | None) -> str:
@@ -262,6 +262,12 @@ def plain_text(value: object) -> str:
 
 
 def count_of(value: object) -> int | None:
+    """A count of tokens; None if it is something else. One below zero counts as not reported: it would lift limits."""
+    number = _whole_number(value)
+    return None if number is None or number < 0 else number
+
+
+def _whole_number(value: object) -> int | None:
     """An integer, also if written as 1.0 or, as protobuf does, as "1"; None if it is something else."""
     if type(value) is int:
         return value
@@ -294,7 +300,7 @@ def read_counts(usage: Mapping[str, object], places: Places, counts: dict[str, A
         if value is None:
             continue
         if isinstance(place, str):
-            count = value if type(value) is int else count_of(value)
+            count = count_of(value)
             if count is not None and place not in counts and (count or place not in _RARE_COUNTS):
                 counts[place] = count
         else:

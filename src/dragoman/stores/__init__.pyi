@@ -15,6 +15,7 @@ from .journal import (
     Recovered as Recovered,
     ToolCallBegun as ToolCallBegun,
     ToolCallDone as ToolCallDone,
+    ToolCallPaused as ToolCallPaused,
     entry_to_json as entry_to_json,
     recovered as recovered,
 )

@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from dragoman._decoding import decode_as
 from dragoman.conversation import Conversation, Message, ToolCall, ToolResult, message_from_json, message_to_json
 from dragoman.errors import MalformedDataError, SnapshotCorruptError, SnapshotVersionError
+from dragoman.tools import PendingApproval
 
 from .snapshot import Snapshot
 
@@ -39,13 +40,22 @@ class ToolCallDone(Struct, frozen=True):
     result: ToolResult
 
 
-JournalEntry: TypeAlias = MessageAdded | ToolCallBegun | ToolCallDone
+class ToolCallPaused(Struct, frozen=True):
+    """A tool has paused its call: it does nothing more before one of the calls that it wants to make is answered."""
+
+    call: ToolCall
+    waits_for: tuple[PendingApproval, ...]
+    """The calls inside it, as the conversation's own approvals name them."""
+
+
+JournalEntry: TypeAlias = MessageAdded | ToolCallBegun | ToolCallDone | ToolCallPaused
 """One step of a conversation, recorded as it happens."""
 
 
 class _Stored(Struct, frozen=True):
     type: str
     message: Raw
+    reasons: tuple[str, ...] = ()
 
 
 def entry_to_json(entry: JournalEntry) -> bytes:
@@ -57,7 +67,27 @@ def entry_to_json(entry: JournalEntry) -> bytes:
             name, message = b"tool_call_begun", Message.assistant(call)
         case ToolCallDone(result):
             name, message = b"tool_call_done", Message.tool([result])
+        case ToolCallPaused():
+            return _paused_to_json(entry)
     return b'{"type":"%s","message":%s}' % (name, message_to_json(message))
+
+
+def _paused_to_json(entry: ToolCallPaused) -> bytes:
+    """As a message with the call, the calls inside it, and what was used until then; and the reasons beside it."""
+    waits_for = entry.waits_for
+    used = next((each.used for each in waits_for), None)
+    message = Message(role="assistant", blocks=(entry.call, *[each.call for each in waits_for]), usage=used)
+    reasons = tuple([each.reason for each in waits_for])
+    return msgspec.json.encode(_Stored("tool_call_paused", Raw(message_to_json(message)), reasons))
+
+
+def _paused_from(message: Message, reasons: tuple[str, ...]) -> ToolCallPaused:
+    call, *inside = message.tool_calls
+    waiting = zip(inside, reasons, strict=True)
+    return ToolCallPaused(
+        call,
+        tuple([PendingApproval(call=each, reason=why, within=call, used=message.usage) for each, why in waiting]),
+    )
 
 
 def entry_from_json(data: bytes) -> JournalEntry:
@@ -75,7 +105,9 @@ def entry_from_json(data: bytes) -> JournalEntry:
             return ToolCallBegun(call)
         case "tool_call_done", Message(role="tool", blocks=(ToolResult() as result,)):
             return ToolCallDone(result)
-        case "tool_call_begun" | "tool_call_done", _:
+        case "tool_call_paused", Message(role="assistant") if 1 < len(message.tool_calls) == len(stored.reasons) + 1:
+            return _paused_from(message, stored.reasons)
+        case "tool_call_begun" | "tool_call_done" | "tool_call_paused", _:
             raise SnapshotCorruptError("An entry of the journal is not what was written.")
         case _:
             text = f"The journal has an entry of an unknown kind, {ascii(stored.type)[:40]}."
@@ -109,6 +141,8 @@ class Recovered(Struct, frozen=True, kw_only=True):
     """Results of such calls, in the order in which they finished: these calls must not run again."""
     uncertain_calls: tuple[ToolCall, ...] = ()
     """Calls that started and have no result: they may have done their work, or not, or a part of it."""
+    paused_calls: tuple[ToolCallPaused, ...] = ()
+    """Calls that their tools have paused until somebody has answered."""
     position: int = 0
     """The number of journal entries included: the `after` for the next `record` or `save`."""
 
@@ -118,19 +152,25 @@ def recovered(snapshot: Snapshot, entries: Sequence[JournalEntry]) -> Recovered:
     messages: list[Message] = []
     begun: dict[str, ToolCall] = {}
     done: dict[str, ToolResult] = {}
+    paused: dict[str, ToolCallPaused] = {}
     for entry in entries:
         match entry:
             case MessageAdded(message):
                 messages.append(message)
                 # Providers reuse call ids in later replies, so an answered call is forgotten.
                 for result in message.tool_results:
-                    begun.pop(result.call_id, None)
-                    done.pop(result.call_id, None)
+                    for known in (begun, done, paused):
+                        known.pop(result.call_id, None)
             case ToolCallBegun(call):
                 done.pop(call.id, None)
+                paused.pop(call.id, None)
                 begun[call.id] = call
+            case ToolCallPaused(call):
+                begun.pop(call.id, None)
+                paused[call.id] = entry
             case ToolCallDone(result):
                 begun.pop(result.call_id, None)
+                paused.pop(result.call_id, None)
                 done.pop(result.call_id, None)
                 done[result.call_id] = result
     return Recovered(
@@ -138,5 +178,6 @@ def recovered(snapshot: Snapshot, entries: Sequence[JournalEntry]) -> Recovered:
         conversation=snapshot.conversation.plus(*messages) if messages else snapshot.conversation,
         done_results=tuple(done.values()),
         uncertain_calls=tuple(begun.values()),
+        paused_calls=tuple(paused.values()),
         position=len(entries),
     )

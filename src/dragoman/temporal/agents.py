@@ -35,6 +35,8 @@ from dragoman.loop import (
     DropToolResults,
     LoopSettings,
     RunContext,
+    RunMeter,
+    Spent,
     Summarise,
     instruct,
     offered_tools,
@@ -44,7 +46,7 @@ from dragoman.loop import (
     step_options,
     tools_of,
 )
-from dragoman.tools import AnyTools, Outcome, PendingApproval, ToolExecutor, ToolRun
+from dragoman.tools import AnyTools, Outcome, PendingApproval, ToolExecutor, ToolRun, Used
 from dragoman.transport import GiveUp, RetryPolicy, decide
 
 from .payloads import LARGEST, NOTHING, AgentFacts, Ask, Do, application_error
@@ -132,6 +134,7 @@ class Agent:
             context=tuple([(type(each).__name__, Raw(msgspec.json.encode(each))) for each in settings.context]),
             context_window=self.engine.context_window if settings.context else None,
             tools={name: always or tool.takes_context for name, tool in tools.items()},
+            agents=frozenset([name for name, tool in tools.items() if tool.agent is not None]),
             tools_of_moment=of_moment,
             max_parallel_tools=config.max_parallel_tools,
             tool_error_handling=config.tool_error_handling,
@@ -228,6 +231,7 @@ class Activities:
             approvals=() if do.approval is None else (do.approval,),
             deadline=None if do.seconds is None else time.monotonic() + do.seconds,
             pauses=False,
+            meter=RunMeter(do.limits, Spent(), time.monotonic),
         )
         run.counts.update(do.counts)
         batch = executor.batch((call,), run, tools)
@@ -238,24 +242,24 @@ class Activities:
             raise ToolNotFoundError(message, tool_name=call.name, call_id=call.id, hint=hint)
         lives = _LIVES if tool is None or tool.options.idempotent else 1
         if activity.info().attempt > lives:
-            return _write(PendingApproval(call=call, reason=UNCERTAIN))
+            return _write(PendingApproval(call=call, reason=UNCERTAIN), run.meter.used)
         with _heartbeats():
             await exhaust(executor.aevents(batch))
-        return _write(batch.outcomes[0])
+        return _write(batch.outcomes[0], run.meter.used)
 
 
 async def _wait(given: Awaitable[object]) -> object:
     return await given
 
 
-def _write(outcome: Outcome | PendingApproval) -> Raw:
+def _write(outcome: Outcome | PendingApproval, used: Used) -> Raw:
     """The outcome as JSON; a result that the server would refuse is replaced by an error."""
-    data = outcome_to_json(outcome).encode()
+    data = outcome_to_json(outcome, used).encode()
     if len(data) <= LARGEST or isinstance(outcome, PendingApproval):
         return Raw(data)
     text = Text(f"The tool did its work, but its result of {len(data):,} bytes is too large to be passed on.")
     changes = {"content": (text,), "structured": None, "is_error": True, "error_type": "execution"}
-    return _write(Outcome(msgspec.structs.replace(outcome.result, **changes)))
+    return _write(Outcome(msgspec.structs.replace(outcome.result, **changes)), used)
 
 
 @contextmanager

@@ -71,6 +71,8 @@ class AgentFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     context_window: int | None = None
     tools: dict[str, bool] = {}
     """The tools by name, and whether a call needs the conversation."""
+    agents: frozenset[str] = frozenset()
+    """The tools that are agents: they share what is left of the limits."""
     tools_of_moment: bool = False
     """Whether a function on the worker returns the tools; then every call needs the conversation."""
     max_parallel_tools: int = 5
@@ -107,6 +109,8 @@ class Do(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the agent had a tool of this name when the turn began."""
     conversation: Raw = NOTHING
     seconds: float | None = None
+    limits: Limits = Limits()
+    """What agents inside may use."""
 
 
 # --- arguments and results of the workflow ----------------------------------------------------------------------------

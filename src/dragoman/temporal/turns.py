@@ -50,7 +50,8 @@ from dragoman.loop import (
     RunResult,
     Spent,
     Summarise,
-    outcome_from_json,
+    share_limits,
+    take_outcome,
 )
 from dragoman.providers import ModelOptions
 from dragoman.tools import Batch, Outcome, PendingApproval, ToolConfig, ToolExecutor
@@ -130,10 +131,12 @@ class WorkflowTurn(LoopIO):
     def run_tools(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
         if self._facts.run_timeout is not None and self._tools_end is None:
             self._tools_end = workflow.time() + self._facts.run_timeout
-        calls = range(len(batch.calls))
-        return _RunningTools(batch, [asyncio.ensure_future(self._run_tool(batch, index)) for index in calls])
+        known, agents = self._facts.tools, self._facts.agents
+        shares = share_limits(batch, [call.name in agents or call.name not in known for call in batch.calls])
+        running = [asyncio.ensure_future(self._run_tool(batch, index, share)) for index, share in enumerate(shares)]
+        return _RunningTools(batch, running)
 
-    async def _run_tool(self, batch: Batch, index: int) -> Outcome | PendingApproval:
+    async def _run_tool(self, batch: Batch, index: int, limits: Limits) -> Outcome | PendingApproval:
         call, shared = batch.calls[index], batch.run
         approval, counts = shared.take_approval(call), dict(shared.counts)
         shared.spend(call.name, None)
@@ -147,9 +150,11 @@ class WorkflowTurn(LoopIO):
                 known=call.name in self._facts.tools,
                 conversation=write_conversation(shared.conversation) if informed else NOTHING,
                 seconds=self._left(shared.stop, self._tools_end),
+                limits=limits,
             )
             try:
-                return outcome_from_json(await self._execute("dragoman.tool", do, do.seconds, summary=call.name))
+                done = await self._execute("dragoman.tool", do, do.seconds, summary=call.name)
+                return take_outcome(shared, done)
             except StoppedError:  # its worker was lost, and no other has reported in time
                 return PendingApproval(call=call, reason=UNCERTAIN)
 

@@ -178,7 +178,7 @@ class ConversationWorkflow:
             self._held, self._queue, self._waiting = run.conversation, tuple(run.unread), run.pending
         else:
             self._queue = (*self._queue, *run.added)
-        self._spent, self._usage = run.spent, Usage.total_of([each.message.usage for each in run.replies])
+        self._spent, self._usage = run.spent, run.usage
         self._ending = None if run.ending is None else ENDINGS[type(run.ending)]
         last = run.ending.message if isinstance(run.ending, Done | NoAnswer) else None
         self._left_out = Raw(message_to_json(last)) if last is not None and last.says_nothing else NOTHING

@@ -17,7 +17,7 @@ from .arguments.reader import (
     schema_of_type as schema_of_type,
 )
 from .arguments.schemas import map_subschemas as map_subschemas
-from .batch import Batch as Batch, ToolEvent as ToolEvent
+from .batch import Batch as Batch, ToolEvent as ToolEvent, ToolPaused as ToolPaused
 from .call import (
     Middleware as Middleware,
     Outcome as Outcome,
@@ -41,6 +41,7 @@ from .executor import (
     execute_tool as execute_tool,
     tool_result_or_error as tool_result_or_error,
 )
+from .meter import Meter as Meter, Used as Used
 from .registry import (
     FIND_TOOLS as FIND_TOOLS,
     AnyTools as AnyTools,

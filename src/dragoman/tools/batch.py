@@ -11,6 +11,8 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from dragoman.conversation import Event, ToolCall, ToolFinished, ToolProgress, ToolResult, ToolStarted
 from dragoman.errors import ToolAbortedError, ToolError
 
@@ -19,7 +21,14 @@ from .registry import ToolSet
 from .run import PendingApproval, ToolErrorHandling, ToolRun
 from .threads import Runner
 
-ToolEvent: TypeAlias = ToolStarted | ToolProgress | ToolFinished
+
+class ToolPaused(Struct, frozen=True):
+    """A tool has paused its call. Only for whoever runs the batch: in a run of the loop, its end says what waits."""
+
+    pending: PendingApproval
+
+
+ToolEvent: TypeAlias = ToolStarted | ToolProgress | ToolFinished | ToolPaused
 """The events of running tools."""
 
 _MAX_UNREAD: Final = 10_000
@@ -158,12 +167,13 @@ class Batch:
             execution.stop.cancel()
         runner.wake()
 
-    def _finish(self, index: int, outcome: Outcome | PendingApproval) -> Sequence[ToolStarted | ToolFinished]:
+    def _finish(self, index: int, outcome: Outcome | PendingApproval) -> Sequence[ToolEvent]:
         execution = self._active.pop(index)
         if isinstance(outcome, Outcome):
             return self._record(index, execution.conclude(outcome))
         execution.close()
-        return self.take(index, outcome)
+        self.take(index, outcome)
+        return (ToolPaused(outcome),) if outcome.waits_for else ()
 
     def _record(self, index: int, outcome: Outcome) -> Sequence[ToolStarted | ToolFinished]:
         self._outcomes[index] = outcome

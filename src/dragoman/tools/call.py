@@ -36,6 +36,7 @@ from dragoman.errors import (
 
 from .arguments.problems import InvalidArguments
 from .definition import AnyTool, Tool
+from .meter import Meter
 from .registry import ToolSet, not_found
 from .run import (
     Allow,
@@ -112,8 +113,7 @@ class CallExecution:
         """The current attempt."""
         self._left: bool = False
         self._report: Callable[[str | Event], object] | None = report
-        self._used: tuple[Usage, ...] = ()
-        """The usage of model calls inside the tool."""
+        self._meter: Meter | None = None
         self._answers: tuple[Approval, ...] = ()
         """Answers to calls inside this one."""
         self._observed: Observed[Outcome] | None = None
@@ -314,7 +314,8 @@ class CallExecution:
         if not inside or not self._run.pauses:
             reason = "it needs approval, which cannot be given here" if inside else "it paused without a pending call"
             raise _denied(call, reason) from paused
-        return PendingApproval(call=call, reason=str(paused), waits_for=tuple([each.inside(call) for each in inside]))
+        waits_for = tuple([each.inside(call, self._used) for each in inside])
+        return PendingApproval(call=call, reason=str(paused), waits_for=waits_for)
 
     def _settle(self, ended: Ended, runner: Runner) -> Outcome | PendingApproval | None:
         """The outcome of a finished attempt; raises a ToolError if it failed."""
@@ -379,9 +380,18 @@ class CallExecution:
         if self._report is not None and stop is self.stop and not stop.cancelled:
             self._report(what)
 
-    def take_usage(self, usage: Usage) -> None:
-        """Add the usage of a model call inside the tool to the result."""
-        self._used = (*self._used, usage)
+    @property
+    def meter(self) -> Meter:
+        """What was used inside the tool; made when it is first needed."""
+        if self._meter is None:
+            self._meter = Meter(self._run.meter)
+            self._meter.include(self._run.earlier.pop(self.call.id, None))
+        return self._meter
+
+    @property
+    def _used(self) -> Usage | None:
+        """What was used inside the tool so far; None if that was nothing."""
+        return self.meter.inside if self._meter is not None or self.call.id in self._run.earlier else None
 
     # --- after the call ---
 
@@ -414,8 +424,8 @@ class CallExecution:
         finally:
             self.close()
         result = cut_result(outcome.result, self._settings.config)
-        if self._used and result.usage is None:
-            result = msgspec.structs.replace(result, usage=_total(self._used))
+        if result.usage is None and (used := self._used) is not None:
+            result = msgspec.structs.replace(result, usage=used)
         if (result.call_id, result.name) != (call.id, call.name):
             result = msgspec.structs.replace(result, call_id=call.id, name=call.name)
         outcome = outcome if result is outcome.result else Outcome(result, outcome.error)
@@ -442,13 +452,6 @@ def conclude(call: ToolCall, result: ToolResult, error: ToolError | None = None)
     if not result.is_error:
         return Outcome(result)
     return Outcome(result, error or error_of(call, ToolExecutionError, result.text))
-
-
-def _total(used: Sequence[Usage]) -> Usage:
-    """The sum of usages. Its cost is known if the cost of each is."""
-    costs = [each.charged for each in used]
-    known = [cost for cost in costs if cost is not None]
-    return msgspec.structs.replace(Usage.total_of(used), charged=sum(known) if len(known) == len(costs) else None)
 
 
 def decode_arguments(tool: AnyTool, call: ToolCall) -> object:

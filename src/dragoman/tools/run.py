@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
@@ -18,6 +18,8 @@ from dragoman._checks import CheckedMeta, Count, NotNegative, Positive
 from dragoman._stop import Stop, shorter
 from dragoman.conversation import Conversation, Event, ToolCall, ToolChoice, Usage
 from dragoman.errors import ToolCancelledError
+
+from .meter import Meter
 
 if TYPE_CHECKING:
     import logging
@@ -148,6 +150,8 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
     """The call in the conversation that contains this one, for example an agent's; `call.id` starts with its id."""
     waits_for: tuple[PendingApproval, ...] = ()
     """If its tool has paused the call: the calls inside it, which are answered instead."""
+    used: Usage | None = None
+    """What the call `within` has used so far, for example an agent's model calls; its result will include it."""
 
     @property
     def held(self) -> ToolCall:
@@ -158,10 +162,10 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
         """The called tool; None for one of an agent or provider, even if `tools` has one of the same name."""
         return None if self.within is not None or self.call.hosted else tools.find(self.call.name)
 
-    def inside(self, outer: ToolCall) -> PendingApproval:
-        """This approval as the caller of `outer` sees it."""
+    def inside(self, outer: ToolCall, used: Usage | None = None) -> PendingApproval:
+        """This approval as the caller of `outer` sees it, which has used this much so far."""
         call = structs.replace(self.call, id=f"{outer.id}>{self.call.id}")
-        return PendingApproval(call=call, reason=self.reason, within=outer)
+        return PendingApproval(call=call, reason=self.reason, within=outer, used=used)
 
 
 class Paused(Exception):  # noqa: N818 - nothing went wrong
@@ -215,6 +219,8 @@ class ToolRun:
         watched: bool = False,
         pauses: bool = True,
         caller: object = None,
+        meter: Meter | None = None,
+        earlier: Mapping[str, Usage] | None = None,
     ) -> None:
         self.conversation: Conversation = conversation
         self.deps: object = deps
@@ -231,10 +237,10 @@ class ToolRun:
         """Whether a call may be paused for approvals inside it."""
         self.caller: object = caller
         """The loop run that made the calls, if any; for tools that are agents."""
-        self.used: list[Usage] = []
-        """The usage of each model call inside the tools, for example by agents."""
-        self.calls_inside: int = 0
-        """The number of tool calls inside the tools."""
+        self.meter: Meter = Meter() if meter is None else meter
+        """What the run has used, with everything inside its calls."""
+        self.earlier: dict[str, Usage] = dict(earlier or {})
+        """What calls had used, by id, when they were paused in an earlier run; taken when they go on."""
         self._approvals: dict[str, Approval] = {approval.fingerprint: approval for approval in approvals}
         self._lock: threading.Lock = threading.Lock()
 
@@ -252,12 +258,6 @@ class ToolRun:
             return ()
         inside = [each for each in self._approvals.values() if each.call_id.startswith(f"{call.id}>")]
         return tuple([self._approvals.pop(each.fingerprint) for each in inside])
-
-    def count(self, usage: Usage | None, tool_calls: int) -> None:
-        """Count a model call, or tool calls, made inside a tool."""
-        with self._lock:
-            self.used += [] if usage is None else [usage]
-            self.calls_inside += tool_calls
 
     def spend(self, name: str, budget: int | None) -> bool:
         """Count one more call of the tool; returns False, without counting, if its budget is used up."""
@@ -295,7 +295,7 @@ class ToolContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
     answers: tuple[Approval, ...] = ()
     """Answers to calls inside this one that it was paused for; see `answer_about`."""
     desk: CallExecution | None = None
-    """The execution of this call, which receives progress reports and usage."""
+    """The execution of this call, which receives progress reports."""
 
     def report(self, what: str | Event) -> None:
         """Report progress, from any thread. A streamed run yields it as a ToolProgress event, others ignore it.
@@ -312,14 +312,23 @@ class ToolContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
         return self.run is not None and self.run.watched
 
     def used(self, usage: Usage | None = None, *, tool_calls: int = 0) -> None:
-        """Count a model call, or tool calls, made inside this tool: for the limits of the run and its result.
+        """Count a model call, or tool calls, made inside this tool: for the limits of all who wait, and its result.
 
         `usage.charged` is the cost in US dollars; None means unknown.
         """
-        if self.run is not None:
-            self.run.count(usage, tool_calls)
-        if usage is not None and self.desk is not None:
-            self.desk.take_usage(usage)
+        meter = self.meter
+        if usage is not None:
+            meter.begin_call()
+            meter.end_call(usage, usage.charged)
+        if tool_calls:
+            meter.count_tools(tool_calls)
+
+    @property
+    def meter(self) -> Meter:
+        """What this call has used; that of the run is above it."""
+        if self.desk is not None:
+            return self.desk.meter
+        return Meter(None if self.run is None else self.run.meter)
 
     def answer_about(self, call: ToolCall) -> Approval | None:
         """The answer to a call that this one was paused for, with exactly these arguments."""
