@@ -28,6 +28,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from dragoman._crashes import log_crash
 from dragoman._version import __version__
 from dragoman.conversation import ToolResult
 from dragoman.errors import (
@@ -378,8 +379,8 @@ class Connection:
         try:
             answer = await anyio.to_thread.run_sync(function, question, abandon_on_cancel=True)
             return await answer if inspect.isawaitable(answer) else answer
-        except Exception:
-            LOGGER.exception("MCP server %s: the function for its question failed", self.name)
+        except Exception as error:  # noqa: BLE001 -- the server is told that there is no answer
+            log_crash(LOGGER, "MCP server %s: the function for its question crashed", self.name, error=error)
             return None
         finally:
             for scope, deadline in waiting.items():

@@ -225,6 +225,8 @@ class ToolRun:
         """When all calls must be done (`time.monotonic`); set by an executor with a `run_timeout`."""
         self.counts: dict[str, int] = {}
         """How often each tool has been called."""
+        self.crashes: set[tuple[str, type[BaseException]]] = set()
+        """The crashes that were logged; each is logged once."""
         self.watched: bool = watched
         """Whether progress reports of tools are read."""
         self.pauses: bool = pauses
