@@ -1,4 +1,4 @@
-"""How the program is told that a function of its own has failed where the failure becomes a result instead of an error."""
+"""How the program is told that a function of its own has failed where no error can be raised."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 import dragoman.tools
+from dragoman._checks import of_unmade
 from dragoman.conversation import (
     AnswerGrown,
     Conversation,
@@ -122,6 +123,7 @@ class AnswerType(Generic[T]):
                 return self.decode(inner)
             raise
 
+    @of_unmade
     def __repr__(self) -> str:
         return f"<AnswerType {self.name}>"
 

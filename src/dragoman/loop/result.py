@@ -54,8 +54,10 @@ class RunResult(Struct, frozen=True):
 
     @property
     def _how_it_ended(self) -> str:
-        """The ending in words, and the stop reason if it means that something is missing."""
+        """The ending in words, with how many calls wait, or the stop reason if it means that something is missing."""
         words, reason = ENDINGS[type(self.ending)], self.stop_reason
+        if waiting := len(self.pending):
+            return f"{words} ({waiting} {'call waits' if waiting == 1 else 'calls wait'})"
         return f"{words} ({reason.value})" if reason is not None and self.note else words
 
     def _repr_html_(self) -> str:

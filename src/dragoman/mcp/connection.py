@@ -87,12 +87,18 @@ class Home:
     groups: set[int] = field(default_factory=set[int])
     """The process groups of running servers."""
     connections: dict[str, Connection] = field(default_factory=dict[str, "Connection"])
+    has_warned: bool = False
+    """Whether a call after the end was logged: the model reads the error, but cannot mend the program."""
 
     async def call(self, make: Callable[[], Coroutine[Any, Any, ToolResult]]) -> ToolResult:
         """Run a call on the loop of the connections, from any loop."""
         loop, thread = self.loop, self.thread
         if loop is None or loop.is_closed():
-            raise ToolExecutionError("The MCP servers are closed.", hint="Keep them open while their tools are used.")
+            hint = "Keep them open while their tools are used."
+            if not self.has_warned:
+                self.has_warned = True
+                LOGGER.warning("A tool was called after its MCP servers were closed. %s", hint)
+            raise ToolExecutionError("The MCP servers are closed.", hint=hint)
         if asyncio.get_running_loop() is loop:
             return await make()
         if thread is not None:

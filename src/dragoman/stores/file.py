@@ -28,6 +28,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import Struct
 
+from dragoman._checks import of_unmade
 from dragoman.errors import SnapshotCorruptError, SnapshotError, StoreError, StoreUnavailableError
 
 from . import directory, listing, protocol
@@ -252,6 +253,7 @@ class FileStore(ConversationStore):
         """Refuse further calls; no file is kept open between calls."""
         self._closed = True
 
+    @of_unmade
     def __repr__(self) -> str:
         return f"FileStore({str(self.path)!r})"
 
