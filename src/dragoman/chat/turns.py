@@ -23,6 +23,7 @@ import dragoman._observer
 from dragoman._checks import check_names, overlay
 from dragoman._files import read_message
 from dragoman._observer import follow, within
+from dragoman._stepping import Inner, exhaust
 from dragoman.conversation import Block, Conversation, Event, Message, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.engines import AsyncEngine, Engine
 from dragoman.errors import ConcurrentUseError, ConfigurationError, InvalidAnswerError, LimitReachedError, StoppedError
@@ -270,11 +271,9 @@ class TurnCore(Generic[E]):
                 events = run.events(io, streamed=streamed)
                 if run.observed is not None:
                     events = follow(run.observed, events)
-                try:
-                    async for event in events:
+                async with Inner(events) as inner:
+                    async for event in inner:
                         yield event
-                finally:
-                    await events.aclose()
             except BaseException as error:
                 await self._finish(run, error)
                 raise
@@ -286,12 +285,7 @@ class TurnCore(Generic[E]):
     async def _carry_out(self, begin: Begin) -> LoopRun:
         """Run a turn or question to its end."""
         begun = list[LoopRun]()
-        events = self._turn(begin, begun, streamed=False)
-        try:
-            async for _ in events:
-                pass
-        finally:
-            await events.aclose()
+        await exhaust(self._turn(begin, begun, streamed=False))
         return begun[0]
 
     async def _chat(self, prompt: Prompt | None, given: TurnOptions, answer: object = None) -> RunResult:

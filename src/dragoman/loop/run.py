@@ -18,6 +18,7 @@ import msgspec
 
 import dragoman._observer
 from dragoman._observer import Observed
+from dragoman._stepping import Inner
 from dragoman._stop import CURRENT, Stop, shorter
 from dragoman.conversation import (
     BROKEN_OFF,
@@ -212,7 +213,7 @@ class LoopRun:
                     continue
                 if isinstance(step, RunTools):
                     batch = await self._begin_tools(io, step.calls, watched=streamed)
-                    tool_events = io.run_tools(batch)
+                    tool_events = Inner(io.run_tools(batch))
                     try:
                         async for event in tool_events:
                             if self.hooks and isinstance(event, ToolStarted):
