@@ -90,7 +90,7 @@ def overlay(nearer: S | None, outer: S) -> S:
 
 
 def of_unmade(show: Callable[[T], str]) -> Callable[[T], str]:
-    """Decorate a `__repr__`: an object whose constructor failed, which a log with locals shows, has none of its fields."""
+    """Decorate a `__repr__`: an object whose constructor failed, which a log with locals shows, lacks fields."""
 
     @wraps(show)
     def shown(self: T) -> str:
