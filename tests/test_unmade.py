@@ -33,9 +33,10 @@ def list_classes() -> Iterator[type[Any]]:
             getattr(room, public)
     for name in sorted(each for each in sys.modules if each.partition(".")[0] == "dragoman"):
         for found in vars(sys.modules[name]).values():
-            if inspect.isclass(found) and found.__module__ == name and not dataclasses.is_dataclass(found):
-                if not issubclass(found, Struct | tuple | BaseException):
-                    yield found
+            if not inspect.isclass(found) or found.__module__ != name or dataclasses.is_dataclass(found):
+                continue
+            if not issubclass(found, Struct | tuple | BaseException):
+                yield found
 
 
 def is_ours(method: object) -> bool:

@@ -242,7 +242,7 @@ class CallExecution:
         """Note a crash, unless it comes of the end of the run, or is an error that is meant for the model."""
         is_over = self._run.stop.cancelled or self._left
         late = self._run.deadline is not None and time.monotonic() >= self._run.deadline
-        if not (is_over or late or isinstance(error, ToolError)):
+        if not (is_over or late or isinstance(error, self._run.meant)):
             self.crashes.append(Crash(message, error))
 
     async def _wait_for(self, awaitable: Awaitable[object], runner: Runner) -> object:

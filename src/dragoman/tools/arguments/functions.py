@@ -119,9 +119,9 @@ def _deps_of(annotation: object, names: Mapping[str, object]) -> str:
     if isinstance(annotation, str):
         wanted = annotation.partition("[")[2].rpartition("]")[0]
     else:
-        first: object = next(iter(getattr(annotation, "__args__", ())), object)
-        wanted = first.__qualname__ if isinstance(first, type) else str(first)
-    return "" if wanted in ("object", "Any", "typing.Any") or _TAKES_NONE.search(wanted) else wanted
+        given: tuple[object, ...] = getattr(annotation, "__args__", ())
+        wanted = getattr(given[0], "__qualname__", str(given[0])) if given else ""
+    return "" if wanted in ("object", "Any", "typing.Any") or _TAKES_NONE.search(wanted) else str(wanted)
 
 
 def _is_context(annotation: object, names: Mapping[str, object]) -> bool:
