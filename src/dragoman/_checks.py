@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
@@ -12,6 +12,7 @@ from dragoman._decoding import convert_to
 from dragoman.errors import ConfigurationError
 
 S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -87,6 +88,19 @@ def overlay(nearer: S | None, outer: S) -> S:
         wanted, given = type(outer).__name__, type(nearer).__name__
         raise ConfigurationError(f"Expected a {wanted}, not a {given}.", hint=f"Pass {wanted}(…).")
     return msgspec.structs.replace(outer, **dict(list_changes(nearer)))
+
+
+def of_unmade(show: Callable[[T], str]) -> Callable[[T], str]:
+    """Decorate a `__repr__`: an object whose constructor failed, which a log with locals shows, lacks fields."""
+
+    @wraps(show)
+    def shown(self: T) -> str:
+        try:
+            return show(self)
+        except AttributeError:
+            return f"<{type(self).__name__}, which was not made>"
+
+    return shown
 
 
 class CheckedMeta(msgspec.StructMeta):

@@ -13,6 +13,8 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequen
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from dragoman._stepping import Inner
+
 if TYPE_CHECKING:
     from dragoman.conversation import Conversation, ToolCall, ToolSpec
     from dragoman.engines import BaseEngine, Reply
@@ -119,11 +121,12 @@ async def follow(
     With a `result` the operation ends with it; otherwise the caller ends it.
     """
     problem: BaseException | None = None
+    inner = Inner(events)
     try:
         while True:
             before = observed.enter()
             try:
-                event = await anext(events)
+                event = await anext(inner)
             except StopAsyncIteration:
                 break
             finally:
@@ -134,6 +137,6 @@ async def follow(
         raise
     finally:
         with within(observed):
-            await events.aclose()
+            await inner.aclose()
         if result is not None:
             observed.end(result, problem)

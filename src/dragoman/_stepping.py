@@ -8,8 +8,9 @@ coroutine that does suspend raises RuntimeError.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Coroutine, Generator
-from typing import Any, TypeVar
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from typing import Any, Generic, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -38,10 +39,48 @@ def step_through(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         step(items.aclose())
 
 
+class Inner(Generic[T]):
+    """The items of an async generator that is read inside another one, or inside a task, which closes it.
+
+    When an event loop ends, it closes all async generators that were left open, and that it knows of, at the same time.
+    It must know only the outermost one: that closes the others, and cannot while the loop does.
+    """
+
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._items: AsyncGenerator[T, None] = items
+        self._has_begun: bool = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Awaitable[T]:
+        if self._has_begun:
+            return self._items.__anext__()
+        self._has_begun = True
+        return _unknown_to_loop(self._items.__anext__)
+
+    def aclose(self) -> Awaitable[None]:
+        return _unknown_to_loop(self._items.aclose)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()
+
+
+def _unknown_to_loop(begin: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+    """Call a method of an async generator; the first call makes it known to the loop, unless there is no hook."""
+    hook = sys.get_asyncgen_hooks().firstiter
+    try:
+        sys.set_asyncgen_hooks(firstiter=None)
+        return begin()
+    finally:
+        sys.set_asyncgen_hooks(firstiter=hook)
+
+
 async def exhaust(items: AsyncGenerator[object, None]) -> None:
     """Run an async generator to its end, ignoring its items."""
-    try:
-        async for _ in items:
+    async with Inner(items) as inner:
+        async for _ in inner:
             pass
-    finally:
-        await items.aclose()

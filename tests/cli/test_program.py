@@ -13,7 +13,7 @@ from dragoman import __version__
 from dragoman.cli import failures, main
 from dragoman.cli.program import COMMANDS, load_command
 from dragoman.cli.setup import SHELLS
-from tests.cli.running import Surroundings
+from tests.cli.running import Surroundings, calling
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 
@@ -103,6 +103,22 @@ def test_an_unexpected_error_is_one_line_and_debug_shows_where(
     assert around.here("hello").ended(1, "ZeroDivisionError", "--debug")
     assert "Traceback (most recent call last)" in around.here("hello", "--debug").err
     assert "Traceback" not in around.here("--", "--debug").err
+
+
+def test_a_tool_that_crashes_is_one_line_and_debug_shows_where(around: Surroundings) -> None:
+    (around.work / "broken.py").write_text(
+        "from dragoman import tool\n\n@tool\ndef broken(x: int) -> int:\n    return x / 0  # here\n"
+    )
+    calls = [calling("broken", {"x": 1}), calling("broken", {"x": 2}), "It did not work."]
+    with around.talking([*calls, *calls]):
+        done = around.here("Go.", "-T", "broken.py")
+        debugged = around.here("Go.", "-T", "broken.py", "--debug")
+    line = "dragoman: tool broken crashed: ZeroDivisionError: division by zero"
+    assert (done.code, done.out) == (0, "It did not work.\n")
+    assert [each for each in done.err.splitlines() if each.startswith("dragoman:")] == [f"{line} (--debug shows where)"]
+    assert "# here" not in done.err
+    assert f"{line}\nTraceback (most recent call last):\n" in debugged.err
+    assert "    return x / 0  # here\n" in debugged.err
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from dragoman.tools import (
     tool_result_or_error,
 )
 from dragoman.tools.call import failure, success
+from tests.logs import never_set_up
 from tests.tools.cases import Runner, aboom, aecho, boom, call, echo, one, wait_until
 
 LUCK = "ValueError: no luck"
@@ -117,7 +118,8 @@ def test_one_log_line_for_each_call_without_the_users_data(caplog: pytest.LogCap
     with ToolExecutor([echo, boom]) as executor:
         executor.execute(call("echo", '{"text": "my secret"}'))
         executor.execute(call("boom", id="2"))
-    good, bad = caplog.records
+    good, crash, bad = caplog.records
+    assert crash.message == "tool boom crashed"
     assert (good.levelno, bad.levelno) == (logging.INFO, logging.WARNING)
     assert "tool=echo call_id=1 outcome=ok" in good.message
     assert "arguments=<21 characters> result=<9 characters>" in good.message
@@ -126,10 +128,10 @@ def test_one_log_line_for_each_call_without_the_users_data(caplog: pytest.LogCap
     assert "secret" not in caplog.text
 
 
-def test_without_logging_set_up_nothing_is_written(capfd: pytest.CaptureFixture[str]) -> None:
-    with ToolExecutor([boom]) as executor:
-        executor.execute(call("boom"))
-    assert capfd.readouterr() == ("", "")
+def test_without_logging_set_up_nothing_is_written_of_what_the_model_reads(execute_all: Runner) -> None:
+    with never_set_up() as stderr:
+        execute_all(ToolExecutor([echo]), [call("echo", '{"text": "my secret"}'), call("echo", id="2"), call("nope")])
+    assert stderr.getvalue() == ""
 
 
 PICTURE = Media.from_bytes(b"png", "image/png")

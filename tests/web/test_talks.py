@@ -100,6 +100,19 @@ def test_permanent_denial_does_not_ask_on_the_page() -> None:
     assert list(map(type, decisions)) == [Deny, Deny, Allow]
 
 
+def test_an_unexpected_error_is_told_to_the_program_and_not_to_the_visitor(caplog: pytest.LogCaptureFixture) -> None:
+    def system(_: object) -> str:
+        raise LookupError("the template is gone")
+
+    with serving(system=system) as site:
+        visitor = Visitor(site)
+        shown = visitor.wait(visitor.begin("hello"))
+    assert "template" not in json.dumps(shown)
+    [record] = [each for each in caplog.records if each.name == "dragoman.web"]
+    assert record.exc_info is not None
+    assert record.exc_info[0] is LookupError
+
+
 def test_answer_during_a_turn_is_refused() -> None:
     with serving() as site:
         visitor = Visitor(site)

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack, assert_never, cast
 
 from msgspec import structs
 
 from dragoman._checks import check_names
-from dragoman._stepping import step
+from dragoman._stepping import Inner, step
 from dragoman.conversation import Conversation, ToolCall
 from dragoman.engines import AsyncEngine, Engine, Models, made_here
 from dragoman.errors import (
@@ -344,7 +344,7 @@ class Staff:
         while True:
             begun: list[LoopRun] = []
             begin = partial(client._begin_turn, prompt, {"approvals": answers}, None, spent)
-            async with aclosing(client._turn(begin, begun, streamed=context.watched)) as events:
+            async with Inner(client._turn(begin, begun, streamed=context.watched)) as events:
                 async for event in events:
                     context.report(event)
             result = begun[0].result

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
 from copy import copy
 from itertools import islice
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast, overload
@@ -18,6 +17,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 import dragoman.tools
+from dragoman._checks import of_unmade
+from dragoman._stepping import Inner
 from dragoman.conversation import (
     AnswerGrown,
     Conversation,
@@ -122,6 +123,7 @@ class AnswerType(Generic[T]):
                 return self.decode(inner)
             raise
 
+    @of_unmade
     def __repr__(self) -> str:
         return f"<AnswerType {self.name}>"
 
@@ -360,8 +362,8 @@ async def grow(events: AsyncGenerator[Event, None], wanted: AnswerType[Any]) -> 
     """The events of a turn, and an AnswerGrown whenever there is more of the answer."""
     reader = None if wanted.response_format is None else dragoman.tools.PartialReader(wanted.schema)
     text, unread, length, value = "", list[str](), 0, object()
-    async with aclosing(events):
-        async for event in events:
+    async with Inner(events) as inner:
+        async for event in inner:
             yield event
             if isinstance(event, TextStarted):
                 text, unread, length, value = "", [], 0, UNSET

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec import structs
 
 import dragoman.providers
+from dragoman._checks import of_unmade
 from dragoman.conversation import Conversation, Message, Usage
 from dragoman.engines import EngineOptions, lossy
 from dragoman.errors import ConfigurationError
@@ -282,5 +283,6 @@ class ChatCore(TurnCore[E]):
         for runtime in runtimes:
             await runtime.lease.leave(self)
 
+    @of_unmade
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model}, {len(self.history)} messages>"

@@ -23,6 +23,7 @@ import dragoman._observer
 from dragoman._checks import check_names, overlay
 from dragoman._files import read_message
 from dragoman._observer import follow, within
+from dragoman._stepping import Inner, exhaust
 from dragoman.conversation import Block, Conversation, Event, Message, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.engines import AsyncEngine, Engine
 from dragoman.errors import ConcurrentUseError, ConfigurationError, InvalidAnswerError, LimitReachedError, StoppedError
@@ -40,6 +41,7 @@ from dragoman.loop import (
     note_on,
     refuse_unanswered_calls,
     settings_of,
+    warn_of_unknown_window,
 )
 from dragoman.tools import PendingApproval
 
@@ -206,6 +208,8 @@ class TurnCore(Generic[E]):
         if any(tool.agent is not None for tool in executor.tools):
             later.check_agents(executor.tools, Engine if isinstance(engine, Engine) else AsyncEngine)
         settings = settings_of(options, engine.options, executor.config)
+        if settings.context:
+            warn_of_unknown_window(settings.context, engine)
         if self._kept_in is not None:
             settings = structs.replace(settings, hooks=(self._ledger, *settings.hooks), accounts=True)
         return Runtime(agent, lease, executor, options, settings, self._make_io(engine, executor))
@@ -276,11 +280,9 @@ class TurnCore(Generic[E]):
                 events = run.events(io, streamed=streamed)
                 if run.observed is not None:
                     events = follow(run.observed, events)
-                try:
-                    async for event in events:
+                async with Inner(events) as inner:
+                    async for event in inner:
                         yield event
-                finally:
-                    await events.aclose()
             except BaseException as error:
                 await self._finish(run, error)
                 raise
@@ -292,12 +294,7 @@ class TurnCore(Generic[E]):
     async def _carry_out(self, begin: Begin) -> LoopRun:
         """Run a turn or question to its end."""
         begun = list[LoopRun]()
-        events = self._turn(begin, begun, streamed=False)
-        try:
-            async for _ in events:
-                pass
-        finally:
-            await events.aclose()
+        await exhaust(self._turn(begin, begun, streamed=False))
         return begun[0]
 
     async def _chat(self, prompt: Prompt | None, given: TurnOptions, answer: object = None) -> RunResult:

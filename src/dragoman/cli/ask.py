@@ -81,8 +81,8 @@ def _ask(session: Session, message: Message | None, kind: AnswerType[object] | N
         if isinstance(error, DragomanError):
             report(error, terminal, debug=arguments.debug)
         else:
-            kept = "; the conversation is kept. Continue with: dragoman -c" if session.is_kept else ""
-            terminal.say(f"dragoman: interrupted{kept}", "yellow")
+            kept = "the conversation is kept. Continue with: dragoman -c" if session.is_kept else ""
+            terminal.say(f"dragoman: interrupted; {session.waiting}{kept}".rstrip("; "), "yellow")
     _print_json(terminal, arguments, sum_up(client, since, **further, exit_code=code))
     if arguments.usage:
         terminal.say(format_usage(client.history[since:]), "dim")

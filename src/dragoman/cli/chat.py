@@ -134,7 +134,8 @@ class _Talk:
         except KeyboardInterrupt as interrupt:
             self._leave_if_terminated(interrupt)
             can_continue = client.pending or len(client.history) > since
-            self._terminal.say("[stopped; /continue resumes]" if can_continue else "[stopped]", "yellow")
+            how = f"; {self._session.waiting}/continue resumes" if can_continue else ""
+            self._terminal.say(f"[stopped{how}]", "yellow")
         if len(client.history) == since and not client.pending:
             self._edit = prompt or ""  # the turn left no trace: offer the prompt again
 

@@ -114,7 +114,7 @@ def _run(arguments: list[str], terminal: Terminal) -> int:
         _refuse_slips(arguments)
         parser, words = make_root_parser(), arguments[first == "ask" :]
     namespace = parser.read(words)
-    with _warnings_as_lines(terminal):
+    with _warnings_as_lines(terminal, debug=getattr(namespace, "debug", False)):
         return (parser.run and parser.run(namespace, terminal)) or 0
 
 
@@ -186,10 +186,15 @@ def _unwind_on_sigterm() -> Generator[None]:
 
 
 @contextmanager
-def _warnings_as_lines(terminal: Terminal) -> Generator[None]:
-    """Print log records and the library's own warnings, each once, as lines; hide other warnings."""
+def _warnings_as_lines(terminal: Terminal, *, debug: bool) -> Generator[None]:
+    """Print log records and the library's own warnings, each once, as lines; hide other warnings.
+
+    Of an error there is a line, too, and its traceback with `debug`.
+    """
     import logging  # not for `--help`
     import traceback
+
+    from dragoman._crashes import name_error
 
     shown: set[str] = set()
 
@@ -204,9 +209,11 @@ def _warnings_as_lines(terminal: Terminal) -> Generator[None]:
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             style = "yellow" if record.levelno >= logging.WARNING else "dim"
-            terminal.note(f"dragoman: {to_line(record.getMessage())}", style)
-            if record.exc_info is not None:
-                terminal.note("".join(traceback.format_exception(record.exc_info[1])), style)
+            error = None if record.exc_info is None else record.exc_info[1]
+            what = "" if error is None else f": {name_error(error)}{'' if debug else ' (--debug shows where)'}"
+            terminal.note(f"dragoman: {record.getMessage()}{what}", style)
+            if error is not None and debug:
+                terminal.say(record.exc_text or "".join(traceback.format_exception(error)), style)
 
     before, logging.lastResort = logging.lastResort, cast("Any", Lines())
     try:

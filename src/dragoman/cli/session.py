@@ -225,7 +225,7 @@ class Session(ExitStack):
                     return stream.result
                 steps += stream.result.spent.steps
                 if steps >= most:
-                    message = f"max iterations ({most}) reached"
+                    message = f"{self.waiting}max iterations ({most}) reached"
                     raise StepLimitError(message, conversation=client.conversation, limit="steps")
                 approvals = self.approver.answer(stream.result.pending, client.tools.tools, client.uncertain)
                 prompt = None
@@ -249,6 +249,12 @@ class Session(ExitStack):
     def is_kept(self) -> bool:
         """Whether the conversation can be continued later."""
         return self.store is not None and bool(self.client.history)
+
+    @property
+    def waiting(self) -> str:
+        """What to say of the calls that wait for the user, before anything else; "" if there are none."""
+        count = len(self.client.pending)
+        return f"{count} {'call waits' if count == 1 else 'calls wait'} for your approval; " if count else ""
 
     def drop_empty(self) -> None:
         """Delete a conversation without messages, because the first turn failed, from the store."""

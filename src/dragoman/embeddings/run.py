@@ -7,7 +7,7 @@ Must not know: the providers' APIs (codecs.py), how requests are sent and retrie
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from dragoman._checks import check_names, suggest
 from dragoman._decoding import decode_as
-from dragoman._stepping import step
+from dragoman._stepping import Inner, step
 from dragoman._stop import Stop, current_stop, stopping
 from dragoman.engines import (
     AnyHttpEngine,
@@ -293,7 +293,7 @@ async def _embed(engine: AnyHttpEngine, wanted: _Wanted, progress: Progress | No
     done = total - len(missing)
     work = (partial(job.embed_part, part) for part in parts)
     try:
-        async with aclosing(_together(work, wanted.concurrency, blocking=isinstance(engine, HttpEngine))) as parts_done:
+        async with Inner(_together(work, wanted.concurrency, blocking=isinstance(engine, HttpEngine))) as parts_done:
             async for count in parts_done:
                 done += count
                 if progress is not None:

@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 
 import dragoman._observer
 import dragoman.providers
+from dragoman._checks import of_unmade
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec, unfold
 from dragoman.errors import ConfigurationError, InvalidRequestError, LossyConversionError
@@ -185,6 +186,7 @@ class BaseEngine:
             limits=profile.tool_limits,
         )
 
+    @of_unmade
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from dragoman._checks import CheckedMeta, NotNegative, Positive, overlay
+from dragoman._checks import CheckedMeta, NotNegative, Positive, of_unmade, overlay
 from dragoman.conversation import Conversation, Fold, ToolSpec, Usage
 from dragoman.errors import (
     AuthenticationError,
@@ -455,6 +455,7 @@ class _Chain(BaseEngine, Generic[E]):
     def prepare_tools(self, tools: Sequence[ToolSpec]) -> object:
         return self.engines[0].prepare_tools(tools)
 
+    @of_unmade
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join([each.name for each in self.engines])}>"
 

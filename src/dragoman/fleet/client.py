@@ -8,13 +8,12 @@ cancelling and finishing lock the conversation, and a turn that ends queues the 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
-from contextlib import aclosing
 from functools import wraps
 from typing import Any, ClassVar, Concatenate, Final, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from msgspec import structs
 
-from dragoman._stepping import step, step_through
+from dragoman._stepping import Inner, step, step_through
 from dragoman.chat import Prompt, make_message
 from dragoman.conversation import ToolCall
 from dragoman.errors import (
@@ -188,7 +187,7 @@ class AsyncFleet:
         """The outcome of the turn. Raises the error that it ended with, and StoppedError after `timeout` seconds."""
         id = turn.id if isinstance(turn, Turn) else (await self._find(turn))["id"]
         state = "queued"
-        async with aclosing(self._database.follow([id], lambda: self._find(id), timeout)) as rows:
+        async with Inner(self._database.follow([id], lambda: self._find(id), timeout)) as rows:
             async for row in rows:
                 state = row["state"]
                 if state not in _UNFINISHED:
@@ -270,7 +269,7 @@ class AsyncFleet:
             ended = await self._database.fetch(_ENDS, conversation, row["number"] - 1)
             return ended, await self._recover(conversation)
 
-        async with aclosing(self._database.follow([conversation], look)) as looks:
+        async with Inner(self._database.follow([conversation], look)) as looks:
             async for ended, found in looks:
                 for event in view.new_events(found) if found is not None else ():
                     yield event

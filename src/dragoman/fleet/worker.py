@@ -25,6 +25,7 @@ from typing import Final, Unpack
 from msgspec import Struct
 
 from dragoman._checks import CheckedMeta, Positive
+from dragoman._crashes import log_crash
 from dragoman.chat import AsyncChatClient
 from dragoman.conversation import ToolCall, ToolResult
 from dragoman.engines import Reply
@@ -449,7 +450,7 @@ class Worker:
                 raise StoreConflictError("The lease was lost.") from error
             return "failed", outcome_to_json(error)
         except Exception as error:  # noqa: BLE001 -- the caller gets it
-            _log.exception("turn %s failed", row["id"])
+            log_crash(_log, "turn %s crashed", row["id"], error=error)
             return "failed", outcome_to_json(FleetError(f"The worker failed: {type(error).__name__}: {error}"))
 
     async def _finish(self, link: Connection, running: _Running, state: str, outcome: bytes) -> None:

@@ -3,6 +3,7 @@ from .context import (
     ContextUse as ContextUse,
     DropToolResults as DropToolResults,
     Summarise as Summarise,
+    warn_of_unknown_window as warn_of_unknown_window,
 )
 from .durable import (
     DurableIO as DurableIO,

@@ -6,14 +6,16 @@ in which calls and their results stay together.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from weakref import WeakSet
 
 import msgspec
 from msgspec import Struct
 
 import dragoman.providers
 import dragoman.tools
+from dragoman._checks import CheckedMeta, Count
 from dragoman.conversation import (
     Block,
     Conversation,
@@ -23,6 +25,11 @@ from dragoman.conversation import (
 )
 from dragoman.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from dragoman.engines import BaseEngine
+
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_WARNED: Final = WeakSet["BaseEngine"]()
 _DROPPED: Final = "[This result was dropped to save space. Call the tool again if it is needed.]"
 
 
@@ -65,17 +72,47 @@ async def ask_policy(
     return after
 
 
-class DropToolResults(Struct, frozen=True, kw_only=True):
-    """Replaces old tool results by a note once more than `above` of the window is used.
+class _WhenFull(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
+    """A policy that begins at a share of the window, or at a number of tokens: at whichever comes first."""
+
+    above: _Share
+    """The share of the window."""
+    above_tokens: Count | None = None
+    """The number of tokens; needed if the size of the window is not known."""
+
+    def is_due(self, use: ContextUse) -> bool:
+        """Whether there is enough to shorten."""
+        return use.beyond(self.above) or (self.above_tokens is not None and use.tokens > self.above_tokens)
+
+
+def warn_of_unknown_window(policies: Iterable[ContextPolicy], engine: BaseEngine) -> None:
+    """Log that a policy will never begin, because nobody knows the model's window; once for each engine."""
+    idle = [each for each in policies if isinstance(each, _WhenFull) and each.above_tokens is None]
+    if not idle or engine in _WARNED or engine.context_window is not None:
+        return
+    _WARNED.add(engine)
+    import logging  # slow to import, and most windows are known
+
+    policy = f"{type(idle[0]).__name__}(above={idle[0].above:g})"
+    logging.getLogger("dragoman.loop").warning(
+        "%s: %s never begins, because the size of this model's context window is not known. Say above_tokens=…, a "
+        'number of tokens, or give the model profile={"context_window": …}.',
+        engine.name,
+        policy,
+    )
+
+
+class DropToolResults(_WhenFull, frozen=True, kw_only=True):
+    """Replaces old tool results by a note once more than `above` of the window, or `above_tokens`, is used.
 
     The last `keep` messages with results stay as they are, and so does everything else.
     """
 
-    above: float = 0.7
+    above: _Share = 0.7
     keep: int = 3
 
     def __call__(self, conversation: Conversation, use: ContextUse) -> Conversation:
-        if not use.beyond(self.above):
+        if not self.is_due(use):
             return conversation
         places = [index for index, message in enumerate(conversation.messages) if message.role == "tool"]
         messages = list(conversation.messages)
@@ -100,13 +137,13 @@ def _without_content(message: Message) -> Message:
     return msgspec.structs.replace(message, blocks=tuple(kept)) if tuple(kept) != message.blocks else message
 
 
-class Summarise(Struct, frozen=True, kw_only=True):
-    """Has the model summarise the older part of the history once more than `above` of the window is used.
+class Summarise(_WhenFull, frozen=True, kw_only=True):
+    """Has the model summarise what is older once more than `above` of the window, or `above_tokens`, is used.
 
     The last `keep` user turns stay word for word; the summary of what came before becomes one user message.
     """
 
-    above: float = 0.8
+    above: _Share = 0.8
     keep: int = 2
     instruction: str = (
         "Summarise our conversation so far for yourself, so that you can go on without it: what is wanted, what was "
@@ -116,7 +153,7 @@ class Summarise(Struct, frozen=True, kw_only=True):
 
     async def __call__(self, conversation: Conversation, use: ContextUse) -> Conversation:
         cut = self._cut(conversation)
-        if not cut or not use.beyond(self.above):
+        if not cut or not self.is_due(use):
             return conversation
         older = conversation.up_to(cut).repaired().conversation
         summary = (await use.ask(older.plus(Message.user(self.instruction)))).text.strip()

@@ -19,6 +19,7 @@ from dragoman.engines import AsyncEngine, Engine, Models, adopt, async_engine, e
 from dragoman.errors import ConfigurationError
 from dragoman.tools import AnyTools, Approval, PendingApproval, ToolConfig, ToolExecutor
 
+from .context import warn_of_unknown_window
 from .io import AsyncIO, AsyncRunStream, LoopIO, PlainIO, RunStream, close_engine
 from .result import RunResult
 from .run import LoopRun
@@ -67,6 +68,7 @@ class _Bound(Generic[E]):
         self._owns_executor: bool = not isinstance(tools, ToolExecutor)
         self.executor: ToolExecutor = _executor_for(tools, config)
         self.settings: LoopSettings = settings_of(given, engine.options, self.executor.config)
+        warn_of_unknown_window(self.settings.context, engine)
 
     def start(self, conversation: Conversation, **given: Unpack[RunOptions]) -> LoopRun:
         """A run that has not started. Its system prompt is ours, or the conversation's if we have none."""

@@ -55,9 +55,11 @@ class RunResult(Struct, frozen=True):
 
     @property
     def _how_it_ended(self) -> str:
-        """The ending in words, the stop reason if it means that something is missing, and limits that were passed."""
+        """The ending in words, with how many calls wait, what the stop reason says is missing, and limits passed."""
         words, reason = ENDINGS[type(self.ending)], self.stop_reason
         further = [reason.value] if reason in CUT_OFF or reason in BROKEN_OFF else []
+        if waiting := len(self.pending):
+            further.append(f"{waiting} {'call waits' if waiting == 1 else 'calls wait'}")
         if not isinstance(self.ending, LimitReached):
             further += [f"past its limit of {name.replace('_', ' ')}" for name in self.spent.passed]
         return f"{words} ({', '.join(further)})" if further else words

@@ -19,6 +19,7 @@ import msgspec
 import dragoman._observer
 from dragoman._decoding import convert_to
 from dragoman._observer import Observed
+from dragoman._stepping import Inner
 from dragoman._stop import CURRENT, Stop, shorter
 from dragoman.conversation import (
     BROKEN_OFF,
@@ -226,7 +227,7 @@ class LoopRun:
                     continue
                 if isinstance(step, RunTools):
                     batch = await self._begin_tools(io, step, watched=streamed)
-                    tool_events = io.run_tools(batch)
+                    tool_events = Inner(io.run_tools(batch))
                     try:
                         async for event in tool_events:
                             if isinstance(event, ToolPaused):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, get_type_hints, is_typeddict
@@ -19,6 +20,7 @@ from mcp.shared.uri_template import UriTemplate
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 
+from dragoman._crashes import log_crash
 from dragoman.conversation import Json, Media, ResultPart, Text, ToolResult, Value
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools import AnyTool, Checker, compile_schema
@@ -118,6 +120,7 @@ def _return_hint(function: Callable[..., object]) -> object:
 
 # --- resources and prompts -------------------------------------------------------------------------------------------
 
+_LOGGER = logging.getLogger("dragoman.mcp")
 _MAX_BYTES = 10 * 1024 * 1024
 _RESOURCE_NOT_FOUND = -32002
 """Up to 2025-11-25; later revisions use the code for invalid parameters."""
@@ -272,6 +275,7 @@ async def _call(offer: Offer, function: Callable[..., R | Awaitable[R]], *given:
     except (InputNeededError, MCPError):
         raise
     except Exception as error:
+        log_crash(_LOGGER, "the function of %r crashed", offer.name, error=error)
         message = f"{offer.name!r} cannot be read: {type(error).__name__}: {error}"
         raise MCPError(types.INTERNAL_ERROR, message) from error
 

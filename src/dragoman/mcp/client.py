@@ -127,7 +127,11 @@ class McpServers:
 
     @property
     def tools(self) -> ToolSet:
-        """The tools of all servers. The set follows their changes."""
+        """The tools of all servers, inside the `with` block. The set follows their changes."""
+        if self._home.loop is None:
+            message = "These MCP servers are not open, so there are no tools."
+            hint = "Use them inside the block: `with McpServers(...) as servers:`, or `async with`."
+            raise ConfigurationError(message, hint=hint)
         return self._all
 
     def __getitem__(self, name: str) -> ToolSet:

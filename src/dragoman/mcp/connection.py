@@ -28,6 +28,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from dragoman._crashes import log_crash
 from dragoman._version import __version__
 from dragoman.conversation import ToolResult
 from dragoman.errors import (
@@ -86,12 +87,18 @@ class Home:
     groups: set[int] = field(default_factory=set[int])
     """The process groups of running servers."""
     connections: dict[str, Connection] = field(default_factory=dict[str, "Connection"])
+    has_warned: bool = False
+    """Whether a call after the end was logged: the model reads the error, but cannot mend the program."""
 
     async def call(self, make: Callable[[], Coroutine[Any, Any, ToolResult]]) -> ToolResult:
         """Run a call on the loop of the connections, from any loop."""
         loop, thread = self.loop, self.thread
         if loop is None or loop.is_closed():
-            raise ToolExecutionError("The MCP servers are closed.", hint="Keep them open while their tools are used.")
+            hint = "Keep them open while their tools are used."
+            if not self.has_warned:
+                self.has_warned = True
+                LOGGER.warning("A tool was called after its MCP servers were closed. %s", hint)
+            raise ToolExecutionError("The MCP servers are closed.", hint=hint)
         if asyncio.get_running_loop() is loop:
             return await make()
         if thread is not None:
@@ -378,8 +385,8 @@ class Connection:
         try:
             answer = await anyio.to_thread.run_sync(function, question, abandon_on_cancel=True)
             return await answer if inspect.isawaitable(answer) else answer
-        except Exception:
-            LOGGER.exception("MCP server %s: the function for its question failed", self.name)
+        except Exception as error:  # noqa: BLE001 -- the server is told that there is no answer
+            log_crash(LOGGER, "MCP server %s: the function for its question crashed", self.name, error=error)
             return None
         finally:
             for scope, deadline in waiting.items():

@@ -255,6 +255,7 @@ class _Wire(Server[anyio.Semaphore]):
             approval = asking.approval(call)
             run = ToolRun(deps=ours.deps, approvals=[] if approval is None else [approval])
             run.counts = ours.counts
+            run.meant = (*run.meant, MCPError)
             try:
                 # The SDK drops progress that the client did not ask for.
                 async with ctx.lifespan_context, _sending_progress(ctx.session.report_progress):

@@ -29,6 +29,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from dragoman._crashes import log_crash
 from dragoman._observer import Observed
 from dragoman._version import __version__
 from dragoman.conversation import Conversation, Message, ToolCall, ToolSpec, Usage
@@ -150,8 +151,8 @@ class _Operation(Generic[Result]):
                     span.set_status(Status(StatusCode.ERROR, text))
                 self.add_events(span, result)
             self.measure(result, took, problem)
-        except Exception:  # the observed operation must not fail
-            _LOGGER.exception("a span of %s could not be completed", self._name)
+        except Exception as failure:  # noqa: BLE001 -- the observed operation must not fail
+            log_crash(_LOGGER, "a span of %s could not be completed", self._name, error=failure)
         span.end(over)
 
     def _begin(self) -> Span:
@@ -161,8 +162,8 @@ class _Operation(Generic[Result]):
             known, links = self.attributes_before(contexts.get_value(_RUN)), self.links()
             self._span = self._observer.tracer.start_span(self._name, kind=self.kind, attributes=known, links=links)
             self._context = set_span_in_context(self._span)
-        except Exception:  # the observed operation must not fail
-            _LOGGER.exception("a span of %s could not be started", self._name)
+        except Exception as failure:  # noqa: BLE001 -- the observed operation must not fail
+            log_crash(_LOGGER, "a span of %s could not be started", self._name, error=failure)
         return self._span
 
     # --- for subclasses ---

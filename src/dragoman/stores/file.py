@@ -28,6 +28,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import Struct
 
+from dragoman._checks import of_unmade
 from dragoman._decoding import decode_as
 from dragoman.errors import SnapshotCorruptError, SnapshotError, StoreError, StoreUnavailableError
 
@@ -253,6 +254,7 @@ class FileStore(ConversationStore):
         """Refuse further calls; no file is kept open between calls."""
         self._closed = True
 
+    @of_unmade
     def __repr__(self) -> str:
         return f"FileStore({str(self.path)!r})"
 

@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict, TypeVar
 from weakref import WeakSet
 
+from dragoman._checks import of_unmade
 from dragoman._stop import chance, sleep
 from dragoman.errors import ConfigurationError, DragomanError, SnapshotCorruptError, StoreError, StoreUnavailableError
 
@@ -109,6 +110,7 @@ class PostgresStore(SqlStore):
         """Who has a connection. Not a semaphore: Ctrl-C while it counts would lose a connection for good."""
         self._lock: threading.Lock = threading.Lock()
 
+    @of_unmade
     def __repr__(self) -> str:
         return f"PostgresStore({self._address.shown!r}, schema={self._schema!r})"
 

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._checks import of_unmade
 from dragoman._decoding import decoder_of
 from dragoman.errors import (
     ConfigurationError,
@@ -104,6 +105,7 @@ class EncryptionKey:
             raise ConfigurationError(f"There is no environment variable {name!r} with a key.", hint=_TEXT_HINT)
         return cls.from_text(value, source=f"The environment variable {name!r}")
 
+    @of_unmade
     def __repr__(self) -> str:
         return f"EncryptionKey(id={self.id!r})"
 
@@ -200,6 +202,7 @@ class AesGcmSealing:
             hint = "It was truncated, edited or moved. Restore it from a backup; it was left unchanged."
             raise SnapshotCorruptError(message, hint=hint) from None
 
+    @of_unmade
     def __repr__(self) -> str:
         return f"AesGcmSealing(key_ids={self.key_ids!r})"
 

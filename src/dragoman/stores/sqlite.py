@@ -31,6 +31,7 @@ from typing import Final, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
+from dragoman._checks import of_unmade
 from dragoman._descriptors import owned
 from dragoman._stop import sleep
 from dragoman.errors import StoreError, StoreUnavailableError
@@ -146,6 +147,7 @@ class SqliteStore(SqlStore):
             with slot.lock:
                 slot.drop()
 
+    @of_unmade
     def __repr__(self) -> str:
         return f"SqliteStore({str(self.path)!r})"
 

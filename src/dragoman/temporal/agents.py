@@ -45,6 +45,7 @@ from dragoman.loop import (
     settings_of,
     step_options,
     tools_of,
+    warn_of_unknown_window,
 )
 from dragoman.tools import AnyTools, Outcome, PendingApproval, ToolExecutor, ToolRun, Used
 from dragoman.transport import GiveUp, RetryPolicy, decide
@@ -113,7 +114,9 @@ class Agent:
     @cached_property
     def settings(self) -> LoopSettings:
         """The settings of a turn, as a chat client has them."""
-        return settings_of(self._options, self.engine.options, self.executor.config)
+        settings = settings_of(self._options, self.engine.options, self.executor.config)
+        warn_of_unknown_window(settings.context, self.engine)
+        return settings
 
     def moment(self, conversation: Conversation) -> RunContext[object]:
         """The RunContext for functions that return instructions or tools."""

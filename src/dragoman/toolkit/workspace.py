@@ -20,6 +20,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from dragoman._checks import of_unmade
 from dragoman._descriptors import Descriptor, owned
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolExecutionError
 
@@ -84,6 +85,7 @@ class Workspace:
         """The directory's real path."""
         self._spellings: tuple[tuple[str, ...], ...] = tuple({_parts(real): None, _parts(given): None})
 
+    @of_unmade
     def __repr__(self) -> str:
         return f"Workspace({self.root!r})"
 

@@ -17,6 +17,7 @@ from dragoman.conversation import Event, ToolCall, ToolFinished, ToolProgress, T
 from dragoman.errors import ToolAbortedError, ToolError
 
 from .call import CallExecution, Outcome, Settings, cancelled, failure
+from .crashes import Crash, tell
 from .registry import ToolSet
 from .run import PendingApproval, ToolErrorHandling, ToolRun
 from .threads import Runner
@@ -43,7 +44,7 @@ class Batch:
         calls: Sequence[ToolCall],
         run: ToolRun,
         settings: Settings,
-        on_result: Callable[[ToolCall, ToolResult], None],
+        on_result: Callable[[ToolCall, ToolResult, ToolRun], None],
     ) -> None:
         self.calls: tuple[ToolCall, ...] = tuple(calls)
         self.run: ToolRun = run
@@ -51,7 +52,7 @@ class Batch:
         """The error that stopped the batch, under the policy `abort`."""
         self.tools: ToolSet = tools
         self._settings: Settings = settings
-        self._on_result: Callable[[ToolCall, ToolResult], None] = on_result
+        self._on_result: Callable[[ToolCall, ToolResult, ToolRun], None] = on_result
         self._outcomes: list[Outcome | PendingApproval | None] = [None] * len(self.calls)
         self._started: set[int] = set()
         self._active: dict[int, CallExecution] = {}
@@ -170,20 +171,29 @@ class Batch:
     def _finish(self, index: int, outcome: Outcome | PendingApproval) -> Sequence[ToolEvent]:
         execution = self._active.pop(index)
         if isinstance(outcome, Outcome):
-            return self._record(index, execution.conclude(outcome))
+            return self._record(index, execution.conclude(outcome), execution.crashes)
         execution.close()
         self.take(index, outcome)
+        self._tell(execution.crashes)
         return (ToolPaused(outcome),) if outcome.waits_for else ()
 
-    def _record(self, index: int, outcome: Outcome) -> Sequence[ToolStarted | ToolFinished]:
-        self._outcomes[index] = outcome
-        self._on_result(self.calls[index], outcome.result)
+    def _record(
+        self, index: int, outcome: Outcome, crashes: Sequence[Crash] = ()
+    ) -> Sequence[ToolStarted | ToolFinished]:
+        self._outcomes[index] = outcome  # first, so that Ctrl-C while it is logged does not lose it
+        self._tell(crashes)
+        self._on_result(self.calls[index], outcome.result, self.run)
         return self.take(index, outcome)
+
+    def _tell(self, crashes: Sequence[Crash]) -> None:
+        for each in crashes:
+            tell(each, self.run, self._settings.logger)
 
     def _wind_up(self, runner: Runner) -> Iterator[ToolStarted | ToolFinished]:
         """Record what has finished and abandon the rest; calls without an outcome are cancelled."""
         for index in list(self._active):
-            yield from self._record(index, self._active.pop(index).leave(runner, self._why_cancelled))
+            execution = self._active.pop(index)
+            yield from self._record(index, execution.leave(runner, self._why_cancelled), execution.crashes)
         for index, call in enumerate(self.calls):
             if self._outcomes[index] is None:
                 yield from self._record(index, self._cancelled(call))

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Raw
 
 import dragoman._observer
+from dragoman._crashes import name_error
 from dragoman._files import read_result
 from dragoman._observer import Observed
 from dragoman._stop import CURRENT, Stop, chance, shorter, stopping
@@ -35,6 +36,7 @@ from dragoman.errors import (
 )
 
 from .arguments.problems import InvalidArguments
+from .crashes import Crash, crash_of, word
 from .definition import AnyTool, Tool
 from .meter import Meter
 from .registry import ToolSet, not_found
@@ -116,6 +118,10 @@ class CallExecution:
         self._meter: Meter | None = None
         self._answers: tuple[Approval, ...] = ()
         """Answers to calls inside this one."""
+        self.crashes: list[Crash] = []
+        """What of the program's own code has failed, to be logged at the end."""
+        self._crash: Crash | None = None
+        """The crash of the tool in this attempt; it counts if no other attempt follows."""
         self._observed: Observed[Outcome] | None = None
         """The observation of this call, if there is an observer; from the first attempt on."""
         self.stop: Stop = run.stop
@@ -144,6 +150,7 @@ class CallExecution:
         except ToolError as error:
             return self.fail(error)
         except Exception as error:  # noqa: BLE001 - middleware is foreign code; its failure is the call's failure
+            self._note(f"a middleware crashed in a call of {word(self.call.name)}", error)
             return self.fail(execution_error(self.call, error))
         return None
 
@@ -197,7 +204,7 @@ class CallExecution:
         try:
             asks: object = needed(call) if callable(needed) else needed
         except Exception as error:
-            raise _check_failed(call, error) from error
+            raise self._check_failed(f"requires_approval of tool {tool.name}", error) from error
         # If the provider asks for approval, the permission check decides; without one a person does.
         asks = asks or (call.asks and self._settings.permission is None)
         # An answer to a call inside it means that this call has been started before.
@@ -219,11 +226,24 @@ class CallExecution:
         except ToolCancelledError:
             raise
         except Exception as error:
-            raise _check_failed(call, error) from error
+            raise self._check_failed("the permission check", error) from error
         if not isinstance(decision, Allow | Deny | Ask):
             message = f"it returned a {type(decision).__name__}, not Allow, Deny or Ask"
-            raise _check_failed(call, TypeError(message))
+            raise self._check_failed("the permission check", TypeError(message))
         return decision
+
+    def _check_failed(self, what: str, error: Exception) -> ToolDeniedError:
+        """The denial by a check that could not decide."""
+        call = self._asked
+        self._note(f"{what} crashed, so the call of {word(call.name)} was denied", error)
+        return _denied(call, f"the permission check failed ({type(error).__name__}: {error})")
+
+    def _note(self, message: str, error: BaseException) -> None:
+        """Note a crash, unless it comes of the end of the run, or is an error that is meant for the model."""
+        is_over = self._run.stop.cancelled or self._left
+        late = self._run.deadline is not None and time.monotonic() >= self._run.deadline
+        if not (is_over or late or isinstance(error, self._run.meant)):
+            self.crashes.append(Crash(message, error))
 
     async def _wait_for(self, awaitable: Awaitable[object], runner: Runner) -> object:
         job: Job | None = None
@@ -252,7 +272,7 @@ class CallExecution:
         assert tool is not None
         if self._observed is None and (observer := dragoman._observer.current) is not None:
             self._observed = observer.tool_call(call, tool)
-        self._began = time.monotonic()
+        self._began, self._crash = time.monotonic(), None
         # The tool's own limit or the configured one, but never longer than the run has left.
         limit = self._settings.config.execution_timeout if tool.options.timeout is None else tool.options.timeout
         # Python cannot wait longer than TIMEOUT_MAX, so that counts as no limit.
@@ -272,7 +292,7 @@ class CallExecution:
         except ToolError as error:
             return self.fail(error)
         except Exception as error:  # noqa: BLE001 - this call failed, others may not
-            return self.fail(execution_error(call, error))
+            return self._fail_attempt(self._crashed(error))
         return None
 
     def _start(self, runner: Runner, function: Callable[[], object], *, is_async: bool) -> Job:
@@ -305,7 +325,7 @@ class CallExecution:
             return self._settle(ended, runner)
         except Exception as error:  # noqa: BLE001 - for example no thread for the loop that would await its value
             discard(ended.value)
-            return self._again_or_fail(error if isinstance(error, ToolError) else execution_error(self._asked, error))
+            return self._again_or_fail(error if isinstance(error, ToolError) else self._crashed(error))
 
     def _pause(self, paused: Paused) -> PendingApproval:
         call, inside = self.call, paused.pending
@@ -329,16 +349,26 @@ class CallExecution:
         if type(error).__name__ == "CancelledError":  # asyncio's or a future's, without importing asyncio
             raise cancelled(call, "it cancelled itself") from error
         if error is not None:
-            raise execution_error(call, error) from error
+            raise self._crashed(error) from error
         if isinstance(ended.value, Awaitable):  # a sync function that returned a coroutine
             if self._left:
                 raise cancelled(call)
             self._job = self._start_awaitable(runner, cast("Awaitable[object]", ended.value))
             return None
-        result = success(call, ended.value, time.monotonic() - self._started, self._retries)
+        try:
+            result = success(call, ended.value, time.monotonic() - self._started, self._retries)
+        except ToolExecutionError as error:  # what the function returned is its author's mistake
+            self._crashed(error.__cause__ or error)
+            raise
         if not result.is_error and cast("AnyTool", self._tool).speaks:
             result = msgspec.structs.replace(result, spoke=True)
         return conclude(call, result)
+
+    def _crashed(self, error: BaseException) -> ToolError:
+        """The error of an attempt that ended with this exception: a crash, unless it is one that the tool meant."""
+        if not isinstance(error, ToolError):
+            self._crash = crash_of(cast("AnyTool", self._tool), self._run, error)
+        return execution_error(self._asked, error)
 
     def _again_or_fail(self, error: ToolError) -> Outcome | None:
         """The outcome of a failed attempt, or None if another one follows: after an error of the tool, or a timeout."""
@@ -347,12 +377,18 @@ class CallExecution:
         if allowed is None:
             allowed = config.retry.max_retries if config.tool_error_handling is ToolErrorHandling.RETRY else 0
         if error.type not in ("execution", "timeout") or self._left or self._retries >= allowed:
-            return self.fail(error)
+            return self._fail_attempt(error)
         self._settings.logger.debug("tool %s failed, trying again: %s", self._asked.name, error.type)
         self._retries += 1
         self._job = None
         self.due = shorter(time.monotonic() + config.retry.delay(self._retries, chance()), self._run.deadline)
         return None
+
+    def _fail_attempt(self, error: ToolError) -> Outcome:
+        """The outcome of a failed attempt that no other one follows."""
+        if self._crash is not None:
+            self._note(*self._crash)
+        return self.fail(error)
 
     def _context(self) -> ToolContext[object]:
         return ToolContext(
@@ -420,6 +456,7 @@ class CallExecution:
                     layer.close()
                     raise RuntimeError("a middleware must yield exactly once")
         except Exception as error:  # noqa: BLE001 - middleware is foreign code; its failure is the call's failure
+            self._note(f"a middleware crashed in a call of {word(call.name)}", error)
             outcome = self.fail(execution_error(call, error))
         finally:
             self.close()
@@ -440,8 +477,8 @@ class CallExecution:
         while self._layers:
             try:
                 self._layers.pop().close()
-            except Exception:
-                self._settings.logger.exception("a middleware failed while it was being closed")
+            except Exception as error:  # noqa: BLE001 -- the outcome stands
+                self._note("a middleware crashed while it was being closed", error)
 
     def fail(self, error: ToolError) -> Outcome:
         return Outcome(failure(self.call, error, time.monotonic() - self._started, self._retries), error)
@@ -483,10 +520,6 @@ def _denied(call: ToolCall, reason: str) -> ToolDeniedError:
     if call.hosted:  # the provider gets this text as the reason
         return error_of(call, ToolDeniedError, reason, hint="")
     return error_of(call, ToolDeniedError, f"the call of {call.name!r} was denied: {reason.rstrip('.')}.")
-
-
-def _check_failed(call: ToolCall, error: BaseException) -> ToolDeniedError:
-    return _denied(call, f"the permission check failed ({type(error).__name__}: {error})")
 
 
 def _timed_out(call: ToolCall, timeout: float) -> ToolTimeoutError:
@@ -597,11 +630,7 @@ def execution_error(call: ToolCall, error: BaseException) -> ToolError:
         error.tool_name = error.tool_name or call.name
         error.call_id = error.call_id or call.id
         return error
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 -- str() of the exception failed
-        text = ""
-    message = f"executing tool {call.name!r}: {type(error).__name__}{': ' if text else ''}{text}"
+    message = f"executing tool {call.name!r}: {name_error(error)}"
     wrapped = error_of(call, ToolExecutionError, message, details=error)
     wrapped.__cause__ = error
     return wrapped

@@ -22,6 +22,7 @@ from dragoman.errors import ConfigurationError, ToolDeniedError, ToolError
 
 from .batch import Batch, ToolEvent
 from .call import Middleware, Outcome, Settings, error_of, failure
+from .crashes import Crash, tell, word
 from .registry import AnyTools, ToolSet, as_tool_set
 from .run import PendingApproval, PermissionCheck, ToolConfig, ToolRun
 from .threads import AsyncRunner, LoopThread, Runner, WorkerThreads
@@ -169,24 +170,27 @@ class ToolExecutor:
 
     # --- inside ---
 
-    def _record(self, call: ToolCall, result: ToolResult) -> None:
+    def _record(self, call: ToolCall, result: ToolResult, run: ToolRun) -> None:
         """Called at the end of every call: the `on_result` hook and the log line.
 
         The line has key=value pairs; structured handlers find the same fields on the record as `tool_call`. Arguments
         and results are the user's data, so only their size is logged. If the program has not set up logging, nothing
-        is written, not even by Python's last-resort handler.
+        is written, not even by Python's last-resort handler: what a tool says about a call is for the model, which
+        reads it and goes on. A crash is not. The model can neither mend it nor be relied on to mention it, so a program
+        whose every call fails would look well; `tell` logs crashes, with their text, also where logging was never set
+        up.
         """
         if self._on_result is not None:
             try:
                 self._on_result(call, result)
-            except Exception:
-                self._logger.exception("the on_result hook failed for tool %s", call.name)
+            except Exception as error:  # noqa: BLE001 -- a hook is foreign code; the result stands
+                tell(Crash(f"the on_result hook failed for tool {word(call.name)}", error), run, self._logger)
         level = logging.WARNING if result.is_error else logging.INFO
         if not self._logger.isEnabledFor(level) or not self._logger.hasHandlers():
             return
         fields = {
-            "tool": _word(call.name),
-            "call_id": _word(call.id),
+            "tool": word(call.name),
+            "call_id": word(call.id),
             "outcome": result.error_type or ("error" if result.is_error else "ok"),
             "duration_ms": round((result.duration or 0.0) * 1000, 3),
             "retries": result.retries,
@@ -195,11 +199,6 @@ class ToolExecutor:
         }
         line = " ".join([f"{key}={value}" for key, value in fields.items()])
         self._logger.log(level, line, extra={"tool_call": fields})
-
-
-def _word(text: str) -> str:
-    """A name as the model wrote it; quoted if it contains blanks or unprintable characters."""
-    return text if text.isprintable() and " " not in text else repr(text)
 
 
 def _only_outcome(batch: Batch) -> Outcome:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Never, TypeAlias, cast
 
-from dragoman._checks import check_takes_run, refuse_unknown
+from dragoman._checks import check_takes_run, of_unmade, refuse_unknown
 from dragoman.conversation import ToolSpec
 from dragoman.errors import ConfigurationError, ToolConflictError, ToolDefinitionError, ToolNotFoundError
 
@@ -59,6 +59,7 @@ class ToolSet:
     def __contains__(self, name: object) -> bool:
         return name in self.by_name
 
+    @of_unmade
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {', '.join(self.by_name) or 'empty'}>"
 

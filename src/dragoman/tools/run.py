@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from dragoman._checks import CheckedMeta, Count, NotNegative, Positive
 from dragoman._stop import Stop, shorter
 from dragoman.conversation import Conversation, Event, ToolCall, ToolChoice, Usage
-from dragoman.errors import ToolCancelledError
+from dragoman.errors import ToolCancelledError, ToolError
 
 from .meter import Meter
 
@@ -231,6 +231,10 @@ class ToolRun:
         """When all calls must be done (`time.monotonic`); set by an executor with a `run_timeout`."""
         self.counts: dict[str, int] = {}
         """How often each tool has been called."""
+        self.crashes: set[tuple[str, type[BaseException]]] = set()
+        """The crashes that were logged; each is logged once."""
+        self.meant: tuple[type[Exception], ...] = (ToolError,)
+        """What a tool raises on purpose, so that it is no crash."""
         self.watched: bool = watched
         """Whether progress reports of tools are read."""
         self.pauses: bool = pauses

@@ -232,6 +232,9 @@ class PooledResponse(Response):
     ends itself when it is freed, so that interrupts cannot use up the pool.
     """
 
+    ended: bool = True
+    """Whether the pool has no business with it: before it is complete, and in the end."""
+
     def __init__(self, request: HttpRequest, pool: Pool, route: Route, stop: Stop | None) -> None:
         self.request: HttpRequest = request
         self.status: int = 0
@@ -243,7 +246,6 @@ class PooledResponse(Response):
         """Where it waits for a connection, if it has to."""
         self.wire: Wire | None = None
         """Its connection; None before and after."""
-        self.ended: bool = False
         self._pool: Pool = pool
         self._reader: ReplyReader = ReplyReader(request.method)
         self._deadline: float | None = None
@@ -252,6 +254,7 @@ class PooledResponse(Response):
         self._first: bytes = b""
         """The part of the body that arrived with the head."""
         self._unpacker: Unpacker | None = None
+        self.ended = False
 
     def __del__(self) -> None:
         if not self.ended:

@@ -7,6 +7,7 @@ kind of page sends its messages and approvals through here.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
@@ -14,6 +15,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct, structs
 
+from dragoman._crashes import log_crash
 from dragoman.chat import AsyncChatClient, Prompt, make_message
 from dragoman.conversation import Conversation, Ended, Event, Failed, Message, RunEnded, StopReason, Usage
 from dragoman.errors import ConcurrentUseError, ConfigurationError, DragomanError, SnapshotNotFoundError, StoreError
@@ -59,6 +61,9 @@ class Encoder(Protocol):
         ...
 
 
+_LOGGER: Final = logging.getLogger("dragoman.web")
+
+
 class LiveTurn:
     """A turn that is running, or ended a short time ago."""
 
@@ -92,6 +97,8 @@ class LiveTurn:
             ended = structs.replace(ended, pending=self._client.pending)
         except Exception as error:  # noqa: BLE001 -- the watchers get any error, and the server continues
             self.failure = error
+            if not isinstance(error, DragomanError):  # the watchers are not told more than that
+                log_crash(_LOGGER, "a turn of the conversation %s crashed", self._client.id, error=error)
             ended = TurnEnded(ending="failed", pending=self._client.pending, error=_describe(error))
         finally:
             self.ended = ended

@@ -98,11 +98,15 @@ ANSWERS = {
 
 @every_colour
 @pytest.mark.parametrize(("permission", "reason"), ANSWERS.values(), ids=ANSWERS.keys())
-def test_anything_but_allow_is_a_refusal(way: Any, permission: Any, reason: str, programs: Programs) -> None:
+def test_anything_but_allow_is_a_refusal(
+    way: Any, permission: Any, reason: str, programs: Programs, caplog: pytest.LogCaptureFixture
+) -> None:
     way(programs.playing(steps(), own_tools=("Bash",), permission=permission))
     answer = answered(programs)
     assert answer["behavior"] == "deny"
     assert reason in answer["message"]
+    crashed = [each for each in caplog.records if each.exc_info]
+    assert [each.name for each in crashed] == (["dragoman.engines"] if permission is _raises else [])
 
 
 def test_an_async_permission_check(programs: Programs) -> None:

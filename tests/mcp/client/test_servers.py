@@ -284,7 +284,33 @@ def test_a_url_without_a_server_or_an_answer_is_an_error(colour: Colour, listens
 # --- opening and closing ---
 
 
-def test_closing_ends_running_calls(tmp_path: Path) -> None:
+def test_outside_of_the_block_there_is_no_empty_set_of_tools() -> None:
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    server = LocalServer(McpServer([add]))
+    servers = McpServers({"one": server})
+    with pytest.raises(errors.ConfigurationError, match="not open") as caught:
+        _ = servers.tools
+    assert "with McpServers(...) as servers:" in caught.value.hint
+    with servers:
+        assert len(servers.tools) == 1
+    with pytest.raises(errors.ConfigurationError, match="not open"):
+        _ = servers.tools
+
+    async def main() -> None:
+        later = McpServers({"one": server})
+        with pytest.raises(errors.ConfigurationError, match="not open"):
+            _ = later.tools
+        async with later:
+            assert len(later.tools) == 1
+        with pytest.raises(errors.ConfigurationError, match="not open"):
+            _ = later.tools
+
+    asyncio.run(main())
+
+
+def test_closing_ends_running_calls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     servers = hostile("hang-call", tmp_path / "state")
     results: list[str] = []
     with servers, ToolExecutor(servers.tools) as executor:
@@ -298,7 +324,9 @@ def test_closing_ends_running_calls(tmp_path: Path) -> None:
     servers.close()
     assert servers.status["bad"].state == "closed"
     with ToolExecutor([kept]) as executor:
-        assert "closed" in executor.execute(ToolCall("1", "ok", "{}")).text
+        for _ in range(2):
+            assert "closed" in executor.execute(ToolCall("1", "ok", "{}")).text
+    assert caplog.text.count("A tool was called after its MCP servers were closed. Keep them open") == 1
     with pytest.raises(errors.ConfigurationError, match="before"):
         servers.__enter__()
 

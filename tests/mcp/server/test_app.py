@@ -312,7 +312,9 @@ def test_a_cancelled_request_cancels_the_tool(door: Door, era: str) -> None:
     talk(McpServer([wait, wait_in_a_thread, add]), door, era, body)
 
 
-def test_a_tool_can_read_the_request_and_raise_a_protocol_error(door: Door, era: str) -> None:
+def test_a_tool_can_read_the_request_and_raise_a_protocol_error(
+    door: Door, era: str, caplog: pytest.LogCaptureFixture
+) -> None:
     @tool
     def version() -> str:
         request = current_request()
@@ -329,6 +331,7 @@ def test_a_tool_can_read_the_request_and_raise_a_protocol_error(door: Door, era:
             await client.call_tool("refuse")
 
     talk(McpServer([version, refuse]), door, era, body)
+    assert [each for each in caplog.records if each.exc_info] == []  # it was meant
 
 
 # --- lists ---
@@ -416,7 +419,7 @@ async def prompt(client: mcp.Client, name: str) -> str:
     return message.content.text
 
 
-def test_offers_are_resources_and_prompts(door: Door, era: str) -> None:
+def test_offers_are_resources_and_prompts(door: Door, era: str, caplog: pytest.LogCaptureFixture) -> None:
     offers = [Offer("make coffee", "How to.", lambda: "# Grind"), Offer("image", "A picture.", lambda: b"\x89PNG")]
 
     async def body(client: mcp.Client) -> None:
@@ -435,6 +438,8 @@ def test_offers_are_resources_and_prompts(door: Door, era: str) -> None:
             await client.get_prompt("none")
 
     talk(McpServer([add], resources=lambda: offers, prompts=offers[:1]), door, era, body)
+    crashed = [(each.name, each.message) for each in caplog.records if each.exc_info]
+    assert crashed == [("dragoman.mcp", "the function of 'new' crashed")]
 
 
 def test_skills_are_offered_as_resources_and_prompts(era: str) -> None:

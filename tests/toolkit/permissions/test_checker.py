@@ -176,13 +176,16 @@ ODD_ANSWERS += [PermissionAnswer(allowed=True, remember="session")]  # type: ign
 
 @both_colours
 @pytest.mark.parametrize("answer", ODD_ANSWERS, ids=repr)
-def test_an_invalid_answer_is_not_a_yes(execute_all: Runner, answer: object) -> None:
+def test_an_invalid_answer_is_not_a_yes(execute_all: Runner, answer: object, caplog: pytest.LogCaptureFixture) -> None:
     for person in (PlainPerson, AsyncPerson, OddPerson):
         _, executor = checked(responder=person(answer))
         result = one(execute_all(executor(), [call("Bash", command="ls")]))
         assert result.error_type == "denied"
         assert "hunter2" not in result.text
     assert ran == []
+    told = [each for each in caplog.records if each.name == "dragoman.toolkit"]
+    assert all(each.exc_info for each in told)
+    assert len(told) == (3 if isinstance(answer, Exception) else 0)
 
 
 def test_a_sync_responder_runs_in_the_callers_thread_or_beside_the_loop() -> None:

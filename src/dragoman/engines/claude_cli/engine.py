@@ -17,6 +17,7 @@ from typing import Any, Final, Unpack
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._crashes import log_crash
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, Message, Native, ReplyEvent, ToolCall, ToolSpec, UsageReported
 from dragoman.engines.base import AsyncEngine, BaseEngine, Engine, lossy
@@ -48,6 +49,7 @@ from .launch import DEFAULT_MODEL, Account, ClaudeSettings, Launch, find_program
 from .process import AsyncProgram, Program, ProgramEndedError, ProgramSilentError
 from .protocol import Dialogue, wire_tools
 
+_CHECK_CRASHED: Final = "the permission check crashed, so the call of %r was denied"
 _NATIVE_FIELDS: Final = ("duration_ms", "modelUsage", "num_turns", "permission_denials", "total_cost_usd")
 
 
@@ -261,6 +263,9 @@ class ProgramCall(ReplyCall):
             if not self._engine.program.blocking:
                 return await decision
         except Exception as error:  # noqa: BLE001 -- a check that fails is not a yes
+            import logging  # slow to load, and rarely needed
+
+            log_crash(logging.getLogger("dragoman.engines"), _CHECK_CRASHED, call.name, error=error)
             return Deny(f"the permission check failed ({type(error).__name__})")
         getattr(decision, "close", bool)()
         return Deny("the permission check is async, and this program is not")

@@ -21,8 +21,9 @@ from typing import Final, cast
 import msgspec
 from msgspec import structs
 
+from dragoman._crashes import log_crash
 from dragoman.conversation import ToolCall
-from dragoman.errors import ConfigurationError, DragomanError, ToolError
+from dragoman.errors import ConfigurationError, DragomanError, StoppedError, ToolError
 from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest, Responder
 from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, WorkerThreads
 
@@ -144,6 +145,8 @@ class PermissionChecker:
         if given is None:
             return asked
         if isinstance(given, Exception):
+            if not isinstance(given, StoppedError):
+                log_crash(_LOGGER, "the function that asks about calls crashed, so one was denied", error=given)
             return Verdict("deny", f"the question could not be asked ({type(given).__name__})", "error")
         remember: object = getattr(given, "remember", None)
         for value, expected in ((given, PermissionAnswer), (remember, Rule | None)):

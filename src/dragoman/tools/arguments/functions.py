@@ -28,6 +28,7 @@ _EMPTY = inspect.Parameter.empty
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _STARS = {inspect.Parameter.VAR_POSITIONAL: ("*", "list[...]"), inspect.Parameter.VAR_KEYWORD: ("**", "dict[str, ...]")}
 _NAMES_CONTEXT = re.compile(r"(?:^|\.)ToolContext(?:\[|$)")
+_TAKES_NONE = re.compile(r"\b(?:None|NoneType|Optional)\b|^~")
 
 
 class Function(NamedTuple):
@@ -101,6 +102,26 @@ def _takes_context(fn: Callable[..., object], signature: inspect.Signature, posi
         message = f"The parameter {parameters[contexts[-1]].name!r} of type ToolContext is not the first one."
         raise ToolDefinitionError(message, hint="Make it the first parameter; there can be only one.")
     return bool(contexts)
+
+
+def deps_of(fn: Callable[..., object]) -> str:
+    """The type of `context.deps` that a tool's function wants, as written; "" if it does not say, or takes None."""
+    names: Mapping[str, object] = getattr(_inside_partial(fn), "__globals__", {})
+    for parameter in inspect.signature(fn).parameters.values():
+        if _is_context(parameter.annotation, names):
+            return _deps_of(parameter.annotation, names)
+    return ""
+
+
+def _deps_of(annotation: object, names: Mapping[str, object]) -> str:
+    if isinstance(annotation, str) and "[" not in annotation:
+        annotation = names.get(annotation)  # an alias
+    if isinstance(annotation, str):
+        wanted = annotation.partition("[")[2].rpartition("]")[0]
+    else:
+        given: tuple[object, ...] = getattr(annotation, "__args__", ())
+        wanted = getattr(given[0], "__qualname__", str(given[0])) if given else ""
+    return "" if wanted in ("object", "Any", "typing.Any") or _TAKES_NONE.search(wanted) else str(wanted)
 
 
 def _is_context(annotation: object, names: Mapping[str, object]) -> bool:
