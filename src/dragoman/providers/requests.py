@@ -299,11 +299,6 @@ def enforced_schema(call: Call, options: ModelOptions, adaptations: list[Adaptat
     return done.schema
 
 
-def described(schema: dict[str, object], wanted: ResponseFormat) -> dict[str, object]:
-    """The schema with the description of the reply, for a provider that has no other place for it."""
-    return {"description": wanted.description, **schema} if wanted.description else schema
-
-
 def name_reply_schema(wanted: ResponseFormat, adaptations: list[Adaptation]) -> str:
     """The name of the reply's schema, as OpenAI takes it."""
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", wanted.name)[:64] or "answer"

@@ -21,7 +21,6 @@ from dragoman.providers.requests import (
     ToolNames,
     cache_mark,
     declare_tools,
-    described,
     effective_options,
     enforced_schema,
     kinds_of,
@@ -171,7 +170,9 @@ def _choose_parameters(
     output: dict[str, object] = {} if thinking.effort is None else {"effort": thinking.effort}
     wanted = options.response_format
     if wanted is not None and (schema := enforced_schema(call, options, adaptations)) is not None:
-        output["format"] = {"type": "json_schema", "schema": described(schema, wanted)}
+        output["format"] = {"type": "json_schema", "schema": schema}
+        if wanted.description:
+            adaptations.append(Adaptation("description of the reply", "not sent: put it into the schema"))
     if output:
         found["output_config"] = output
     found |= check_sampling(call, options, thinking, adaptations)

@@ -351,8 +351,6 @@ class ReplyDecoder(DecoderBase):
         content = self._content
         if content is None or (self._finish_reason is None and not (whole and content.index >= 0)):
             raise self.broken("it broke off without a finish reason")
-        if not all(self._ended.values()) and not whole:
-            raise self.broken("it broke off before all candidates were complete")
         content.end(events)
         self._report_usage(events)
         if self._usage is not ABSENT:

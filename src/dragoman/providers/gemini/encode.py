@@ -22,7 +22,6 @@ from dragoman.providers.requests import (
     choose_effort,
     convert_reply_schema,
     declare_tools,
-    described,
     effective_options,
     merge_members,
     refuse_or_adapt,
@@ -199,8 +198,10 @@ def _configure_generation(call: Call, options: ModelOptions, adaptations: list[A
     if options.response_format is not None:
         wanted = options.response_format
         schema, _ = convert_reply_schema(call, wanted, adaptations)
+        if wanted.description and "description" not in schema:
+            schema = {**schema, "description": wanted.description}
         config["responseMimeType"] = "application/json"
-        config["responseJsonSchema"] = described(schema, wanted)
+        config["responseJsonSchema"] = schema
     if options.reasoning is not None:
         thinking = _configure_thinking(call, options.reasoning, adaptations)
         if thinking:
