@@ -7,6 +7,7 @@ silent success, and with no connection or task left behind.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -38,6 +39,7 @@ from tests.engines.talking import (
     plain_stream,
     plain_whole,
 )
+from tests.providers.openai_chat import wire as chat
 from tests.transport.replies import DIALECTS, Say
 from tests.transport.server import Exchange, Server
 
@@ -229,3 +231,48 @@ def test_closing_a_stream_releases_the_connection_and_keeps_what_came(model: str
 
         asyncio.run(main())
         assert simulator.wait_until_idle()
+
+
+GEMINI = "gemini:gemini-3-flash-preview"
+
+
+def _counted(text: str, output: int) -> bytes:
+    counts = {"promptTokenCount": 3, "candidatesTokenCount": output, "totalTokenCount": 3 + output}
+    chunk = {"candidates": [{"content": {"parts": [{"text": text}]}}], "usageMetadata": counts}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+@every_colour
+def test_what_a_broken_stream_has_cost_is_known(colour: Colour) -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.start(headers={"content-type": "text/event-stream"})
+        for event in (_counted("a", 1), _counted("b", 2)):
+            await exchange.chunk(event)
+        exchange.hang_up()
+
+    with Server({"*": answer}) as server:
+        make, ask = colour
+        outcome = ask(lambda: make(GEMINI, key="k", base_url=server.url), ASKED, stream=True)
+    assert isinstance(outcome.error, ConnectionFailedError)
+    message = outcome.reply.message
+    assert (message.text, message.interrupted) == ("ab", True)
+    assert message.usage is not None
+    assert message.usage.output == 2
+
+
+@every_colour
+def test_a_reply_that_had_ended_is_complete_although_the_connection_breaks(colour: Colour) -> None:
+    counted = chat.chunk(choices=[], usage=chat.USAGE)
+    body = chat.stream(chat.chunk({"content": "All of it."}), chat.chunk({}, "stop"), counted, done=False)
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.start(headers={"content-type": "text/event-stream"})
+        await exchange.chunk(body)
+        exchange.hang_up()
+
+    with Server({"*": answer}) as server:
+        make, ask = colour
+        outcome = ask(lambda: make("openai:gpt-4o", key="k", base_url=server.url), ASKED, stream=True)
+    assert outcome.error is None
+    assert (outcome.reply.message.text, outcome.reply.message.interrupted) == ("All of it.", False)
+    assert outcome.reply.message.usage is not None

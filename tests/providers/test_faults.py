@@ -404,3 +404,65 @@ def test_plain_chunks_are_read_as_those_with_unknown_members(deltas: list[dict[s
 @given(st.lists(st.tuples(KINDS, st.dictionaries(st.sampled_from(OF_EVENT.split()), VALUES)), max_size=6))
 def test_events_with_any_content(made: list[tuple[str, dict[str, Any]]]) -> None:
     read("openai-responses", responses.sse([{**fields, "type": kind} for kind, fields in made]), stream=True)
+
+
+# --- a stream that is cut behind the answer ---------------------------------------------------------------------------
+
+CUT_BEHIND = chat.stream(chat.chunk({"content": "a"}), chat.chunk({}, "stop"), done=False)
+
+
+def test_an_answer_that_never_began_is_missed() -> None:
+    two = calls.call_of("openai-compatible:m", stream=True, choices=2)
+    for body in (CUT_BEHIND, CUT_BEHIND + chat.event(chat.chunk(choices=[], usage=chat.USAGE))):
+        message, error = attempt(decoder_of(two), body)
+        assert isinstance(error, ProtocolError)
+        assert (message.text, message.interrupted) == ("a", True)
+        # A server that says that this is the end has given as many as it gives.
+        assert attempt(decoder_of(two), body + chat.DONE)[1] is None
+    begun = chat.chunk(choices=[{"index": 1, "delta": {"content": "b"}}])
+    assert attempt(decoder_of(two), chat.event(begun) + CUT_BEHIND)[1] is None  # it is there as far as it came
+
+
+@pytest.mark.parametrize("provider", ["openai", "azure", "deepseek", "groq", "mistral", "zai"])
+def test_at_a_service_that_always_counts_an_end_without_a_count_is_none(provider: str) -> None:
+    call = calls.call_of(f"{provider}:m", stream=True)
+    message, error = attempt(decoder_of(call), CUT_BEHIND)
+    assert isinstance(error, ProtocolError)
+    assert (message.text, message.interrupted) == ("a", True)
+    for rest in (chat.DONE, chat.event(chat.chunk(choices=[], usage=chat.USAGE))):
+        message, error = attempt(decoder_of(call), CUT_BEHIND + rest)
+        assert (message.text, message.stop_reason, error) == ("a", StopReason.END, None)
+
+
+def test_a_stream_of_bedrock_ends_with_its_count() -> None:
+    body = bedrock.STARTED + bedrock.delta(0, text="a") + bedrock.stop(0)
+    body += bedrock.frame("messageStop", {"stopReason": "end_turn"})
+    message, error = read("bedrock", body, stream=True)
+    assert isinstance(error, ProtocolError)
+    assert (message.text, message.interrupted) == ("a", True)
+
+
+def test_a_stream_of_gemini_is_read_until_every_candidate_is_complete() -> None:
+    """The engine stops reading when the decoder is done."""
+
+    def candidate(index: int, text: str, **more: Any) -> dict[str, Any]:
+        return {"index": index, "content": {"parts": [{"text": text}]}, **more}
+
+    def took(*chunks: Any, **how: Any) -> list[bool]:
+        decoder = decoder_of(calls.call_of("gemini:gemini-3-flash-preview", stream=True, **how))
+        found: list[bool] = []
+        for one in chunks:
+            decoder.feed(gemini.as_events(one), [])
+            found.append(decoder.done)
+        return found
+
+    first, both = gemini.chunk("a", usage=COUNTS), {**gemini.chunk(), "candidates": [candidate(0, "a")]}
+    last = gemini.chunk("b", finish="STOP", usage=COUNTS)
+    assert took(first, last) == [False, True]
+    # A count that came earlier is not the last one.
+    uncounted = gemini.chunk("b", finish="STOP")
+    assert took(first, uncounted, {"usageMetadata": COUNTS}) == [False, False, True]
+    begun = {**both, "candidates": [candidate(0, "a"), candidate(1, "x")], "usageMetadata": COUNTS}
+    ended = {**both, "candidates": [candidate(1, "y", finishReason="STOP")]}
+    assert took(begun, last, ended) == [False, False, True]
+    assert took(first, last, choices=2) == [False, False], "the other has not begun"

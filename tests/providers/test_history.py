@@ -510,12 +510,6 @@ def test_media_inside_or_after_a_result() -> None:
     assert [part.get("text", part["type"]) for part in found[4]["content"]] == [f"{note}:", "image_url"]
 
 
-def test_mistral_needs_an_assistant_message_between_results_and_the_user() -> None:
-    for behind, roles in (((seen(PNG),), "tool assistant user"), ((seen(), HI), "tool assistant user")):
-        assert " ".join(one["role"] for one in wire("mistral:mistral-medium-latest", *CALLED, *behind)[2:]) == roles
-    assert len(wire("mistral:mistral-medium-latest", *CALLED, seen(PNG), HI)) == 6
-
-
 def test_blocks_in_messages_of_the_wrong_role_are_reported() -> None:
     wrong = Message(role="user", blocks=(Text("a"), ToolCall("c", "f"), ToolResult("c", "f")))
     for target in (A, C, G, R):
@@ -610,8 +604,6 @@ THOUGHT = {"content": "a", "reasoning": "hm"}
         # Servers that are strict about unknown members get none back.
         ("openai", NOTED, C, {"content": "a"}),
         ("groq", NOTED, "groq:m", {"content": "a"}),
-        # Reasoning goes back only where the profile says so.
-        ("groq", THOUGHT, "groq:qwen/qwen3-32b", {"content": "a"}),
         ("groq", THOUGHT, "groq:openai/gpt-oss-120b", THOUGHT),
         (
             "deepseek",
@@ -627,6 +619,12 @@ def test_replies_of_chat_servers_go_back_as_they_came(
     message = read(chat_reply(reply), provider)
     assert content(to, message) == back
     assert lost(to, HI, message) == []
+
+
+def test_reasoning_goes_back_only_where_the_profile_says_so() -> None:
+    message = read(chat_reply(THOUGHT), "groq")
+    assert content("groq:qwen/qwen3-32b", message) == {"content": "a"}
+    assert lost("groq:qwen/qwen3-32b", HI, message) == [(1, 0, "thinking")]
 
 
 def test_fields_of_one_server_are_lost_at_another() -> None:
@@ -710,7 +708,7 @@ def test_other_rules_of_the_responses_api() -> None:
 
 MODELS = [
     ("openai", "gpt-4o"),
-    ("mistral", "mistral-large"),  # a word of the model between results and the user
+    ("mistral", "mistral-large"),
     ("openrouter", "anthropic/claude"),  # marks for the cache
     ("deepseek", "deepseek-chat"),
     ("openai-responses", "gpt-5"),

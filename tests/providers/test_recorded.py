@@ -300,7 +300,9 @@ def test_history_of_chat(before: Exchange, after: Exchange) -> None:
         for call, one in zip(message.tool_calls, answered, strict=False)
     ]
     turns = (HI, message, *([Message.tool(results)] if results else []))
-    ours = [_simplified(one) for one in sent(call_of("chat", before, *turns))["messages"][1:]]
+    call = call_of("chat", before, *turns)
+    assert {loss.what for loss in encode(call).losses} <= (set() if call.profile.reasoning_replayed else {"thinking"})
+    ours = [_simplified(one) for one in sent(call, lossless=False)["messages"][1:]]
     theirs = [_simplified(one) for one in [carried[0], *answered[: len(results)]]]
     assert (ours == theirs) is (before.id not in CHAT_HISTORY), (ours, theirs)
 

@@ -176,16 +176,6 @@ def test_too_many_tools_are_refused_or_cut(provider: str) -> None:
     assert [one.what for one in done.adaptations] == [f"{most + 1} tools"]
 
 
-@pytest.mark.parametrize("provider", ["openai", "openai-responses"])
-def test_a_description_that_is_too_long_is_cut_and_reported(provider: str) -> None:
-    done = encode(call_of(provider, tools=(ToolSpec("f", "é" * 1025),)))
-    (tool,) = json.loads(done.request.body)["tools"]
-    assert tool.get("function", tool)["description"] == "é" * 1023 + "…"
-    assert done.adaptations == (
-        Adaptation("description of tool 'f'", "1025 characters, cut to the 1024 that are allowed"),
-    )
-
-
 @every_dialect
 def test_examples_reach_the_model(provider: str) -> None:
     examples = (ToolExample({"city": "Rome"}), ToolExample({"city": "Oslo"}))

@@ -53,8 +53,8 @@ LONG_TOOL = {"type": "function", "name": "f" * 65, "parameters": {}}
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("openai_chat", {"model": None}, "you must provide a model parameter"),
     ("openai_chat", {"tools": [tool(f"f{number}") for number in range(129)]}, "array with length 129 instead"),
-    ("openai_chat", {"tools": [tool("f", "x" * 1025)]}, "tools[0].function.description': string too long"),
-    ("openai_responses", {"tools": [tool("f", "x" * 1025)["function"]]}, "tools[0].description': string too long"),
+    ("openai_chat", {"tools": [tool("f", "x" * 1_048_577)]}, "tools[0].function.description': string too long"),
+    ("openai_responses", {"tools": [tool("f", "x" * 1_048_577)["function"]]}, "tools[0].description': string too long"),
     ("openai_chat", {"messages": None}, "Missing required parameter: 'messages'."),
     ("openai_chat", {"messages": []}, "Invalid 'messages': empty array."),
     ("openai_chat", {"messages": [USER, chat_call("c1", "c2"), USER]}, "result right behind them: c1, c2"),

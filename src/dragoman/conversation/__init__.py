@@ -61,7 +61,13 @@ from .message import (
     Role as Role,
     StopReason as StopReason,
 )
-from .tool_spec import OneTool as OneTool, ToolChoice as ToolChoice, ToolExample as ToolExample, ToolSpec as ToolSpec
+from .tool_spec import (
+    OneTool as OneTool,
+    ToolChoice as ToolChoice,
+    ToolExample as ToolExample,
+    ToolSpec as ToolSpec,
+    parse_schema as parse_schema,
+)
 from .usage import Usage as Usage
 from .validity import (
     Change as Change,

@@ -100,9 +100,15 @@ class ToolCall(Value, frozen=True, tag="tool_call", tag_field="type"):
     """Why the provider asks for approval; empty if it does not."""
 
     @property
+    def has_arguments(self) -> bool:
+        """Whether the model wrote any: an empty text is none, and so is `null`, as some write for a tool without
+        parameters."""
+        return self.arguments.strip() not in ("", "null")
+
+    @property
     def parsed(self) -> dict[str, object]:
-        """The arguments as a dict; an empty text means no arguments. Raises ToolValidationError for invalid JSON."""
-        if not self.arguments or self.arguments.isspace():
+        """The arguments as a dict, empty if there are none. Raises ToolValidationError for invalid JSON."""
+        if not self.has_arguments:
             return {}
         try:
             value: object = msgspec.json.decode(self.arguments)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw
 
+from dragoman.errors import ToolDefinitionError
+
 from .values import Value
+
+_SCHEMA_WANTED: Final = 'Give a JSON Schema, such as {"type": "object", "properties": {}}.'
 
 
 class ToolExample(Value, frozen=True):
@@ -36,8 +40,24 @@ class ToolSpec(Value, frozen=True, dict=True, gc=True):
 
     @property
     def schema(self) -> dict[str, object]:
-        """The parameters, parsed; a fresh dict each time."""
-        return cast("dict[str, object]", msgspec.json.decode(self.parameters))
+        """The parameters as `parse_schema` reads them; a fresh dict each time."""
+        return parse_schema(self.parameters)
+
+
+def parse_schema(raw: Raw) -> dict[str, object]:
+    """A JSON Schema as an object, which one without rules stands for where it is `true`, and one that nothing fits
+    where it is `false`. Raises ToolDefinitionError for anything else."""
+    try:
+        schema: object = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        message = f"A schema cannot be read as JSON: {error}."
+        raise ToolDefinitionError(message, hint=_SCHEMA_WANTED) from None
+    if isinstance(schema, bool):
+        return {} if schema else {"not": {}}
+    if not isinstance(schema, dict):
+        message = f"A JSON Schema is an object or a boolean, not {bytes(raw)[:60].decode(errors='replace')}."
+        raise ToolDefinitionError(message, hint=_SCHEMA_WANTED)
+    return cast("dict[str, object]", schema)
 
 
 class OneTool(Value, frozen=True):

@@ -7,6 +7,7 @@ Must not know: event loops. The transport blocks or awaits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import msgspec
@@ -335,7 +336,13 @@ class ModelCall(ReplyCall):
         streamed, events = self._prepared.call.stream, list[ReplyEvent]()
         problem: ProviderError | None = None
         try:
-            piece = await self._read()
+            try:
+                piece = await self._read()
+            except ProviderError:
+                if streamed and self._decoder is not None:  # what it holds back has arrived: a count, or even the end
+                    with suppress(ProviderError):
+                        self._decoder.finish(events)
+                raise
             decoder = self._decoder = self._decoder or self._prepared.decoder()
             if piece:
                 decoder.feed(piece, events)

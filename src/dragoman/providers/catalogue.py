@@ -75,6 +75,7 @@ _VERTEX: dict[str, Any] = {
     "key_header": "x-goog-api-key",
     "quirks": frozenset(["vertex"]),
 }
+_DONE = frozenset(["ends_with_done"])
 _OPENAI, _OPENROUTER = "https://api.openai.com/v1", "https://openrouter.ai/api/v1"
 _GEMINI = "https://generativelanguage.googleapis.com"
 _RESPONSES = "openai_responses"
@@ -86,9 +87,9 @@ PROVIDERS: dict[str, Provider] = {
             "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", dialect="anthropic", key_header="x-api-key"
         ),
         _row("gemini", _GEMINI, "GEMINI_API_KEY", "GOOGLE_API_KEY", dialect="gemini", key_header="x-goog-api-key"),
-        _row("openai", _OPENAI, "OPENAI_API_KEY"),
+        _row("openai", _OPENAI, "OPENAI_API_KEY", quirks=_DONE),
         _row("openai-responses", _OPENAI, "OPENAI_API_KEY", dialect=_RESPONSES),
-        Provider(name="azure", models_of="openai", **_AZURE),
+        Provider(name="azure", models_of="openai", quirks=_DONE, **_AZURE),
         Provider(name="azure-responses", dialect=_RESPONSES, models_of="openai-responses", **_AZURE),
         Provider(name="vertex", dialect="gemini", models_of="gemini", **_VERTEX),
         Provider(name="vertex-claude", dialect="anthropic", models_of="anthropic", **_VERTEX),
@@ -98,19 +99,19 @@ PROVIDERS: dict[str, Provider] = {
         _row("openrouter-responses", _OPENROUTER, "OPENROUTER_API_KEY", dialect=_RESPONSES),
         _row("openai-compatible", "", "OPENAI_COMPATIBLE_API_KEY", needs_key=False),
         _row("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-        _row("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+        _row("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", quirks=_DONE),
         _row("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-        _row("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        _row("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", quirks=_DONE),
         _row("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
         _row("llamacpp", "http://127.0.0.1:8080/v1", "LLAMACPP_API_KEY", needs_key=False),
         _row("lmstudio", "http://127.0.0.1:1234/v1", "LMSTUDIO_API_KEY", needs_key=False),
-        _row("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        _row("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", quirks=_DONE),
         _row("ollama", "http://127.0.0.1:11434/v1", "OLLAMA_API_KEY", needs_key=False),
         _row("openrouter", _OPENROUTER, "OPENROUTER_API_KEY"),
         _row("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
         _row("vllm", "http://127.0.0.1:8000/v1", "VLLM_API_KEY", needs_key=False),
         _row("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
-        _row("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
+        _row("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", quirks=_DONE),
         _row("cohere", "https://api.cohere.com", "COHERE_API_KEY", "CO_API_KEY", chat=False),
         _row("voyage", "https://api.voyageai.com/v1", "VOYAGE_API_KEY", chat=False),
     )

@@ -44,6 +44,7 @@ from .wire import MALFORMED, read_members
 UNREADABLE: Final = "INVALID_JSON"
 """The member that carries arguments which are not a JSON object."""
 _MISPLACED: Final = "it is in a message of the wrong role"
+NOT_REPLAYED: Final = "this model does not get its thinking back"
 
 
 FoundLoss: TypeAlias = tuple[int, str, str]
@@ -207,7 +208,7 @@ class MessageWriter(Struct, eq=False):
 
     def arguments(self, call: ToolCall) -> bytes:
         """The arguments of a call as a JSON object; what is not one is sent as a text inside of one."""
-        if not call.arguments or call.arguments.isspace():
+        if not call.has_arguments:
             return b"{}"
         try:
             read_members(call.arguments)

@@ -28,6 +28,11 @@ class Reasoning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     summary: bool = True
     """Whether readable thoughts (or a summary of them) are wanted, where the provider gives a choice."""
 
+    @property
+    def is_off(self) -> bool:
+        """Whether the model is told not to think."""
+        return self.effort == "none" or (self.effort is None and self.budget == 0)
+
 
 class ResponseFormat(Struct, frozen=True, kw_only=True):
     """The reply must be JSON of this schema."""

@@ -52,6 +52,8 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tool_limits: ToolLimits = ToolLimits()
     tool_choices: frozenset[str] = frozenset(["auto", "none", "required", "tool"])
     """Which tool choices it takes; "tool" stands for naming one."""
+    forced_while_reasoning: bool = True
+    """Whether a call can be forced while it reasons; if not, it reasons unless it is told not to."""
     parallel_tool_calls: bool = True
     """Whether it may call several tools in one reply."""
     single_tool_calls: bool = True

@@ -16,8 +16,7 @@ from typing import Final, TypeVar, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman._decoding import decode_as
-from dragoman.conversation import OneTool, ToolExample, ToolSpec
+from dragoman.conversation import OneTool, ToolExample, ToolSpec, parse_schema
 from dragoman.errors import ConfigurationError
 
 from .codec import Adaptation, Call, remembered
@@ -25,11 +24,14 @@ from .options import Effort, ModelOptions, Reasoning, ResponseFormat
 from .profile import Profile, ToolLimits
 from .schema import convert, exceeded_together
 from .server_tools import ServerTool, ToolRows, given_fields
+from .wire import as_object, value_of
 
 _T = TypeVar("_T")
 _DEFAULTS: Final = ModelOptions()
 # Options that are not parameters of the model.
 _NOT_PARAMETERS: Final = frozenset(["adapt", "extra_body", "extra_headers", "server_tools", "tool_choice", "cache"])
+
+_NOT_FORCED: Final = frozenset(["auto", "none"])
 
 # Values that change nothing, also for models that do not take the option.
 _NEUTRAL: Final = {"temperature": 1, "top_p": 1, "choices": 1}
@@ -61,7 +63,7 @@ def effective_options(call: Call, adaptations: list[Adaptation], rows: ToolRows 
         refuse_or_adapt(call, adaptations, name, "this model does not support it", f"Leave {name} out.")
         changes[name] = getattr(_DEFAULTS, name)
     if options.reasoning is not None and profile.reasoning == "none":
-        if options.reasoning.effort != "none":  # it never reasons anyway
+        if not options.reasoning.is_off:  # it never reasons anyway
             refuse_or_adapt(call, adaptations, "reasoning", "this model does not reason", "Leave reasoning out.")
         changes["reasoning"] = None
     if options.parallel_tool_calls is False and not profile.single_tool_calls:
@@ -69,9 +71,12 @@ def effective_options(call: Call, adaptations: list[Adaptation], rows: ToolRows 
         refuse_or_adapt(call, adaptations, "parallel_tool_calls=False", why, "Leave it out.")
         changes["parallel_tool_calls"] = None
     wanted = "tool" if isinstance(options.tool_choice, OneTool) else options.tool_choice
-    if (call.tools or options.server_tools) and wanted not in profile.tool_choices:
-        hint = f"Use one of: {', '.join(sorted(profile.tool_choices))}."
-        refuse_or_adapt(call, adaptations, f"tool_choice={wanted!r}", "this model does not support it", hint)
+    possible = possible_choices(profile, options)
+    if (call.tools or options.server_tools) and wanted not in possible:
+        why, hint = "this model does not support it", f"Use one of: {', '.join(sorted(possible))}."
+        if wanted in profile.tool_choices:
+            why, hint = f"{why} while it reasons", f"Say reasoning=Reasoning(effort='none'). {hint}"
+        refuse_or_adapt(call, adaptations, f"tool_choice={wanted!r}", why, hint)
         changes["tool_choice"] = "auto"
     if options.server_tools and rows is not None:
         written = [_write_server_tool(call, tool, rows, adaptations) for tool in options.server_tools]
@@ -81,6 +86,13 @@ def effective_options(call: Call, adaptations: list[Adaptation], rows: ToolRows 
     if options.max_tokens is None and profile.default_max_tokens is not None:
         changes["max_tokens"] = profile.default_max_tokens
     return msgspec.structs.replace(options, **changes) if changes else options
+
+
+def possible_choices(profile: Profile, options: ModelOptions) -> frozenset[str]:
+    """The tool choices that the model takes with these options."""
+    if profile.forced_while_reasoning or (options.reasoning is not None and options.reasoning.is_off):
+        return profile.tool_choices
+    return profile.tool_choices & _NOT_FORCED
 
 
 def _write_server_tool(call: Call, tool: Raw | ServerTool, rows: ToolRows, adaptations: list[Adaptation]) -> Raw | None:
@@ -111,6 +123,11 @@ def _nest(path: str, value: object) -> object:
 def raw_tools(options: ModelOptions) -> tuple[Raw, ...]:
     """The provider's own tools, after `effective_options` has written them."""
     return cast("tuple[Raw, ...]", options.server_tools)
+
+
+def kinds_of(tools: Iterable[Raw]) -> list[str]:
+    """The types of the provider's own tools."""
+    return [str(as_object(value_of(raw)).get("type")) for raw in tools]
 
 
 def tools_beside(call: Call, named: Iterable[str]) -> Call:
@@ -261,7 +278,7 @@ def convert_reply_schema(
     call: Call, wanted: ResponseFormat, adaptations: list[Adaptation]
 ) -> tuple[dict[str, object], bool]:
     """The schema of the reply in the provider's style, and whether it is strict."""
-    given = decode_as(wanted.schema, dict[str, object])
+    given = parse_schema(wanted.schema)
     done = convert(given, call.profile.structured_schema, strict=wanted.strict)
     adaptations += [Adaptation("schema of the reply", note) for note in done.lines]
     return done.schema, wanted.strict and done.reason is None
@@ -272,7 +289,7 @@ def enforced_schema(call: Call, options: ModelOptions, adaptations: list[Adaptat
     wanted = options.response_format
     if wanted is None:
         return None
-    given = decode_as(wanted.schema, dict[str, object])
+    given = parse_schema(wanted.schema)
     done = convert(given, call.profile.structured_schema, strict=True)
     if done.reason is not None:
         hint = "Change the schema, or request the reply by a tool."

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -31,11 +31,13 @@ from dragoman.conversation import (
     ToolCallStarted,
     ToolChoice,
     ToolSpec,
+    parse_schema,
 )
 from dragoman.tools import is_array, is_object, map_subschemas
 
 from .codec import Call, Decoder
 from .options import ResponseFormat
+from .requests import possible_choices
 from .schema.document import Document, Schema
 
 _WRAPPER_PROPERTY: Final = "answer"
@@ -92,11 +94,11 @@ def _prepare_tool(call: Call, wanted: ResponseFormat) -> tuple[Call, AnswerReade
 
 def _choice(call: Call, name: str) -> ToolChoice:
     """The strongest tool choice that leads to the answer and still allows the caller's tools."""
-    wanted, possible = call.options.tool_choice, call.profile.tool_choices
+    wanted, possible = call.options.tool_choice, possible_choices(call.profile, call.options)
     if isinstance(wanted, OneTool):
         return wanted  # the caller wants that one first
     reasoning = call.options.reasoning
-    if reasoning is not None and reasoning.effort != "none":
+    if reasoning is not None and not reasoning.is_off:
         return "auto"  # models that reason cannot be forced
     alone = not call.tools or wanted == "none"
     if alone and "tool" in possible:
@@ -130,10 +132,9 @@ _MOVED_REFERENCE: Final = re.compile(r"#(?:$|/(?!\$defs/|definitions/))")
 
 def _wrap_schema(raw: Raw) -> tuple[Raw, bool]:
     """A schema of type object for the answer, and whether the answer is a property of it."""
-    schema = cast("object", msgspec.json.decode(raw))
-    if is_object(schema) and _describes_object(Document(schema), schema, set()):
+    inner = parse_schema(raw)
+    if _describes_object(Document(inner), inner, set()):
         return raw, False
-    inner: Schema = schema if is_object(schema) else {"not": {}} if schema is False else {}
     kept = {word: inner[word] for word in _DEFINITIONS if word in inner}
     moved = _move_references({word: value for word, value in inner.items() if word not in kept})
     whole: Schema = {"type": "object", "properties": {_WRAPPER_PROPERTY: moved}, "required": [_WRAPPER_PROPERTY]}

@@ -19,7 +19,7 @@ CREATED: Final = 1_767_225_600
 """The creation time of everything: replies are the same in every run."""
 
 _TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
-_LONGEST: Final = {"name": 64, "description": 1024}
+_LONGEST: Final = {"name": 64, "description": 1_048_576}
 _MOST_TOOLS: Final = 128
 _MOST_CHOICES: Final = 128
 

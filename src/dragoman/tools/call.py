@@ -497,7 +497,7 @@ def decode_arguments(tool: AnyTool, call: ToolCall) -> object:
         message = f"the arguments of {call.name!r} are incomplete."
         raise error_of(call, ToolValidationError, message, details=call.arguments)
     try:
-        return tool.arguments.decode(call.arguments)
+        return tool.arguments.decode(call.arguments if call.has_arguments else "")
     except InvalidArguments as error:
         message = f"invalid arguments for tool {call.name!r}: {error}."
         raise error_of(call, ToolValidationError, message, details=call.arguments) from None

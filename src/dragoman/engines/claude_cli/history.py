@@ -141,7 +141,11 @@ class _Writer(msgspec.Struct):
                 return block.text
             case ToolCall():
                 self._lose(index, number, block, _AS_TRANSCRIPT)
-                return {"call": block.id, "tool": block.name, "arguments": block.arguments or "{}"}
+                return {
+                    "call": block.id,
+                    "tool": block.name,
+                    "arguments": block.arguments if block.has_arguments else "{}",
+                }
             case ToolResult():
                 self._lose(index, number, block, _AS_TRANSCRIPT)
                 return self._result(block, index, number)

@@ -14,11 +14,20 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman._programs import find_program as look_up
-from dragoman.conversation import ToolCall
+from dragoman.conversation import ToolCall, parse_schema
 from dragoman.engines.credential import Confidential, Secret
 from dragoman.engines.keys import child_environment, may_go, usual_key
 from dragoman.errors import ConfigurationError
-from dragoman.providers import PROVIDERS, Adaptation, Call, ModelOptions, ToolNames, effective_options, refuse_or_adapt
+from dragoman.providers import (
+    PROVIDERS,
+    Adaptation,
+    Call,
+    ModelOptions,
+    ToolNames,
+    description_with_examples,
+    effective_options,
+    refuse_or_adapt,
+)
 from dragoman.tools import Allow, Ask, Deny
 
 from .decode import PREFIX
@@ -155,7 +164,7 @@ def launch_for(
     for spec in tools:
         if spec.strict:
             adaptations.append(Adaptation(f"strict of tool {spec.name!r}", "the program does not support it"))
-        if len(spec.description) > _MAX_DESCRIPTION:
+        if len(description_with_examples(spec)) > _MAX_DESCRIPTION:
             adaptations.append(Adaptation(f"description of tool {spec.name!r}", _CUT))
     if options.server_tools:
         refuse_or_adapt(call, adaptations, "server_tools", "the program has tools of its own", "See own_tools.")
@@ -172,6 +181,8 @@ def launch_for(
         arguments += ["--allowed-tools", f"{PREFIX}*"]
     if options.response_format is not None:
         schema = options.response_format.schema
+        if about := options.response_format.description:
+            schema = Raw(msgspec.json.encode({"description": about, **parse_schema(schema)}))
         if len(bytes(schema)) <= _MAX_ARGUMENT:
             arguments += ["--json-schema", bytes(schema).decode()]
         else:

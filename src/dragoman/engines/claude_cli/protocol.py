@@ -277,7 +277,8 @@ def wire_tools(tools: Sequence[ToolSpec], names: ToolNames) -> list[Raw]:
     found: list[Raw] = []
     for spec in tools:
         description = description_with_examples(spec)
-        row = {"name": names.wire(spec.name), "description": description, "inputSchema": spec.schema, "_meta": meta}
+        schema = {"type": "object", **spec.schema}
+        row = {"name": names.wire(spec.name), "description": description, "inputSchema": schema, "_meta": meta}
         found.append(Raw(msgspec.json.encode(row)))
     return found
 

@@ -154,7 +154,7 @@ def _text(at: int, place: int, block: object, losses: list[Loss]) -> str:
         case Text():
             return block.text
         case ToolCall():
-            return write_call(block.name, block.arguments.strip() or "{}")
+            return write_call(block.name, block.arguments.strip() if block.has_arguments else "{}")
         case ToolResult():
             return _result(at, place, block, losses)
         case Thinking():

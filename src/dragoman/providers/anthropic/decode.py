@@ -191,7 +191,7 @@ class _Block:
         elif self.kind == "tool_use":
             # The input of a call that came whole; in a stream it is {} here, and arrives in pieces.
             given = self.members.get("input", Raw(b"{}"))
-            if not self.grew and read_members(given):
+            if not self.grew and bytes(given) != b"null" and read_members(given):
                 events.append(ToolCallDelta(self.index, self.call_id, bytes(given).decode()))
             events.append(ToolCallEnded(self.index, self.call_id, native))
         elif self.kind in _TAKEN:

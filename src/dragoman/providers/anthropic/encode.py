@@ -23,6 +23,7 @@ from dragoman.providers.requests import (
     declare_tools,
     effective_options,
     enforced_schema,
+    kinds_of,
     raw_tools,
     refuse_or_adapt,
     tools_beside,
@@ -99,8 +100,8 @@ def _make_frame(call: Call, names: ToolNames, system: bool, thinks: bool, files:
     tools = declare_tools(tools_beside(call, named) if named else call, names, adaptations, _encode_tool)
     mark = cache_mark(call.profile, options)
     marks = _choose_marks(options, system=system, tools=bool(tools))
-    told = _put_search(call, tools)
-    if "tools" in marks:
+    told = _put_search(call, options, tools)
+    if "tools" in marks and told:
         tools[told - 1] = tools[told - 1][:-1] + b"," + mark + b"}"
     on_vertex = VERTEX in call.profile.quirks
     named = {"anthropic_version": _VERTEX_VERSION} if on_vertex else {"model": call.model}
@@ -167,8 +168,11 @@ def _choose_parameters(
     if thinking.config is not None:
         found["thinking"] = thinking.config
     output: dict[str, object] = {} if thinking.effort is None else {"effort": thinking.effort}
-    if (schema := enforced_schema(call, options, adaptations)) is not None:
+    wanted = options.response_format
+    if wanted is not None and (schema := enforced_schema(call, options, adaptations)) is not None:
         output["format"] = {"type": "json_schema", "schema": schema}
+        if wanted.description:
+            adaptations.append(Adaptation("description of the reply", "not sent: put it into the schema"))
     if output:
         found["output_config"] = output
     found |= check_sampling(call, options, thinking, adaptations)
@@ -218,14 +222,17 @@ def _encode_tool(tool: DeclaredTool) -> bytes:
 _SEARCH: Final = _encode({"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"})
 
 
-def _put_search(call: Call, tools: list[bytes]) -> int:
-    """Insert the provider's search before the deferred tools, and return how many tools are not deferred.
+def _put_search(call: Call, options: ModelOptions, tools: list[bytes]) -> int:
+    """Insert the provider's search before the deferred tools, unless the caller gives one, and return how many tools
+    are not deferred.
 
     The cache mark must be on one of these: the provider refuses it on a deferred tool.
     """
     if not call.profile.tool_search or not any(spec.deferred for spec in call.tools):
         return len(tools)
     place = sum([not spec.deferred for spec in call.tools])
+    if any(kind.startswith("tool_search_tool") for kind in kinds_of(raw_tools(options))):
+        return place
     tools.insert(place, _SEARCH)
     return place + 1
 
@@ -255,8 +262,7 @@ def _headers(options: ModelOptions, thinking: Thinking, more: list[str]) -> dict
     """The version of the API, the beta features that this request needs, and the caller's own headers."""
     given = {name.lower(): value for name, value in options.extra_headers.items()}
     betas = [_BETA_OF_BINDING] if thinking.config is not None and "block_binding" in thinking.config else []
-    kinds = [str(as_object(value_of(raw)).get("type")) for raw in raw_tools(options)]
-    betas += [_BETA_OF_TOOL[kind] for kind in kinds if kind in _BETA_OF_TOOL]
+    betas += [_BETA_OF_TOOL[kind] for kind in kinds_of(raw_tools(options)) if kind in _BETA_OF_TOOL]
     betas += [_BETA_OF_MEMBER[name] for name in options.extra_body if name in _BETA_OF_MEMBER]
     betas += [beta.strip() for beta in given.pop("anthropic-beta", "").split(",") if beta.strip()] + more
     header = {"anthropic-beta": ",".join(dict.fromkeys(betas))} if betas else {}

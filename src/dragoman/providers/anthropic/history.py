@@ -25,7 +25,7 @@ from dragoman.conversation import (
     ToolCall,
     ToolResult,
 )
-from dragoman.providers.history import Turn, Turns, TurnsWriter, content_of, legal_id, why_not_media
+from dragoman.providers.history import NOT_REPLAYED, Turn, Turns, TurnsWriter, content_of, legal_id, why_not_media
 from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import elements, read_members, read_text
 
@@ -121,7 +121,7 @@ class _Turn(Turn):
 
     def write_thinking(self, block: Thinking) -> None:
         if not self.profile.reasoning_replayed:
-            self.lose("thinking", "this model does not get its thinking back")
+            self.lose("thinking", NOT_REPLAYED)
         elif not block.signature and block.encrypted is None:
             self.lose("thinking", "its signature never arrived, and the provider takes none without")
         else:

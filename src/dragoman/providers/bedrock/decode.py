@@ -310,6 +310,8 @@ class ReplyDecoder(DecoderBase):
     }
 
     def end_stream(self, events: list[ReplyEvent]) -> None:
+        if "usage" not in self._extras:
+            raise self.broken("the stream ended before its count of tokens")
         self._complete(events)
 
     # --- a whole reply, and what it shares with a stream ---

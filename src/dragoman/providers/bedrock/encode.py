@@ -91,7 +91,7 @@ def _make_frame(call: Call, system: bool, has_calls: bool) -> _Frame:
     if tools:
         marked = [*tools, Raw(CACHE_POINT)] if mark_tools else tools
         members["toolConfig"] = {"tools": marked, **_choose_tool(call, options, thinking, names, adaptations)}
-        more = _restrict_calls(options) if is_claude else {}
+        more = _restrict_calls(options, adaptations) if is_claude else {}
         members["additionalModelRequestFields"] = merge_members(members["additionalModelRequestFields"], more)
     for name, value in options.extra_body.items():
         # The caller's own members: objects are merged into ours, anything else replaces ours.
@@ -155,7 +155,7 @@ def _choose_members(
 
 def _ask_by_effort(call: Call, asked: Reasoning, adaptations: list[Adaptation]) -> dict[str, object]:
     is_nova = NOVA in call.profile.quirks
-    if is_nova and (asked.effort == "none" or (asked.effort is None and asked.budget == 0)):
+    if is_nova and asked.is_off:
         return {"reasoningConfig": {"type": "disabled"}}
     effort = choose_effort(call, asked, adaptations) or "medium"
     if is_nova:
@@ -173,12 +173,16 @@ def _encode_tool(tool: DeclaredTool) -> bytes:
     return _encode({"toolSpec": {"name": tool.name, **described, "inputSchema": {"json": tool.schema}, **held}})
 
 
-def _restrict_calls(options: ModelOptions) -> dict[str, object]:
+def _restrict_calls(options: ModelOptions, adaptations: list[Adaptation]) -> dict[str, object]:
     """What only Claude's own API can express: no call, or one at a time."""
     if options.tool_choice == "none":
         return {"tool_choice": {"type": "none"}}
-    single = options.parallel_tool_calls is False and options.tool_choice == "auto"
-    return {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}} if single else {}
+    if options.parallel_tool_calls is not False:
+        return {}
+    if options.tool_choice == "auto":
+        return {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}
+    adaptations.append(Adaptation("parallel_tool_calls=False", "not sent: Bedrock takes it only if no call is forced"))
+    return {}
 
 
 def _leave_out(tools: list[object], adaptations: list[Adaptation], *, has_calls: bool) -> list[object]:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, field
 
 from dragoman.conversation import Json, Media, MediaKind, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from dragoman.providers.history import Turn, TurnsWriter, content_of, legal_id, why_not_media
+from dragoman.providers.history import NOT_REPLAYED, Turn, TurnsWriter, content_of, legal_id, why_not_media
 from dragoman.providers.profile import Profile
 from dragoman.providers.wire import decode_base64, read_members
 
@@ -72,7 +72,7 @@ class _Turn(Turn):
 
     def write_thinking(self, block: Thinking) -> None:
         if not self.profile.reasoning_replayed:
-            self.lose("thinking", "this model does not get its thinking back")
+            self.lose("thinking", NOT_REPLAYED)
         elif block.encrypted is not None:
             self.add("reasoningContent", {"redactedContent": b64encode(block.encrypted.encode()).decode()})
         elif block.signature:
@@ -128,7 +128,10 @@ class _Turn(Turn):
         form = _FORMATS[media.kind].get(media.mime_type.partition(";")[0])
         if form is None:
             return None, f"{media.mime_type} is not among the types of {media.kind} that Bedrock takes"
-        source: dict[str, object] = {"s3Location": {"uri": media.url}} if stored else {"bytes": _bytes_of(media)}
+        content = None if stored else _bytes_of(media)
+        if not stored and content is None:
+            return None, "its data: URL is not valid base64"
+        source: dict[str, object] = {"s3Location": {"uri": media.url}} if stored else {"bytes": content}
         named = {"name": _document_name(media)} if media.kind == "document" else {}
         own = read_members(found) if (found := self.native(media.native).get(media.kind)) is not None else {}
         return {media.kind: {**own, "format": form, **named, "source": source}}, ""
@@ -179,10 +182,10 @@ def _document_name(media: Media) -> str:
     return name or f"document-{blake2s(media.data or (media.url or '').encode()).hexdigest()[:8]}"
 
 
-def _bytes_of(media: Media) -> str:
-    """The bytes in base64, also those of a `data:` URL."""
+def _bytes_of(media: Media) -> str | None:
+    """The bytes in base64, also those of a `data:` URL; None if they cannot be read."""
     if media.url is None:
         return b64encode(media.data or b"").decode()
     head, _, text = media.url.partition(",")
     data = decode_base64([text]) if head.endswith(";base64") else text.encode()
-    return b64encode(data or b"").decode()
+    return None if data is None else b64encode(data).decode()

@@ -317,13 +317,21 @@ class ReplyDecoder(DecoderBase):
         self._first_usage: Usage | None = None
         self._kept: dict[str, Growing] = {}
         """Members of chunks and candidates that have no place in our values."""
+        self._counted: bool = False
+        """Whether a count came with the finish reason, or after it."""
         self._others: list[bytes] = []
+        self._ended: dict[int, bool] = {}
+        """Further candidates by index, and whether each has its finish reason."""
         self._logprobs: dict[str, list[Raw]] = {}
 
     @property
     def done(self) -> bool:
-        """As in Decoder: whether there is a finish reason and a count. Chunks that follow at once are read too."""
-        return self.ended or (self._finish_reason is not None and self._usage is not ABSENT)
+        """As in Decoder: whether every candidate has a finish reason and there is a last count. Chunks that follow at
+        once are read too."""
+        if self.ended:
+            return True
+        is_last = self.call.options.choices in (None, 1) and all(self._ended.values())  # others may not have begun
+        return is_last and self._finish_reason is not None and self._counted
 
     def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
         if name == b"error":
@@ -378,6 +386,7 @@ class ReplyDecoder(DecoderBase):
             raise error_from(msgspec.json.decode(error), self.call)
         candidates = read_elements(chunk.pop("candidates", b"[]"))
         feedback = chunk.pop("promptFeedback", None)
+        counts = "usageMetadata" in chunk
         self._usage = chunk.pop("usageMetadata", self._usage)
         content = self._content or self._start(chunk, events)
         for name, raw in chunk.items():
@@ -386,6 +395,7 @@ class ReplyDecoder(DecoderBase):
         content.at_head = True
         for candidate in candidates:
             self._take_candidate(candidate, content, events)
+        self._counted = self._counted or (counts and self._finish_reason is not None)
         if feedback is not None:
             # A blocked prompt has no reply, which is an error and never an empty answer.
             told = _read_given(feedback)
@@ -399,8 +409,9 @@ class ReplyDecoder(DecoderBase):
 
     def _take_candidate(self, raw: Raw, content: _Content, events: list[ReplyEvent]) -> None:
         candidate = _read_given(raw)
-        if _read_index(candidate.pop("index", b"0")) != 0:
+        if (index := _read_index(candidate.pop("index", b"0"))) != 0:
             self._others.append(bytes(_compact(raw)))  # the first candidate is the reply, the others are kept
+            self._ended[index] = self._ended.get(index, False) or "finishReason" in candidate
             return
         for part in read_elements(_read_given(candidate.pop("content", b"{}")).get("parts", b"[]")):
             content.add_part(part, events)

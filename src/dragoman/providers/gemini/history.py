@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, field
 
 from dragoman.conversation import Json, Media, Message, Native, Opaque, Text, Thinking, ToolCall, ToolResult
-from dragoman.providers.history import HistoryWriter, MessageWriter, PlainForm, Written, why_not_media
+from dragoman.providers.history import NOT_REPLAYED, HistoryWriter, MessageWriter, PlainForm, Written, why_not_media
 from dragoman.providers.profile import Profile
 from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import read_members
@@ -75,7 +75,7 @@ class _Contents(MessageWriter):
 
     def write_thinking(self, block: Thinking) -> None:
         if self.profile.reasoning == "none" or not self.profile.reasoning_replayed:
-            self.lose("thinking", "this model does not take thoughts back")
+            self.lose("thinking", NOT_REPLAYED)
         elif block.text or block.signature:
             signature = {SIGNATURE: block.signature} if block.signature else {}
             self.parts.append(self._with_native({"text": block.text, "thought": True, **signature}, block.native))
@@ -83,7 +83,7 @@ class _Contents(MessageWriter):
     def write_call(self, block: ToolCall) -> None:
         call: _Part = {} if block.id.startswith(MADE_UP_ID) else {"id": block.id}
         call["name"] = self.names.wire(block.name)
-        if block.arguments and not block.arguments.isspace():
+        if block.has_arguments:
             call["args"] = Raw(self.arguments(block))
         part = self._with_native(self._with_inner("functionCall", call, block.native), block.native)
         if "thought_signatures" in self.profile.quirks and not self.called:  # Gemini 3 wants one on the first call

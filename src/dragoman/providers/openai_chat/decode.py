@@ -3,8 +3,9 @@
 A whole reply is one big piece of a message, so it cannot differ from a streamed one; parts.py reads the message.
 
 A reply is complete when it has a finish reason. `[DONE]` alone is not enough, as servers send it after an aborted reply
-too; `[DONE]` after a token count is, since OpenAI omits the count when a stream is cut. Everything else is a
-ProtocolError, never a finished reply.
+too; `[DONE]` after a token count is, since OpenAI omits the count when a stream is cut. Without `[DONE]` a stream was
+cut if an answer that was asked for has not begun, or, at a service that always sends it, if there is no count.
+Everything else is a ProtocolError, never a finished reply.
 """
 
 from __future__ import annotations
@@ -248,6 +249,8 @@ class ReplyDecoder(DecoderBase):
         self._of_choice: dict[str, Raw] = {}
         self._logprobs: dict[str, list[bytes]] = {}
         self._other_choices: list[bytes] = []
+        self._others: set[int] = set()
+        """The indexes of further answers that have begun; one that broke off is kept as far as it came."""
 
     # --- streams and whole replies ------------------------------------------------------------------------------------
 
@@ -276,6 +279,10 @@ class ReplyDecoder(DecoderBase):
             raise self.broken("it is neither JSON nor a stream of chunks")
         if not self._finish_reason:
             raise self.broken("the stream ended before the reply was complete")
+        if len(self._others) + 1 < (self.call.options.choices or 1):
+            raise self.broken("the stream ended before all answers had begun")
+        if self._usage is None and "ends_with_done" in self.call.profile.quirks:
+            raise self.broken("the stream ended behind the answer, before its count of tokens")
         self._complete(events)
 
     def _take_chunk(self, fields: dict[str, Raw], events: list[ReplyEvent], *, whole: bool = False) -> None:
@@ -293,8 +300,10 @@ class ReplyDecoder(DecoderBase):
         # With several answers, the first one is the reply.
         first = next((choice for choice in choices if not integer(choice.get("index"))), choices[0]) if whole else None
         for choice in choices:
-            if choice is not first if whole else integer(choice.get("index")):
+            index = integer(choice.get("index")) or 0
+            if choice is not first if whole else index:
                 self._other_choices.append(join_members(choice))
+                self._others.add(index)
             else:
                 self._counted = False
                 self._take_choice(choice, events, whole=whole)

@@ -17,6 +17,7 @@ from msgspec import Raw, field
 from dragoman.conversation import Conversation, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from dragoman.providers.codec import Loss
 from dragoman.providers.history import (
+    NOT_REPLAYED,
     FoundLoss,
     HistoryWriter,
     MessageWriter,
@@ -33,8 +34,6 @@ from dragoman.providers.wire import join_members, members, string
 from .parts import FIELD
 
 _encode: Final = msgspec.json.encode
-_BRIDGE: Final = b'{"role":"assistant","content":"OK."}'
-"""Sent between results and a message of the user to servers that refuse the latter right after the former."""
 
 
 def reader_of(provider: str) -> str:
@@ -55,7 +54,6 @@ class _Form(NamedTuple):
 class _Written(Written, frozen=True, kw_only=True):
     behind: tuple[bytes, ...] = ()
     """Media of results, to be sent after all of them."""
-    after_results: bool = False
 
 
 class ChatHistory(HistoryWriter[_Written, _Form]):
@@ -65,7 +63,6 @@ class ChatHistory(HistoryWriter[_Written, _Form]):
         super().__init__(profile, names)
         self._mark = mark
         """The cache mark of the system prompt and of the last message; empty for none."""
-        self._bridge = "assistant_after_tool" in profile.quirks
 
     def write_all(self, conversation: Conversation) -> tuple[bytes, tuple[Loss, ...]]:
         """All messages as JSON with commas between them, and what this server does not get."""
@@ -81,24 +78,19 @@ class ChatHistory(HistoryWriter[_Written, _Form]):
             content = b"[" + _with_mark(_text_part(text), self._mark) + b"]" if self._mark else _encode(text)
             out = (b'{"role":"%s","content":%s}' % (self.profile.system_role.encode(), content), *out)
         if written.behind:
-            out = (*out, *([_BRIDGE] if self._bridge else []), _user_message([*written.behind]))
+            out = (*out, _user_message([*written.behind]))
         return b",".join(out), written.losses
 
     def append(self, before: _Written, messages: Sequence[Message], mark: bytes = b"") -> _Written:
-        behind, after_results, losses = before.behind, before.after_results, before.losses
+        behind, losses = before.behind, before.losses
         out: list[bytes] = []
         for at, message in enumerate(messages, before.count):
             form = self.write_message(message, mark) if mark else self.form_of(message)
             if form.losses:
                 losses = (*losses, *[Loss(at, *loss) for loss in form.losses])
-            role = message.role
-            if after_results and role != "tool":
-                if self._bridge and (behind or role == "user"):
-                    out.append(_BRIDGE)
-                if behind:  # not before, as nothing may come between a call and its results
-                    out.append(_user_message([*behind]))
-                    behind = ()
-            after_results = role == "tool"
+            if behind and message.role != "tool":  # not before, as nothing may come between a call and its results
+                out.append(_user_message([*behind]))
+                behind = ()
             if form.content:
                 out.append(form.content)
             if form.behind:
@@ -108,7 +100,6 @@ class ChatHistory(HistoryWriter[_Written, _Form]):
             pieces=(*before.pieces, *out),
             losses=losses,
             behind=behind,
-            after_results=after_results,
         )
 
     def write_message(self, message: Message, mark: bytes = b"") -> _Form:
@@ -171,6 +162,7 @@ class _MessageWriter(MessageWriter):
     def write_thinking(self, block: Thinking) -> None:
         """Reasoning is sent back in the form that it came in."""
         if not self.profile.reasoning_replayed:
+            self.lose("thinking", NOT_REPLAYED)
             return
         kept: dict[str, bytes | Raw] = dict(self.native(block.native))
         form = string(Raw(kept.pop(FIELD, b'""'))) or "reasoning_content"
@@ -195,7 +187,7 @@ class _MessageWriter(MessageWriter):
         native = dict(self.native(block.native))
         custom = native.pop("type", None) is not None  # the others have none
         # Unlike OpenAI, many servers fail if arguments are not a JSON object.
-        as_it_is = custom or ("any_arguments" in self.profile.quirks and block.arguments.strip())
+        as_it_is = custom or ("any_arguments" in self.profile.quirks and block.has_arguments)
         arguments = block.arguments if as_it_is else self.arguments(block).decode()
         written = b'{"id":%s,"type":"function","function":{"name":%s,"arguments":%s}}'
         if custom:
@@ -280,6 +272,8 @@ class _MessageWriter(MessageWriter):
         """Media as a content part; None if the model cannot take it, which is a loss."""
         if media.kind == "document" and media.data is not None and _is_text(media.mime_type):
             name, text = media.name or "document", media.data.decode(errors="replace")  # `file` parts take PDF only
+            if "\ufffd" in text and "\ufffd".encode() not in media.data:
+                self.lose("media", "the text of the document is not UTF-8; what cannot be read is replaced")
             return _text_part(f'<document name="{name}" type="{media.mime_type}">\n{text}\n</document>')
         profile = self.profile
         why = why_not_media(media, profile.media, profile.media_urls, profile.provider)

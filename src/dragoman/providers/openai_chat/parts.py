@@ -115,9 +115,9 @@ class _ToolCall(Struct, eq=False):
         return "".join(self.pieces)
 
     def looks_complete(self) -> bool:
-        """Whether the arguments so far are a whole JSON object."""
-        text = self.arguments
-        return text.rstrip().endswith("}") and is_json(text)
+        """Whether the arguments so far are a whole JSON object, or `null` for none."""
+        text = self.arguments.strip()
+        return text == "null" or (text.endswith("}") and is_json(text))
 
 
 class Parts(Struct, eq=False):
@@ -337,7 +337,7 @@ class Parts(Struct, eq=False):
             return None
         if not call_id or not call.wire_id:
             # A server that gives neither ids nor indexes sends each call whole.
-            is_new = name and arguments.lstrip().startswith("{") and call.looks_complete()
+            is_new = name and arguments.lstrip().startswith(("{", "null")) and call.looks_complete()
             return None if is_new else call
         # Another id under the same index is a new call if it names a tool and the call before it is complete. Some
         # servers generate a new id for every piece, but not a name.

@@ -6,13 +6,13 @@ of the Responses API.
 Quirks of this dialect:
 
     any_arguments             arguments of past calls may be any text; elsewhere they are made valid JSON
-    assistant_after_tool      a user's message may not follow results directly
     bare_thinking_switch      thinking is on or off: {"thinking": {"type": …}}
     cache_marks               the prompt is cached up to a `cache_control`
     call_id_of_9, _of_40      the length of legal ids of calls
     content_always            a message of the model must have `content`, even an empty one
     document_url              documents are parts of type `document_url`
     effort_default            efforts are none and "default"
+    ends_with_done            its streams always end with `[DONE]`, behind a count of tokens
     no_stream_options         usage is always sent; asking for it is an error
     plain_history             unknown members of replies are refused when they are sent back
     plain_input_audio         audio is base64 text, without a format
@@ -136,7 +136,7 @@ _OPENAI: Final[tuple[ProfileRow, ...]] = (
         "openai",
         media=words("image document"),
         renamed={"max_tokens": "max_completion_tokens", "user": "safety_identifier"},
-        tool_limits=ToolLimits(max_tools=128, max_description_length=1024),
+        tool_limits=ToolLimits(max_tools=128),
         reasoning="none",
         unsupported=words("top_k"),
         quirks=_OPENAI_QUIRKS,
@@ -185,14 +185,14 @@ _SERVERS: Final[tuple[ProfileRow, ...]] = (
         media=_NONE,
         unsupported=words("top_k user choices"),
         single_tool_calls=False,
-        tool_choices=words("auto none"),
+        forced_while_reasoning=False,
         structured="prompt",
         efforts=_TO_XHIGH | {"max"},  # it reads "low" and "medium" as "high", and "xhigh" as "max"
         quirks=words("content_always reasoning_with_calls thinking_switch"),
     ),
     # The old names stand for one model with thinking on and off.
     row("deepseek", "deepseek-chat*", reasoning="none"),
-    row("deepseek", "deepseek-chat*", tool_choices=words("auto none required tool"), structured="tool"),
+    row("deepseek", "deepseek-chat*", forced_while_reasoning=True, structured="tool"),
     # --- Fireworks: strict about unknown members ---
     row("fireworks", quirks=words("plain_history")),
     # --- Groq: strict about unknown members; a schema for replies with few models only ---
@@ -230,7 +230,7 @@ _SERVERS: Final[tuple[ProfileRow, ...]] = (
     row("ollama", media_urls=_NONE, unsupported=words("top_k user choices"), single_tool_calls=False),
     row("ollama", tool_choices=words("auto"), efforts=_LOW_TO_HIGH | {"none"}),
     row("vllm", media=words("image audio video"), media_urls=words("image audio video")),
-    # --- Mistral: strict about unknown members, about ids, and about who speaks after whom ---
+    # --- Mistral: strict about unknown members and about ids ---
     row(
         "mistral",
         media=words("image document"),
@@ -238,9 +238,7 @@ _SERVERS: Final[tuple[ProfileRow, ...]] = (
         renamed={"seed": "random_seed"},
         unsupported=words("top_k user logprobs"),
         reasoning="none",
-        quirks=words(
-            "assistant_after_tool call_id_of_9 document_url no_stream_options plain_history plain_input_audio"
-        ),
+        quirks=words("call_id_of_9 document_url no_stream_options plain_history plain_input_audio"),
     ),
     row("mistral", "voxtral*", media=words("audio"), media_urls=_NONE),
     row("mistral", "mistral-small* mistral-medium*", reasoning="effort", efforts=words("none high")),

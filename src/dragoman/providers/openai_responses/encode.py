@@ -25,6 +25,7 @@ from dragoman.providers.requests import (
     convert_reply_schema,
     declare_tools,
     effective_options,
+    kinds_of,
     name_reply_schema,
     raw_tools,
     tools_beside,
@@ -101,7 +102,7 @@ def _write_tools(
 ) -> dict[str, object]:
     own = raw_tools(options)
     written = declare_tools(tools_beside(call, named_by(own)) if own else call, names, adaptations, _write_tool)
-    if call.profile.tool_search and any(spec.deferred for spec in call.tools):
+    if call.profile.tool_search and any(spec.deferred for spec in call.tools) and "tool_search" not in kinds_of(own):
         written.insert(0, _SEARCH)
     written += own
     if not written:

@@ -28,6 +28,7 @@ from dragoman.conversation import (
     ToolResult,
 )
 from dragoman.providers.history import (
+    NOT_REPLAYED,
     FoundLoss,
     HistoryWriter,
     MessageWriter,
@@ -41,7 +42,7 @@ from dragoman.providers.profile import Profile
 from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import elements, read_members, string
 
-from .waiting import ANSWERS, WAITING, answer_to
+from .waiting import ANSWERS, WAITING, answer_to, text_of, tools_found
 
 READER: Final = "openai_responses"
 """The provider name of this dialect's thinking, opaque blocks and native fields."""
@@ -240,7 +241,7 @@ class _MessageWriter(MessageWriter):
         if not self.own:
             return "only the service that wrote it can read it"
         if self.profile.reasoning == "none" or not self.profile.reasoning_replayed:
-            return "this model takes no reasoning back"
+            return NOT_REPLAYED
         fields = self.native(block.native)
         if not block.encrypted and self.stateless and bytes(fields.get("content", b"")) in {b"", b"[]", b"null"}:
             return "it came without encrypted content, and the service keeps no copy"
@@ -268,24 +269,32 @@ class _MessageWriter(MessageWriter):
         if "caller" in fields:
             self.found_answers[block.id] = {"caller": fields["caller"]}
         name, call_id = self.names.wire(block.name), self._call_id(block.id)
-        item = {"type": "function_call", "call_id": call_id, "name": name, "arguments": block.arguments or "{}"}
-        self._add({**item, **fields})
+        arguments = block.arguments if block.has_arguments else "{}"
+        self._add({"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **fields})
 
     def write_result(self, block: ToolResult) -> None:
         item = self.answers.get(block.call_id, {})
         if "type" not in item:
             item = {"type": "function_call_output", "call_id": self._call_id(block.call_id), **item}
         write = ANSWERS.get(str(item["type"]))
-        if write is not None:
-            self._add(write(item, block))
-        elif item["type"] == "computer_call_output":
+        if item["type"] == "computer_call_output":
             self._write_screen(item, block)
-        else:
+        elif write is None:
             self._add({**item, "output": self._output_of(block)})
+        else:
+            self._add(write(item, block))
+            for media in [part for part in block.content if isinstance(part, Media)]:
+                self.lose("tool_result", f"{media.kind} left out: the API takes none from such a tool")
+            if item["type"] == "tool_search_output" and tools_found(block) is None:
+                self.lose("tool_result", "the API takes nothing but tools from a search; the text is sent after it")
+                self.say(_text_part(f"{block.name}: {text_of(block)}"))
 
     def _write_screen(self, item: _Part, block: ToolResult) -> None:
         """A picture of the screen, the only answer that the API takes from a computer; text is sent after it."""
-        pictures = [part for part in block.content if isinstance(part, Media) and part.kind == "image"]
+        media = [part for part in block.content if isinstance(part, Media)]
+        pictures = [part for part in media if part.kind == "image"]
+        if len(media) > min(len(pictures), 1):
+            self.lose("tool_result", "of its media at most the last picture is sent: the API takes one")
         part = self._media_part(pictures[-1], frozenset(["image"])) if pictures else "the computer gave no picture"
         if isinstance(part, str):
             self.lose("tool_result", f"{part}; an empty one is sent, and the text after it")

@@ -25,7 +25,7 @@ BASE: Final = Profile(
     media=words("image document"),
     media_urls=words("image document"),
     tool_result_media=words("image document"),
-    tool_limits=ToolLimits(max_tools=128, max_description_length=1024),
+    tool_limits=ToolLimits(max_tools=128),
     strict_tools=True,
     tool_schema="openai_strict",
     structured="native",

@@ -97,7 +97,7 @@ def answer_to(item: Mapping[str, Raw], call_id: str) -> dict[str, object]:
     return answer
 
 
-def _text_of(result: ToolResult) -> str:
+def text_of(result: ToolResult) -> str:
     return "\n".join([part.text for part in content_of(result, error_said=True) if not isinstance(part, Media)])
 
 
@@ -108,10 +108,13 @@ def _objects_in(result: ToolResult) -> list[dict[str, object]]:
     return [cast("dict[str, object]", each) for each in several if isinstance(each, dict)]
 
 
+_OF_SHELL: Final = frozenset(["stdout", "stderr", "exit_code", "outcome"])
+
+
 def _answer_shell(answer: dict[str, object], result: ToolResult) -> dict[str, object]:
     """The output of a shell: a text, or `stdout`, `stderr` and `exit_code` (or `outcome`) of each command."""
     outputs: list[dict[str, object]] = []
-    for given in _objects_in(result):
+    for given in [each for each in _objects_in(result) if not _OF_SHELL.isdisjoint(each)]:
         code = given.get("exit_code", 0)
         streams = {name: given.get(name, "") for name in ("stdout", "stderr")}
         outputs.append({**streams, "outcome": given.get("outcome", {"type": "exit", "exit_code": code})})
@@ -127,11 +130,20 @@ def _answer_patch(answer: dict[str, object], result: ToolResult) -> dict[str, ob
     return {**answer, "status": "failed" if result.is_error else "completed", "output": result.text}
 
 
+def tools_found(result: ToolResult) -> list[dict[str, object]] | None:
+    """The tools that a search found, as the API declares them: a list, or an object that has one; None for anything
+    else, which the API has no place for."""
+    value: object = result.value if not result.is_error else None
+    if isinstance(value, dict):
+        value = cast("dict[str, object]", value).get("tools", [cast("object", value)])
+    several = as_items(value)
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in several):
+        return None
+    return cast("list[dict[str, object]]", several)
+
+
 def _answer_search(answer: dict[str, object], result: ToolResult) -> dict[str, object]:
-    """The tools that were found, as the API declares them: a list, or an object that has one."""
-    found = _objects_in(result)
-    inner = found[0].get("tools") if len(found) == 1 and "tools" in found[0] else None
-    return {**answer, "tools": inner if isinstance(inner, list) else found}
+    return {**answer, "tools": tools_found(result) or []}
 
 
 def _answer_approval(answer: dict[str, object], result: ToolResult) -> dict[str, object]:
@@ -140,7 +152,7 @@ def _answer_approval(answer: dict[str, object], result: ToolResult) -> dict[str,
 
 
 ANSWERS: Final[Mapping[str, Callable[[dict[str, object], ToolResult], dict[str, object]]]] = {
-    "local_shell_call_output": lambda answer, result: {**answer, "output": _text_of(result)},
+    "local_shell_call_output": lambda answer, result: {**answer, "output": text_of(result)},
     "shell_call_output": _answer_shell,
     "apply_patch_call_output": _answer_patch,
     "tool_search_output": _answer_search,

@@ -117,8 +117,9 @@ def _merge_root(document: Document, notes: list[Note]) -> Schema:
     definitions = {word: value for word, value in document.root.items() if word in ("$defs", "definitions")}
     given = {word: value for word, value in document.root.items() if word not in definitions}
     whole = merge(document, given, "", notes)
-    if whole is None:
-        message = f"A schema for a model must describe an object, but its root allows none: type {given.get('type')!r}."
+    if whole is None or whole.get("not") == {}:
+        why = f"type {given['type']!r}" if "type" in given else "nothing fits it"
+        message = f"A schema for a model must describe an object, but its root allows none: {why}."
         raise ToolDefinitionError(message, hint='Put it into a property of an object: {"type": "object", ...}.')
     notes.append(Note("/type", 'read as "object"'))
     described = {word: whole[word] for word in sorted(_NOT_AT_THE_ROOT & whole.keys())}
@@ -256,6 +257,8 @@ class _StrictWriter:
             if word in LIMITED_TYPE:
                 if any(_is_one_of(kind, [LIMITED_TYPE[word]]) for kind in types):
                     (schema if self._enforces(word, value) else described)[word] = value
+                else:
+                    self.notes.append(Note(f"{at}/{word}", f"removed, it limits no {' or '.join(types)}"))
             elif word in ONLY_DESCRIBED:
                 described[word] = value
             elif word not in KNOWN:
