@@ -20,7 +20,8 @@ from msgspec import Struct
 from dragoman.errors import ConfigurationError, McpConnectionError, McpError, ToolConflictError
 from dragoman.tools import AnyTool, LoopThread, ToolSet
 
-from .connection import Connection, Elicit, Home, Sample, State
+from .connection import Connection, Home, State
+from .questions import Elicit, Sample
 from .remote_tools import ToolProblem
 from .settings import AnyServer, HttpServer, StdioServer, servers_from_json
 

@@ -74,6 +74,8 @@ class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A larger message ends the connection."""
     max_result_bytes: Positive = 8 * 1024 * 1024
     """A larger result of a tool is cut."""
+    max_questions: Count = 8
+    """How many questions, to the user or a model, it may ask during one call."""
 
     def takes(self, name: str) -> bool:
         wanted = self.include is None or any(fnmatchcase(name, pattern) for pattern in self.include)
