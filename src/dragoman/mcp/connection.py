@@ -42,7 +42,7 @@ from .content import result_from_mcp
 from .questions import Call, Elicit, Questions, Sample
 from .reading import Parcels, TooMuchError
 from .remote_tools import Listed, Remote, ToolReader
-from .settings import AnyServer, HttpServer, LocalServer, StdioServer
+from .settings import AnyServer, HttpServer, LocalServer, StdioServer, identity_of
 from .transports import StderrTail, child, guard, kill_all
 from .web import web
 
@@ -118,7 +118,7 @@ class Connection:
         self.restarts: int = 0
         self._server: AnyServer = server
         self._home: Home = home
-        self._reader: ToolReader = ToolReader(name, server.options, self.call)
+        self._reader: ToolReader = ToolReader(name, identity_of(name, server), server.options, self.call)
         self._questions: Questions = Questions(name, server.options.max_questions, home.elicit, home.sample)
         self._status: int = 0
         """The HTTP status of the last response."""
@@ -382,7 +382,8 @@ class Connection:
             return self._error(f"is not usable: what it sent is not MCP at {_shorten(place)}.", McpProtocolError)
         if self._status in _UNAUTHORIZED:
             return self._unauthorized()
-        what = _shorten(str(error)) or type(error).__name__
+        # After the first line, the SDK's errors repeat what they could not read, which may be a token.
+        what = _shorten(str(error).partition("\n")[0]) or type(error).__name__
         if isinstance(self._server, HttpServer):
             # Other messages may contain the URL.
             what = what if isinstance(error, MCPError | OAuthFlowError | TooMuchError) else type(error).__name__

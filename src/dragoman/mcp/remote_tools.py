@@ -74,8 +74,9 @@ class Listed(Struct, frozen=True):
 class ToolReader:
     """Reads the lists of one server."""
 
-    def __init__(self, server: str, options: ServerOptions, call: Call) -> None:
+    def __init__(self, server: str, identity: str, options: ServerOptions, call: Call) -> None:
         self._server: str = server
+        self._identity: str = identity
         own = options.prefix
         self._prefix: str = re.sub(r"[^A-Za-z0-9_-]", "_", server) + "_" if own is None else own
         self._options: ServerOptions = options
@@ -139,6 +140,8 @@ class ToolReader:
             name=self._prefix + name,
             description=_cut(text, _MAX_DESCRIPTION),
             tags=("mcp", f"mcp:{self._server}"),
+            # What a person allows is bound to it: another server's tool may have the same name, and say the same.
+            version=self._identity,
             read_only=trusted and bool(hints.read_only_hint),
             idempotent=trusted and bool(hints.idempotent_hint or hints.read_only_hint),
         )

@@ -7,6 +7,7 @@ Must not know: the SDK, and files.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -156,6 +157,18 @@ class LocalServer(Struct, frozen=True):
 
 
 AnyServer: TypeAlias = StdioServer | HttpServer | LocalServer
+
+
+def identity_of(name: str, server: AnyServer) -> str:
+    """A hash of which server this is: its name, and its command or URL."""
+    match server:
+        case StdioServer():
+            parts = [server.command, *server.args, server.cwd or ""]
+        case HttpServer():
+            parts = [server.url]
+        case LocalServer():
+            parts = []
+    return hashlib.sha256(msgspec.json.encode([name, type(server).__name__, *parts])).hexdigest()
 
 
 class Question(Struct, frozen=True, kw_only=True):
