@@ -20,7 +20,8 @@ from msgspec import Struct
 from dragoman.errors import ConfigurationError, McpConnectionError, McpError, ToolConflictError
 from dragoman.tools import AnyTool, LoopThread, ToolSet
 
-from .connection import Connection, Elicit, Home, Sample, State
+from .connection import Connection, Home, State
+from .questions import Elicit, Sample
 from .remote_tools import ToolProblem
 from .settings import AnyServer, HttpServer, StdioServer, servers_from_json
 
@@ -38,10 +39,12 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
 
 
 class _ToolsOf(ToolSet):
-    """The current tools of servers. Of two with the same name the first is used, so no server can replace another's."""
+    """The current tools of servers. A name stays with the server that had it first: none can replace another's tool,
+    even one that is gone, for which there may be rules."""
 
     def __init__(self, connections: Mapping[str, Connection]) -> None:
         self._connections: Mapping[str, Connection] = connections
+        self._owners: dict[str, str] = {}
         # Replaced as a whole, so that threads never combine old sources with a new union.
         self._cached: tuple[list[Mapping[str, AnyTool]], dict[str, AnyTool], list[ToolProblem]] = ([], {}, [])
 
@@ -54,8 +57,12 @@ class _ToolsOf(ToolSet):
         problems: list[ToolProblem] = []
         for server, source in zip(self._connections, sources, strict=True):
             for name, tool in source.items():
-                if union.setdefault(name, tool) is not tool:
-                    error = ToolConflictError(f"There are two different tools named {name!r}.", tool_name=name)
+                owner = self._owners.setdefault(name, server)
+                if owner == server:
+                    union[name] = tool
+                else:
+                    message = f"The name {name!r} is taken by a tool of the MCP server {owner!r}."
+                    error = ToolConflictError(message, hint="Give one of them another prefix.", tool_name=name)
                     problems.append(ToolProblem(server=server, tool=name, error=error, usable=False))
         self._cached = (sources, union, problems)
         return self._cached

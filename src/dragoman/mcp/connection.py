@@ -1,4 +1,4 @@
-"""The connection to one server: connect, restart, list tools, call them, answer its questions.
+"""The connection to one server: connect, restart, list tools, call them.
 
 Must not know: other servers, and sync or async callers; everything here runs on one event loop, that of its home.
 
@@ -9,16 +9,14 @@ its session.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal, TypeAlias, cast
 
 import anyio
-import anyio.to_thread
 import mcp_types as types
 from mcp.client import Client, ClientSession, IncomingMessage
 from mcp.client.auth import OAuthFlowError
@@ -28,7 +26,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from dragoman._crashes import log_crash
 from dragoman._version import __version__
 from dragoman.conversation import ToolResult
 from dragoman.errors import (
@@ -38,13 +35,16 @@ from dragoman.errors import (
     ToolExecutionError,
     ToolTimeoutError,
 )
-from dragoman.tools import LoopThread
+from dragoman.tools import LoopThread, ToolContext
 
 from .calls import LISTENER
 from .content import result_from_mcp
+from .questions import Call, Elicit, Questions, Sample
+from .reading import Parcels, TooMuchError
 from .remote_tools import Listed, Remote, ToolReader
-from .settings import AnyServer, HttpServer, LocalServer, Question, StdioServer
-from .transports import StderrTail, child, guard, kill_all, web
+from .settings import AnyServer, HttpServer, LocalServer, StdioServer, identity_of
+from .transports import StderrTail, child, guard, kill_all
+from .web import web
 
 State: TypeAlias = Literal["connecting", "ready", "restarting", "failed", "closed"]
 
@@ -66,12 +66,6 @@ _MAX_ROUNDS = 10
 _ROUND_PAUSE = 0.1
 _UNAUTHORIZED = frozenset({401, 403})
 _SESSION_GONE = frozenset({"Session terminated", "Session not found"})
-
-
-_Form: TypeAlias = Mapping[str, Any] | None
-_Reply: TypeAlias = str | types.CreateMessageResult | None
-Elicit: TypeAlias = Callable[[Question], Awaitable[_Form] | _Form]
-Sample: TypeAlias = Callable[[types.CreateMessageRequestParams], Awaitable[_Reply] | _Reply]
 
 
 @dataclass(eq=False)
@@ -130,9 +124,8 @@ class Connection:
         self.restarts: int = 0
         self._server: AnyServer = server
         self._home: Home = home
-        self._reader: ToolReader = ToolReader(name, server.options, self.call)
-        self._calls: set[anyio.CancelScope] = set()
-        """The running calls, whose timeouts are paused while a person is asked."""
+        self._reader: ToolReader = ToolReader(name, identity_of(name, server), server.options, self.call)
+        self._questions: Questions = Questions(name, server.options.max_questions, home.elicit, home.sample)
         self._status: int = 0
         """The HTTP status of the last response."""
         self._session: ClientSession | None = None
@@ -203,16 +196,17 @@ class Connection:
             target: Any = make() if callable(make) else server.server
         elif isinstance(server, StdioServer):
             transport = child(server, self._home.environ, self._home.groups, self._stderr)
-            target = guard(transport, self.options.max_message_bytes, self._disconnect)
+            target = guard(transport, Parcels(self.options.max_message_bytes), self._disconnect)
         else:
-            target = guard(web(server, self._set_status), self.options.max_message_bytes, self._disconnect)
+            parcels = Parcels(self.options.max_message_bytes)
+            target = guard(web(server, self._set_status, parcels), parcels, self._disconnect)
         return Client(
             target,
             mode=self.options.protocol,
             cache=None,
             message_handler=self._on_message,
-            elicitation_callback=self._home.elicit and self._on_elicitation,
-            sampling_callback=self._home.sample and self._on_sampling,
+            elicitation_callback=self._questions.on_elicitation,
+            sampling_callback=self._questions.on_sampling,
             client_info=types.Implementation(name="dragoman", version=__version__),
         )
 
@@ -288,7 +282,9 @@ class Connection:
 
     # --- calls ---
 
-    async def call(self, remote: Remote, arguments: dict[str, object]) -> ToolResult:
+    async def call(
+        self, remote: Remote, arguments: dict[str, object], context: ToolContext[object] | None
+    ) -> ToolResult:
         """Call a tool, from any loop; raises ToolError."""
         listener = LISTENER.get()
 
@@ -296,12 +292,19 @@ class Connection:
             if listener is not None:
                 listener(progress, total, message)
 
-        return await self._home.call(lambda: self._call(remote, arguments, listener and on_progress))
+        return await self._home.call(lambda: self._call(remote, arguments, listener and on_progress, context))
 
-    async def _call(self, remote: Remote, arguments: dict[str, object], on_progress: ProgressFnT | None) -> ToolResult:
+    async def _call(
+        self,
+        remote: Remote,
+        arguments: dict[str, object],
+        on_progress: ProgressFnT | None,
+        context: ToolContext[object] | None,
+    ) -> ToolResult:
         tool, limit = remote.name, self.options.call_timeout
         try:
-            answer = await self._rounds(tool, arguments, on_progress)
+            with self._questions.during(context) as call:
+                answer = await self._rounds(tool, arguments, on_progress, call)
         except TimeoutError:
             message = f"MCP server {self.name!r} did not answer the call of {tool!r} within {limit:g} seconds."
             raise ToolTimeoutError(message, tool_name=tool) from None
@@ -317,7 +320,7 @@ class Connection:
         return result
 
     async def _rounds(
-        self, tool: str, arguments: dict[str, object], on_progress: ProgressFnT | None
+        self, tool: str, arguments: dict[str, object], on_progress: ProgressFnT | None, under_way: Call
     ) -> types.CallToolResult:
         """Call a tool, and repeat the call with answers as long as the server asks questions."""
         responses: types.InputResponses | None = None
@@ -326,14 +329,11 @@ class Connection:
             params = types.CallToolRequestParams(
                 name=tool, arguments=arguments, input_responses=responses, request_state=state
             )
-            with anyio.fail_after(self.options.call_timeout) as scope:
-                self._calls.add(scope)
-                try:
-                    session = await self._usable_session(tool)
-                    call = types.CallToolRequest(params=params)
-                    answer = await session.send_request(call, _RESULT, progress_callback=on_progress)
-                finally:
-                    self._calls.discard(scope)
+            with anyio.fail_after(self.options.call_timeout) as under_way.clock:
+                session = await self._usable_session(tool)
+                call = types.CallToolRequest(params=params)
+                answer = await session.send_request(call, _RESULT, progress_callback=on_progress)
+            under_way.clock = None
             if isinstance(answer, types.CallToolResult):
                 return answer
             state, responses = answer.request_state, {}
@@ -341,7 +341,8 @@ class Connection:
                 ctx = ClientRequestContext(session=session, request_id=key, meta=None)
                 response = await session.dispatch_input_request(ctx, request)
                 if isinstance(response, types.ErrorData):
-                    message = f"MCP server {self.name!r} asked for input during the call of {tool!r}, and was declined."
+                    what = f"MCP server {self.name!r} asked for input during the call of {tool!r}"
+                    message = f"{what}, and was declined: {response.message}"
                     hint = "Call another tool, or give it all it needs."
                     raise ToolExecutionError(message, tool_name=tool, hint=hint)
                 responses[key] = response
@@ -374,48 +375,6 @@ class Connection:
             cause = McpError(f"MCP server {self.name!r}: the call of {tool!r} failed: {why}.", server=self.name)
         return _failed(tool, cause)
 
-    # --- questions of the server ---
-
-    async def _ask(self, function: Callable[[Any], object], question: object) -> object:
-        """Call the program's function, sync or async. The timeouts of calls are paused meanwhile."""
-        began = anyio.current_time()
-        waiting = {scope: scope.deadline for scope in self._calls if scope.deadline < math.inf}
-        for scope in waiting:
-            scope.deadline = math.inf
-        try:
-            answer = await anyio.to_thread.run_sync(function, question, abandon_on_cancel=True)
-            return await answer if inspect.isawaitable(answer) else answer
-        except Exception as error:  # noqa: BLE001 -- the server is told that there is no answer
-            log_crash(LOGGER, "MCP server %s: the function for its question crashed", self.name, error=error)
-            return None
-        finally:
-            for scope, deadline in waiting.items():
-                scope.deadline = deadline + anyio.current_time() - began
-
-    async def _on_elicitation(self, context: object, params: types.ElicitRequestParams) -> types.ElicitResult:
-        assert self._home.elicit is not None
-        form = isinstance(params, types.ElicitRequestFormParams)
-        schema = cast("dict[str, object]", params.requested_schema if form else {})
-        url = "" if form else str(params.url)
-        question = Question(server=self.name, message=params.message, schema=schema, url=url)
-        answer = await self._ask(self._home.elicit, question)
-        if not isinstance(answer, Mapping):
-            return types.ElicitResult(action="decline")
-        fields = cast("dict[str, dict[str, Any]]", schema.get("properties") or {})
-        defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
-        return types.ElicitResult(action="accept", content={**defaults, **answer} if form else None)
-
-    async def _on_sampling(
-        self, context: object, params: types.CreateMessageRequestParams
-    ) -> types.CreateMessageResult | types.ErrorData:
-        assert self._home.sample is not None
-        answer = await self._ask(self._home.sample, params)
-        if isinstance(answer, str):
-            return types.CreateMessageResult(role="assistant", content=types.TextContent(text=answer), model="dragoman")
-        if isinstance(answer, types.CreateMessageResult):
-            return answer
-        return types.ErrorData(code=types.INVALID_REQUEST, message="The request was declined.")
-
     # --- errors ---
 
     def _explain(self, error: Exception) -> McpError:
@@ -429,10 +388,11 @@ class Connection:
             return self._error(f"is not usable: what it sent is not MCP at {_shorten(place)}.", McpProtocolError)
         if self._status in _UNAUTHORIZED:
             return self._unauthorized()
-        what = _shorten(str(error)) or type(error).__name__
+        # After the first line, the SDK's errors repeat what they could not read, which may be a token.
+        what = _shorten(str(error).partition("\n")[0]) or type(error).__name__
         if isinstance(self._server, HttpServer):
             # Other messages may contain the URL.
-            what = what if isinstance(error, MCPError | OAuthFlowError) else type(error).__name__
+            what = what if isinstance(error, MCPError | OAuthFlowError | TooMuchError) else type(error).__name__
         return self._error(f"cannot be used: {self._lost or what}.")
 
     def _unauthorized(self) -> McpError:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from dragoman.conversation import ToolResult
 from dragoman.errors import DragomanError, McpProtocolError, ToolDefinitionError
-from dragoman.tools import AnyTool, Checker, Tool, compile_schema
+from dragoman.tools import AnyTool, Checker, Tool, ToolContext, compile_schema
 
 from .settings import ServerOptions, ToolAbout
 
@@ -25,8 +25,8 @@ _MAX_TITLE = 200
 _MAX_SCHEMA_BYTES = 65_536
 """For the schema of parameters and that of results, each."""
 
-Call: TypeAlias = Callable[["Remote", dict[str, object]], Awaitable[ToolResult]]
-"""Calls a server's tool with these arguments."""
+Call: TypeAlias = Callable[["Remote", dict[str, object], ToolContext[object] | None], Awaitable[ToolResult]]
+"""Calls a server's tool with these arguments, in the context of a call of ours if there is one."""
 
 
 class ToolProblem(Struct, frozen=True, kw_only=True):
@@ -49,8 +49,8 @@ class Remote:
         self._checker: Checker | None = checker
         self._call: Call = call
 
-    async def __call__(self, /, **arguments: object) -> ToolResult:
-        return await self._call(self, arguments)
+    async def __call__(self, context: ToolContext[object] | None = None, /, **arguments: object) -> ToolResult:
+        return await self._call(self, arguments, context)
 
     def check_result(self, result: ToolResult) -> str:
         """What is wrong with a result by the server's own output schema; empty if nothing is."""
@@ -74,8 +74,9 @@ class Listed(Struct, frozen=True):
 class ToolReader:
     """Reads the lists of one server."""
 
-    def __init__(self, server: str, options: ServerOptions, call: Call) -> None:
+    def __init__(self, server: str, identity: str, options: ServerOptions, call: Call) -> None:
         self._server: str = server
+        self._identity: str = identity
         own = options.prefix
         self._prefix: str = re.sub(r"[^A-Za-z0-9_-]", "_", server) + "_" if own is None else own
         self._options: ServerOptions = options
@@ -139,6 +140,8 @@ class ToolReader:
             name=self._prefix + name,
             description=_cut(text, _MAX_DESCRIPTION),
             tags=("mcp", f"mcp:{self._server}"),
+            # What a person allows is bound to it: another server's tool may have the same name, and say the same.
+            version=self._identity,
             read_only=trusted and bool(hints.read_only_hint),
             idempotent=trusted and bool(hints.idempotent_hint or hints.read_only_hint),
         )

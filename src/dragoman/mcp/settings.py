@@ -7,6 +7,7 @@ Must not know: the SDK, and files.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -75,6 +76,8 @@ class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A larger message ends the connection."""
     max_result_bytes: Positive = 8 * 1024 * 1024
     """A larger result of a tool is cut."""
+    max_questions: Count = 8
+    """How many questions, to the user or a model, it may ask during one call."""
 
     def takes(self, name: str) -> bool:
         wanted = self.include is None or any(fnmatchcase(name, pattern) for pattern in self.include)
@@ -155,6 +158,18 @@ class LocalServer(Struct, frozen=True):
 
 
 AnyServer: TypeAlias = StdioServer | HttpServer | LocalServer
+
+
+def identity_of(name: str, server: AnyServer) -> str:
+    """A hash of which server this is: its name, and its command or URL."""
+    match server:
+        case StdioServer():
+            parts = [server.command, *server.args, server.cwd or ""]
+        case HttpServer():
+            parts = [server.url]
+        case LocalServer():
+            parts = []
+    return hashlib.sha256(msgspec.json.encode([name, type(server).__name__, *parts])).hexdigest()
 
 
 class Question(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Transports to a server: a child process or HTTP; and the guard against garbage and floods from any server.
+"""A server that is a child process; and the guard against garbage and floods from any server.
 
 Owns: the child process, its environment, and its end: no process, grandchild or pipe is left behind. The SDK's own
 transport buffers a line of any length, and passes on our standard error.
@@ -11,15 +11,13 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Final, TypeAlias, cast
+from contextvars import Context
+from typing import Final, Self, TypeAlias, cast
 
 import anyio
-import httpx2
-import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     INTERNAL_ERROR,
@@ -34,11 +32,13 @@ from mcp_types import (
 from dragoman._programs import named_program, search_path
 from dragoman.errors import McpConnectionError
 
-from .settings import HttpServer, StdioServer, reveal
+from .reading import LARGE, Parcels, TooMuchError, lines_of, parsed
+from .settings import StdioServer, reveal
 
 _Incoming: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
 _Into: TypeAlias = MemoryObjectSendStream[SessionMessage | Exception]
-Streams: TypeAlias = tuple[_Incoming, MemoryObjectSendStream[SessionMessage]]
+_Outgoing: TypeAlias = MemoryObjectSendStream[SessionMessage]
+Streams: TypeAlias = tuple[_Incoming, _Outgoing]
 """What comes from a server, and what goes to it."""
 
 # --- a child process -------------------------------------------------------------------------------------------------
@@ -46,7 +46,6 @@ Streams: TypeAlias = tuple[_Incoming, MemoryObjectSendStream[SessionMessage]]
 _INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 """Variables that every program gets; none of them holds a secret."""
 _READ: Final = 64 * 1024
-_LARGE: Final = 1024 * 1024
 _QUEUED: Final = 64
 _ENVELOPE: Final = b'"jsonrpc"'
 """In every message, and not in anything else that a program prints."""
@@ -110,7 +109,7 @@ async def child(
                 env=environment,
                 cwd=server.cwd,
                 start_new_session=True,
-                limit=server.options.max_message_bytes,
+                limit=_READ,
             )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -125,7 +124,7 @@ async def child(
     outgoing, out_of = anyio.create_memory_object_stream[SessionMessage](_QUEUED)
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read, process.stdout, into)
+            tasks.start_soon(_read, process.stdout, into, server.options.max_message_bytes)
             tasks.start_soon(_write, process.stdin, out_of, into)
             tasks.start_soon(_keep_tail, process.stderr, tail)
             try:
@@ -146,33 +145,31 @@ async def child(
         _close_pipes(process)
 
 
-async def _read(stdout: asyncio.StreamReader, into: _Into) -> None:
+async def _read(stdout: asyncio.StreamReader, into: _Into, most: int) -> None:
     """Deliver its messages until it ends; then drain, so that it is not blocked at its end."""
     with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         async with into:
-            while line := await _line(stdout):
-                await into.send(_message(line))
+            try:
+                async for line in lines_of(_pieces(stdout), most):
+                    await into.send(_message(line, most))
+            except TooMuchError:
+                await into.send(_UnreadableMessageError())
     with suppress(OSError):
         while await stdout.read(_READ):
             pass
 
 
-async def _line(stdout: asyncio.StreamReader) -> bytes:
-    try:
-        return await stdout.readuntil(b"\n")
-    except asyncio.IncompleteReadError as error:
-        return error.partial
-    except asyncio.LimitOverrunError:
-        return _ENVELOPE  # stands for a message that is too large to read
+async def _pieces(stdout: asyncio.StreamReader) -> AsyncGenerator[bytes, None]:
+    while piece := await stdout.read(_READ):
+        yield piece
 
 
-def _message(line: bytes) -> SessionMessage | Exception:
+def _message(line: bytes, most: int) -> SessionMessage | Exception:
     try:
-        if len(line) < _LARGE:
+        if len(line) < LARGE:
             return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-        # For many small items this needs a sixth of the memory of pydantic's own parser.
-        return SessionMessage(jsonrpc_message_adapter.validate_python(msgspec.json.decode(line), by_name=False))
-    except (ValueError, RecursionError) as error:
+        return SessionMessage(jsonrpc_message_adapter.validate_python(parsed(line, most), by_name=False))
+    except (ValueError, RecursionError, TooMuchError) as error:
         return _UnreadableMessageError() if _ENVELOPE in line else error
 
 
@@ -218,55 +215,6 @@ def _close_pipes(process: asyncio.subprocess.Process) -> None:
             popen.wait(_REAP)
 
 
-# --- HTTP ------------------------------------------------------------------------------------------------------------
-
-
-class _Capped(httpx2.AsyncByteStream):
-    """A body that may have only so many bytes."""
-
-    def __init__(self, inner: httpx2.AsyncByteStream, limit: int) -> None:
-        self._inner: httpx2.AsyncByteStream = inner
-        self._limit: int = limit
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = self._limit
-        async for chunk in self._inner:
-            left -= len(chunk)
-            if left < 0:
-                message = f"the response is larger than the {self._limit} bytes that are allowed"
-                raise httpx2.StreamError(message)
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-@asynccontextmanager
-async def web(server: HttpServer, on_status: Callable[[int], None]) -> AsyncGenerator[Streams, None]:
-    """Yield the streams to and from the URL. `on_status` is called with the status of every response."""
-    limit = server.options.max_message_bytes
-
-    async def cap(response: httpx2.Response) -> None:
-        on_status(response.status_code)
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
-            # It was not requested, and a few compressed bytes can stand for any number.
-            message = "the response is compressed, although that was not requested"
-            raise httpx2.StreamError(message)
-        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            response.stream = _Capped(cast("httpx2.AsyncByteStream", response.stream), limit)
-
-    headers = {"accept-encoding": "identity", **reveal(server.headers)}
-    # No read timeout: an idle event stream is normal, and each request has its own deadline.
-    timeout = httpx2.Timeout(server.options.connect_timeout, read=None)
-    async with (
-        httpx2.AsyncClient(
-            headers=headers, timeout=timeout, event_hooks={"response": [cap]}, auth=server.auth
-        ) as client,
-        streamable_http_client(server.url, http_client=client, max_sse_event_size=limit) as streams,
-    ):
-        yield cast("Streams", streams)
-
-
 # --- the guard -------------------------------------------------------------------------------------------------------
 
 _MAX_ITEMS: Final = 10_000
@@ -275,6 +223,9 @@ _BURST: Final = 1_000
 """How many notifications and requests are accepted at once …"""
 _PER_SECOND: Final = 100
 """… and how many per second from then on. What comes faster is dropped."""
+_MAX_NAME: Final = 1_024
+_LEAST_SIZE: Final = 64
+"""Bytes that any value of a message takes in memory."""
 _MAX_DROPPED: Final = 10_000
 """How many are dropped before the connection is closed; a message that is not MCP counts as ten."""
 
@@ -285,52 +236,101 @@ class _UnreadableMessageError(Exception):
 
 @asynccontextmanager
 async def guard(
-    transport: AbstractAsyncContextManager[Streams], max_bytes: int, on_end: Callable[[str], None]
+    transport: AbstractAsyncContextManager[Streams], parcels: Parcels, on_end: Callable[[str], None]
 ) -> AsyncGenerator[Streams, None]:
     """Wrap a transport so that garbage and floods end it. `on_end` is called with the reason."""
-    async with transport as (incoming, outgoing), anyio.create_task_group() as tasks:
-        into, guarded = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        with into, guarded:
-            tasks.start_soon(_Guard(max_bytes).pump, incoming, into, on_end)
-            try:
-                yield guarded, outgoing
-            finally:
-                tasks.cancel_scope.cancel()
+    async with transport as (incoming, outgoing):
+        guarded = _Guarded(incoming, parcels, on_end)
+        yield cast("Streams", (guarded, _Answers(outgoing, guarded)))
 
 
-class _Guard:
-    """Drops garbage, limits the rate of notifications, and counts what it drops."""
+class _Wrapper:
+    """A stream of the SDK, wrapped."""
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes: int = max_bytes
+    def __init__(self, inner: _Incoming | _Outgoing) -> None:
+        self._inner: _Incoming | _Outgoing = inner
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()
+
+
+class _Guarded(_Wrapper):
+    """What comes from a server, without garbage, floods and what is too large."""
+
+    def __init__(self, incoming: _Incoming, parcels: Parcels, on_end: Callable[[str], None]) -> None:
+        super().__init__(incoming)
+        self._incoming: _Incoming = incoming
+        self._parcels: Parcels = parcels
+        self._on_end: Callable[[str], None] = on_end
         self._left: float = _BURST
         self._refilled: float = anyio.current_time()
         self._dropped: int = 0
+        self._open: dict[str | int, int] = {}
+        """The server's requests that have not been answered, and how large they are: each is a task of ours."""
         self._problem: str = ""
         """Why the connection is closed."""
 
-    async def pump(self, incoming: _Incoming, into: _Into, on_end: Callable[[str], None]) -> None:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream):
-            async for item in incoming:
-                if self._admits(item):
-                    await into.send(item)
-                if self._problem:
-                    break
-        on_end(self._problem or "it closed the connection")
-        into.close()
+    @property
+    def last_context(self) -> Context | None:
+        """The context in which the SDK's transport received the last message: over HTTP, that of the call."""
+        return getattr(self._incoming, "last_context", None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next message. Raises EndOfStream."""
+        while not self._problem:
+            try:
+                item = await self._incoming.receive()
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream):
+                self._problem = "it closed the connection"
+                break
+            if self._admits(item):
+                return item
+        self._on_end(self._problem)
+        raise anyio.EndOfStream
+
+    def answered(self, message: JSONRPCResponse | JSONRPCError) -> None:
+        """A request of the server has been answered."""
+        self._open.pop(message.id or 0, None)
 
     def _admits(self, item: SessionMessage | Exception) -> bool:
+        most = self._parcels.most
         if isinstance(item, _UnreadableMessageError):
-            self._problem = f"it sent a message that cannot be read, or has more than {self._max_bytes} bytes"
+            self._problem = f"it sent a message that cannot be read, or has more than {most} bytes"
             return False
         if isinstance(item, Exception):
             return self._drop("messages that are not MCP", 10)  # the session could only log it
-        if isinstance(item.message, JSONRPCResponse):
-            item.message = _limit_items(item.message)
-        # The server's own requests count as well: each is a task of ours until the server has read our answer.
-        if not isinstance(item.message, JSONRPCNotification | JSONRPCRequest) or self._is_within_rate():
-            return True
-        return self._drop("notifications or requests")
+        self._parcels.deliver(item.message)
+        match item.message:
+            case JSONRPCResponse() as message:
+                item.message = _limit_items(message)
+                return True
+            case JSONRPCError():
+                return True
+            case JSONRPCNotification(method=method, params=params):
+                if method == "notifications/cancelled" and params:
+                    self._open.pop(cast("str | int", params.get("requestId")), None)
+            case JSONRPCRequest(id=number, method=method, params=params):
+                size = _size_of(params)
+                name = len(method) + len(str(number))  # in our answer
+                if number in self._open or name > _MAX_NAME or sum(self._open.values()) + size > most:
+                    return self._drop("requests without reading our answers")
+                self._open[number] = size
+        return self._is_within_rate() or self._drop("notifications or requests")
 
     def _drop(self, what: str, count: int = 1) -> bool:
         self._dropped += count
@@ -346,6 +346,35 @@ class _Guard:
             return False
         self._left -= 1
         return True
+
+
+def _size_of(value: object) -> int:
+    """About how many bytes a value of a message takes."""
+    size, rest = 0, [value]
+    while rest:
+        each = rest.pop()
+        size += _LEAST_SIZE
+        if isinstance(each, str):
+            size += len(each)
+        elif isinstance(each, dict):
+            rest += [*cast("dict[object, object]", each), *cast("dict[object, object]", each).values()]
+        elif isinstance(each, list):
+            rest += cast("list[object]", each)
+    return size
+
+
+class _Answers(_Wrapper):
+    """What goes to a server."""
+
+    def __init__(self, outgoing: _Outgoing, guarded: _Guarded) -> None:
+        super().__init__(outgoing)
+        self._outgoing: _Outgoing = outgoing
+        self._guarded: _Guarded = guarded
+
+    async def send(self, item: SessionMessage) -> None:
+        await self._outgoing.send(item)
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self._guarded.answered(item.message)
 
 
 def _limit_items(message: JSONRPCResponse) -> JSONRPCResponse | JSONRPCError:

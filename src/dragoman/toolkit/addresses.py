@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolValidationError
+from dragoman.transport import is_public, reached_address
 
-Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
 MAX_URL: Final = 4096
@@ -23,24 +23,6 @@ _SCHEMES: Final = {"http": 80, "https": 443}
 _NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?").fullmatch
 _NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*").fullmatch
 _DOTTED: Final = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})").fullmatch
-
-# The registries of special addresses (RFC 6890 and later additions), written out, because Python's notion of private
-# has changed between versions. 168.63.129.16 is a cloud's own service.
-_NOT_PUBLIC_4: Final = tuple(
-    IPv4Network(network)
-    for network in (
-        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16"),
-        *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
-        *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
-    )
-)
-_PUBLIC_6: Final = IPv6Network("2000::/3")
-_NOT_PUBLIC_6: Final = tuple(  # special addresses with Teredo, documentation, 6to4, documentation
-    IPv6Network(network) for network in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
-)
-_MAPPED: Final = IPv6Network("::ffff:0:0/96")
-_NAT64: Final = IPv6Network("64:ff9b::/96")
-_ISATAP: Final = (0x00005EFE, 0x02005EFE)
 
 
 def normalize_url(url: str, base: str = "") -> str:
@@ -114,24 +96,10 @@ def check_address(address: str, allowed: Iterable[Network], host: str) -> None:
         found = None
     if found is None or (isinstance(found, IPv6Address) and found.scope_id is not None):  # no public one has a zone
         raise ToolDeniedError(f"{host!r} leads to an address that is not on the public internet.")
-    plain = _unwrap(found)
-    if not any(each in network for network in allowed for each in (found, plain)) and not _is_public(plain):
+    plain = reached_address(found)
+    if not any(each in network for network in allowed for each in (found, plain)) and not is_public(found):
         message = f"{host!r} leads to {found}, which is not on the public internet and may not be fetched from."
         raise ToolDeniedError(message, hint="Only addresses of the public internet can be used.")
-
-
-def _unwrap(address: Address) -> Address:
-    """The IPv4 address that the connection would reach through a translator, where there is one."""
-    if isinstance(address, IPv6Address) and (address in _MAPPED or address in _NAT64):
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    return address
-
-
-def _is_public(address: Address) -> bool:
-    if isinstance(address, IPv4Address):
-        return not any(address in network for network in _NOT_PUBLIC_4)
-    tunnel = (int(address) >> 32) & 0xFFFFFFFF in _ISATAP
-    return address in _PUBLIC_6 and not tunnel and not any(address in network for network in _NOT_PUBLIC_6)
 
 
 def _unusable(why: str) -> ToolValidationError:

@@ -2,6 +2,7 @@ from .addresses import (
     host_of as host_of,
     is_loopback as is_loopback,
     join as join,
+    origin_of as origin_of,
     port_of as port_of,
     validate_base_url as validate_base_url,
 )
@@ -19,6 +20,7 @@ from .protocol import (
     form_with_file as form_with_file,
     keys_in as keys_in,
 )
+from .public import is_public as is_public, reached_address as reached_address
 from .retry import (
     AttemptRecord as AttemptRecord,
     GiveUp as GiveUp,

@@ -95,7 +95,7 @@ def test_endless_questions_end_the_call(colour: Colour) -> None:
     def body(_servers: McpServers, call: Call) -> None:
         assert "10 times" in call("ok").text
 
-    servers = hostile("ask-again")
+    servers = hostile("ask-again", max_questions=20)
     servers._home.elicit = lambda _: {}
     colour(servers, body)
 
@@ -141,15 +141,18 @@ def test_tokens_are_kept_in_a_file_for_their_owner_alone(tmp_path: Path) -> None
 def test_the_redirect_of_the_browser_is_received() -> None:
     async def main() -> None:
         pages: list[str] = []
+        page = "https://mcp.dragoman.dev/agree?state=s"
         provider = oauth("https://mcp.dragoman.dev/mcp", "unused.json", show=pages.append, port=0)
         context = provider.context
         (back,) = [str(each) for each in context.client_metadata.redirect_uris or []]
         assert context.redirect_handler is not None
         assert context.callback_handler is not None
-        for query, code in (("code=c&state=s&iss=i", "c"), ("error=access_denied", None)):
-            await context.redirect_handler("https://dragoman.dev/agree")
+        for query, code in (("code=c&state=s&iss=i", "c"), ("error=access_denied&state=s", None)):
+            await context.redirect_handler(page)
             async with httpx2.AsyncClient() as browser:
                 assert (await browser.get(back.replace("callback", "favicon.ico"))).status_code == 404
+                for stranger in ("code=evil", "code=evil&state=", "code=evil&state=t", "error=x", "error=x&state=st"):
+                    assert (await browser.get(f"{back}?{stranger}")).status_code == 404
                 assert (await browser.get(f"{back}?{query}")).status_code == 200
             if code is None:
                 with pytest.raises(errors.McpConnectionError, match="refused"):
@@ -157,6 +160,6 @@ def test_the_redirect_of_the_browser_is_received() -> None:
                 continue
             brought = await context.callback_handler()
             assert (brought.code, brought.state, brought.iss) == ("c", "s", "i")
-        assert pages == ["https://dragoman.dev/agree"] * 2
+        assert pages == [page] * 2
 
     asyncio.run(main())

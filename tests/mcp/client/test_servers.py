@@ -29,6 +29,8 @@ from dragoman.mcp import (
     connect,
 )
 from dragoman.mcp.calls import LISTENER
+from dragoman.mcp.settings import AnyServer, identity_of
+from dragoman.toolkit import PermissionChecker
 from dragoman.tools import ToolRun
 from tests.mcp.client.colours import HOSTILE, Call, Colour, free_port, hostile, running, until
 from tests.mcp.client.official import PIXEL, official
@@ -193,6 +195,56 @@ def test_a_server_cannot_replace_a_tool_of_another(colour: Colour) -> None:
         assert isinstance(problem.error, errors.ToolConflictError)
 
     colour(McpServers({"first": first, "second": second}), body)
+
+
+@pytest.mark.parametrize(("one", "other"), [(("a", "b_c"), ("a_b", "c")), (("a.b", "c"), ("a b", "c"))])
+def test_what_a_person_allowed_holds_for_that_server_alone(one: tuple[str, str], other: tuple[str, str]) -> None:
+    """Their tools have the same joined name, description and parameters."""
+    tools = []
+    for server, name in (one, other):
+        with McpServers({server: LocalServer(McpServer([greet.renamed(name)]))}) as servers:
+            tools += list(servers.tools)
+    assert tools[0].spec.parameters == tools[1].spec.parameters
+    name = tools[0].name
+    assert name == tools[1].name
+    asked = ToolCall("1", name, '{"name": "x"}')
+    for chosen in (0, -1):
+        checker = PermissionChecker()
+        checker.remember(checker.suggest(asked, tools[0])[chosen])
+        assert checker.judge(asked, tools[0]).action == "allow"
+        assert checker.judge(asked, tools[1]).action == "ask"
+
+
+SAME: list[AnyServer] = [
+    StdioServer("/bin/one"),
+    StdioServer("/bin/one", ["-x"]),
+    StdioServer("/bin/one", cwd="/tmp"),
+    HttpServer("https://one.dev/mcp"),
+    HttpServer("https://two.dev/mcp"),
+    LocalServer(None),
+]
+
+
+def test_a_server_is_known_by_its_name_and_where_it_is() -> None:
+    assert len({identity_of(name, server) for name in ("a", "b") for server in SAME}) == 2 * len(SAME)
+    secret = StdioServer("/bin/one", env={"KEY": "s3cret"}, options=ServerOptions(call_timeout=1))
+    assert identity_of("a", secret) == identity_of("a", SAME[0])
+
+
+def test_a_name_stays_with_the_server_that_had_it(colour: Colour, tmp_path: Path) -> None:
+    """A rule may name it, so another server's tool does not take the place of one that is gone."""
+    second = LocalServer(McpServer([greet.renamed("c")]))
+    command = ["-S", str(HOSTILE), "remove", str(tmp_path / "state")]
+
+    def body(servers: McpServers, call: Call) -> None:
+        assert servers.tools.get("a_b_c").spec.tags == ("mcp", "mcp:a")
+        assert call("a_flip").text == "flipped"
+        until(lambda: list(servers["a"].by_name) == ["a_flip"], "the tool is gone")
+        assert list(servers.tools.by_name) == ["a_flip"]
+        (problem,) = servers.problems
+        assert (problem.server, problem.tool) == ("a_b", "a_b_c")
+
+    colour(McpServers({"a": StdioServer(sys.executable, command), "a_b": second}), body)
 
 
 def test_a_failed_server_raises_unless_optional(colour: Colour) -> None:

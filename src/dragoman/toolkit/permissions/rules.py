@@ -52,7 +52,8 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     arguments: str = ""
     """Exactly these arguments, defaults included: a JSON object."""
     version: str = ""
-    """Applies only while this is the hash of the tool's name, description and parameters."""
+    """Applies only while this is the hash of the tool's name, description, parameters and own version; over MCP that
+    is the server."""
     reason: str = ""
     """For the model and the person who is asked."""
     name: str = ""

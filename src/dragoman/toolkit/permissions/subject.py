@@ -81,7 +81,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     arguments: str = ""
     """All arguments as the tool gets them, in canonical JSON."""
     version: str = ""
-    """A hash of the tool's name, description and parameters."""
+    """A hash of the tool's name, description, parameters and own version: the server that it comes from, over MCP."""
 
     @property
     def fingerprint(self) -> str:
@@ -127,9 +127,7 @@ def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
         surrounds=bool(found["environment"]),
         unclear=unclear or bool(found["unclear"]),
         arguments=canonical_json(call.parsed if unclear else known),
-        version="unknown"
-        if tool is None
-        else _digest(tool.name, tool.description, bytes(tool.spec.parameters).decode()),
+        version="unknown" if tool is None else _version_of(tool),
     )
 
 
@@ -205,6 +203,11 @@ def _values(call: ToolCall, tool: AnyTool | None) -> tuple[dict[str, object], bo
         except (TypeError, ValueError, RecursionError, ToolError):
             values[key], unclear = None, True
     return values, unclear
+
+
+def _version_of(tool: AnyTool) -> str:
+    spec = tool.spec
+    return _digest(spec.name, spec.description, bytes(spec.parameters).decode(), *filter(None, [spec.version]))
 
 
 def _digest(*values: str) -> str:
