@@ -56,7 +56,9 @@ class RunResult(Struct, frozen=True):
     def _how_it_ended(self) -> str:
         """The ending in words, and the stop reason if it means that something is missing."""
         words, reason = ENDINGS[type(self.ending)], self.stop_reason
-        return f"{words} ({reason.value})" if reason in CUT_OFF or reason in BROKEN_OFF else words
+        if reason is None or reason not in (*CUT_OFF, *BROKEN_OFF):
+            return words
+        return f"{words} ({reason.value})"
 
     def _repr_html_(self) -> str:
         """The turn and how it ended, for notebooks."""
