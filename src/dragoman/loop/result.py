@@ -57,7 +57,7 @@ class RunResult(Struct, frozen=True):
     def _how_it_ended(self) -> str:
         """The ending in words, with how many calls wait, what the stop reason says is missing, and limits passed."""
         words, reason = ENDINGS[type(self.ending)], self.stop_reason
-        further = [reason.value] if reason in CUT_OFF or reason in BROKEN_OFF else []
+        further = [reason.value] if reason is not None and reason in (*CUT_OFF, *BROKEN_OFF) else []
         if waiting := len(self.pending):
             further.append(f"{waiting} {'call waits' if waiting == 1 else 'calls wait'}")
         if not isinstance(self.ending, LimitReached):
