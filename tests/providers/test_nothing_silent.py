@@ -140,6 +140,15 @@ def test_every_part_of_a_result_arrives_or_is_a_loss(target: str, place: int) ->
     assert arrived or [(loss.message, loss.block) for loss in done.losses] == [(2, 0)]
 
 
+@pytest.mark.parametrize("model", ["us.meta.llama4-maverick-17b-instruct-v1:0", "us.mistral.pixtral-large-2502-v1:0"])
+def test_documents_in_results_reach_models_on_bedrock_that_read_them(model: str) -> None:
+    document = Media.from_bytes(b"%PDF", "application/pdf", name="a.pdf")
+    called = Message.assistant(ToolCall("call_1", "add", "{}"))
+    result = Message.tool([ToolResult("call_1", "add", (document,))])
+    done = encoded(f"bedrock:{model}", HI, called, result, tools=(ADD,))
+    assert (b'"document"' in done.request.body, done.losses) == (True, ())
+
+
 @pytest.mark.parametrize("target", ["groq:qwen/qwen3-32b", "cerebras:zai-glm-4.7", "gemini:gemini-2.0-flash"])
 def test_thinking_that_does_not_go_back_is_a_loss(target: str) -> None:
     reply = Message(role="assistant", blocks=(Thinking("hm", reader_of(target)), Text("a")), provider="x")

@@ -76,6 +76,8 @@ ROWS: tuple[ProfileRow, ...] = (
     ),
     _row("amazon.nova-micro*", media=words(), tool_result_media=words(), context_window=128_000),
     _row("amazon.nova-2*", reasoning="effort", efforts=_EFFORTS, context_window=1_000_000, max_output=64_000),
+    _row("meta.llama4*", tool_result_media=words("image document")),
+    _row("mistral.pixtral*", tool_result_media=words("document")),
     _row("amazon.titan*", tools=False, structured="prompt", media=words("document")),
     # --- makers whose models have structured replies ---
     _row("google.gemma-* minimax.* nvidia.* zai.* moonshot*.* qwen.* deepseek.v3*", structured="native"),

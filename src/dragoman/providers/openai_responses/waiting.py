@@ -114,7 +114,9 @@ _OF_SHELL: Final = frozenset(["stdout", "stderr", "exit_code", "outcome"])
 def _answer_shell(answer: dict[str, object], result: ToolResult) -> dict[str, object]:
     """The output of a shell: a text, or `stdout`, `stderr` and `exit_code` (or `outcome`) of each command."""
     outputs: list[dict[str, object]] = []
-    for given in [each for each in _objects_in(result) if not _OF_SHELL.isdisjoint(each)]:
+    several = _objects_in(result)
+    in_its_form = all(not given or not _OF_SHELL.isdisjoint(given) for given in several)
+    for given in several if in_its_form else ():
         code = given.get("exit_code", 0)
         streams = {name: given.get(name, "") for name in ("stdout", "stderr")}
         outputs.append({**streams, "outcome": given.get("outcome", {"type": "exit", "exit_code": code})})
