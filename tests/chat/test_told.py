@@ -70,5 +70,5 @@ def test_a_crash_is_told_once_in_a_turn(take: Callable[..., None], crashing: Any
         take("openai:gpt-4o", tools, place)
     assert crashes(stderr) == [f"tool {crashing.name} crashed", "LookupError: no such row"]
     texts = [each["content"] for sent in simulator.requests for each in sent.body["messages"] if each["role"] == "tool"]
-    assert f"executing tool '{crashing.name}': LookupError: no such row" in texts
+    assert f"Error: executing tool '{crashing.name}': LookupError: no such row" in texts
     assert not any("Traceback" in text for text in texts)
