@@ -347,6 +347,7 @@ def test_the_step_limit_applies_across_approvals(around: Surroundings) -> None:
     with around.talking(lambda _: calling("touch", {"name": "x"})) as simulator:
         done = around.here("Go.", "-T", "touching.py", "--approve", "auto")
         assert done.code == 5
+        assert "dragoman: 1 call waits for your approval; max iterations (3) reached." in done.err
         assert len(simulator.requests) == 3
 
 

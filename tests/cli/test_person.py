@@ -132,6 +132,15 @@ def test_after_a_kill_at_a_question_it_is_asked_again(around: Surroundings) -> N
     assert (around.work / "made").read_text() == "made\n"
 
 
+def test_ctrl_c_at_a_question_says_that_the_call_waits(around: Surroundings) -> None:
+    script = [calling("Bash", {"command": "echo made > made"}), "Done."]
+    with around.talking(script), at(around, "Make it.", "-T", "Bash") as person:
+        person.see("Bash wants to run", "exactly this", "? ")
+        person.press("c")
+        person.see("interrupted; 1 call waits for your approval; the conversation is kept. Continue with:")
+        assert person.leave() == 130
+
+
 # --- chat -------------------------------------------------------------------------------------------------------------
 
 

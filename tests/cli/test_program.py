@@ -14,6 +14,7 @@ from dragoman.cli import failures, main
 from dragoman.cli.program import COMMANDS, load_command
 from dragoman.cli.setup import SHELLS
 from tests.cli.running import Surroundings, calling
+from tests.logs import never_set_up
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 
@@ -110,9 +111,9 @@ def test_a_tool_that_crashes_is_one_line_and_debug_shows_where(around: Surroundi
         "from dragoman import tool\n\n@tool\ndef broken(x: int) -> int:\n    return x / 0  # here\n"
     )
     calls = [calling("broken", {"x": 1}), calling("broken", {"x": 2}), "It did not work."]
-    with around.talking([*calls, *calls]):
-        done = around.here("Go.", "-T", "broken.py")
-        debugged = around.here("Go.", "-T", "broken.py", "--debug")
+    with around.talking([*calls, *calls]), never_set_up():
+        done = around.here("Go.", "-T", "broken.py", "--approve", "auto")
+        debugged = around.here("Go.", "-T", "broken.py", "--approve", "auto", "--debug")
     line = "dragoman: tool broken crashed: ZeroDivisionError: division by zero"
     assert (done.code, done.out) == (0, "It did not work.\n")
     assert [each for each in done.err.splitlines() if each.startswith("dragoman:")] == [f"{line} (--debug shows where)"]

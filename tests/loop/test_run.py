@@ -128,6 +128,8 @@ def test_the_loop_returns_with_pending_calls_and_goes_on_when_they_are_answered(
     ran = way(script, [guarded, add])
     assert isinstance(ran.result.ending, AwaitApproval)
     ((pending,), conversation) = ran.result.pending, ran.result.conversation
+    assert repr(ran.result) == "<RunResult await_approval (1 call waits): ''>"
+    assert "await approval (1 call waits)" in ran.result._repr_html_()
     assert [result.call_id for result in conversation.messages[-1].tool_results] == ["c2"]
 
     approved = way(["Done."], [guarded, add], conversation, approvals=[approve(pending.call)])
