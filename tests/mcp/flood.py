@@ -70,6 +70,10 @@ def _note(method: str, **more: object) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "method": method, "params": params, **more}).encode()
 
 
+def _named(number: str) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "method": "ping", "id": number}).encode() + b"\n"
+
+
 def _pings() -> Iterator[bytes]:
     return (_note("ping", id=number) for number in range(_ENDLESS // MESSAGE))
 
@@ -164,7 +168,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             kind, message = _request(verb, "/".join(rest), path, fields, given)
             number = message.get("id")
             if kind == where and body in BODIES:
-                print(where, body, flush=True)  # so that a test knows that it got so far
+                _say(where, body)  # so that a test knows that it got so far
                 try:
                     for piece in BODIES[body](number):
                         writer.write(piece)
@@ -184,9 +188,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         writer.close()
 
 
-def _request(
-    verb: str, rest: str, path: str, fields: dict[str, str], given: bytes
-) -> tuple[str, dict[str, Any]]:
+def _request(verb: str, rest: str, path: str, fields: dict[str, str], given: bytes) -> tuple[str, dict[str, Any]]:
     documents = {"oauth-protected-resource": "resource", "oauth-authorization-server": "issuer"}
     for name, kind in documents.items():
         if name in path:
@@ -216,7 +218,11 @@ def _answer(kind: str, where: str, origin: str, base: str, message: dict[str, An
             "registration_endpoint": f"{issuer}/register",
             "response_types_supported": ["code"],
         },
-        "register": {"client_id": "me", "redirect_uris": ["http://127.0.0.1:1/callback"], "token_endpoint_auth_method": "none"},
+        "register": {
+            "client_id": "me",
+            "redirect_uris": ["http://127.0.0.1:1/callback"],
+            "token_endpoint_auth_method": "none",
+        },
         "token": {"access_token": "t", "token_type": "Bearer", "refresh_token": "r", "expires_in": 3_600},
     }
     if where == "refresh":
@@ -229,9 +235,11 @@ def _answer(kind: str, where: str, origin: str, base: str, message: dict[str, An
         return _plain("405 Not Allowed", b"")
     if kind == "call" and where in ("resume", "answer"):
         # A stream that breaks off, or a question in it.
-        first = b"" if where == "resume" else json.dumps(
-            {"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": _FORM}
-        ).encode()
+        first = (
+            b""
+            if where == "resume"
+            else json.dumps({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": _FORM}).encode()
+        )
         last = b"" if where == "resume" else json.dumps(harmless(message)).encode()
         events = b"".join(b"id: 1\ndata: " + each + b"\n\n" for each in (first, last) if each or where == "resume")
         return _plain("200 OK", events, _EVENTS)
@@ -245,9 +253,14 @@ def _plain(status: str, body: bytes, kind: str = _JSON, *lines: str) -> bytes:
     return "\r\n".join(fields).encode() + body
 
 
+def _say(*words: str) -> None:
+    sys.stdout.write(" ".join(words) + "\n")
+    sys.stdout.flush()
+
+
 async def _http() -> None:
     server = await asyncio.start_server(_serve, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
+    _say(str(server.sockets[0].getsockname()[1]))
     await server.serve_forever()
 
 
@@ -258,7 +271,7 @@ LINES: dict[str, Callable[[object], Iterator[bytes]]] = {
     "endless-lines": lambda _: _repeated(b"{}\n" * 8_192),
     "endless-notes": lambda _: _repeated(_note("notifications/message") + b"\n"),
     "endless-pings": lambda _: (each + b"\n" for each in _pings()),
-    "long-names": lambda _: (_note("ping", id=f"{number}" + "i" * 900_000) + b"\n" for number in range(64)),
+    "long-names": lambda _: (_named(f"{number}" + "i" * 900_000) for number in range(64)),
     "two-messages": lambda number: _repeated(_message(VALUES["wide"](), number) + b"\n"),
     **{
         f"json-{name}": lambda number, make=make: iter([_message(make(), number) + b"\n"])

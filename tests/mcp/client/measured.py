@@ -17,6 +17,7 @@ from dragoman.errors import DragomanError
 from dragoman.mcp import HttpServer, McpServers, ServerOptions, StdioServer, oauth
 from tests.mcp import flood
 
+
 def run(base: str, where: str, body: str) -> None:
     protocol = "auto" if where == "discover" else "legacy"
     options = ServerOptions(
@@ -37,8 +38,7 @@ def run(base: str, where: str, body: str) -> None:
             ToolExecutor(servers.tools) as executor,
         ):
             executor.execute(ToolCall("1", "echo", "{}"))
-    except DragomanError as error:
-        print(repr(error), error.__cause__, file=sys.stderr)
+    except DragomanError:
         pass  # it could not be connected
 
 
@@ -82,4 +82,5 @@ if __name__ == "__main__":
     for where in ("nothing", "challenge"):  # so that everything is loaded
         run(sys.argv[1], where, "-")
     for where, body in json.loads(sys.argv[2]):
-        print(json.dumps([where, body, peak(sys.argv[1], where, body)]), flush=True)
+        sys.stdout.write(json.dumps([where, body, peak(sys.argv[1], where, body)]) + "\n")
+        sys.stdout.flush()
