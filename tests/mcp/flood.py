@@ -70,6 +70,10 @@ def _note(method: str, **more: object) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "method": method, "params": params, **more}).encode()
 
 
+def _named(number: str) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "method": "ping", "id": number}).encode() + b"\n"
+
+
 def _pings() -> Iterator[bytes]:
     return (_note("ping", id=number) for number in range(_ENDLESS // MESSAGE))
 
@@ -164,7 +168,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             kind, message = _request(verb, "/".join(rest), path, fields, given)
             number = message.get("id")
             if kind == where and body in BODIES:
-                print(where, body, flush=True)  # so that a test knows that it got so far
+                _say(where, body)  # so that a test knows that it got so far
                 try:
                     for piece in BODIES[body](number):
                         writer.write(piece)
@@ -249,9 +253,14 @@ def _plain(status: str, body: bytes, kind: str = _JSON, *lines: str) -> bytes:
     return "\r\n".join(fields).encode() + body
 
 
+def _say(*words: str) -> None:
+    sys.stdout.write(" ".join(words) + "\n")
+    sys.stdout.flush()
+
+
 async def _http() -> None:
     server = await asyncio.start_server(_serve, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
+    _say(str(server.sockets[0].getsockname()[1]))
     await server.serve_forever()
 
 
@@ -262,7 +271,7 @@ LINES: dict[str, Callable[[object], Iterator[bytes]]] = {
     "endless-lines": lambda _: _repeated(b"{}\n" * 8_192),
     "endless-notes": lambda _: _repeated(_note("notifications/message") + b"\n"),
     "endless-pings": lambda _: (each + b"\n" for each in _pings()),
-    "long-names": lambda _: (_note("ping", id=f"{number}" + "i" * 900_000) + b"\n" for number in range(64)),
+    "long-names": lambda _: (_named(f"{number}" + "i" * 900_000) for number in range(64)),
     "two-messages": lambda number: _repeated(_message(VALUES["wide"](), number) + b"\n"),
     **{
         f"json-{name}": lambda number, make=make: iter([_message(make(), number) + b"\n"])

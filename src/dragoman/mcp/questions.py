@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias, cast
@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias, cast
 import anyio
 import anyio.to_thread
 import mcp_types as types
+from mcp.client.session import ElicitationFnT, SamplingFnT
 from msgspec import structs
 
 from dragoman._crashes import log_crash
@@ -32,6 +33,8 @@ _Reply: TypeAlias = str | RunResult | Reply | types.CreateMessageResult | None
 Elicit: TypeAlias = Callable[[Question], Awaitable[_Form] | _Form]
 Sample: TypeAlias = Callable[[types.CreateMessageRequestParams], Awaitable[_Reply] | _Reply]
 
+_FAILED: Final = object()
+"""In place of an answer. If it was a model's, somebody may have paid for it."""
 _LOGGER: Final = logging.getLogger("dragoman.mcp")
 
 
@@ -48,7 +51,7 @@ class Call:
 
 
 _CALL: Final[ContextVar[Call | None]] = ContextVar("dragoman-mcp-call", default=None)
-"""Followed by what comes over HTTP in the response to a call; what a program writes belongs to no call in particular."""
+"""Followed by what comes over HTTP in the response to a call; what a program says belongs to no call in particular."""
 
 
 class Questions:
@@ -63,7 +66,7 @@ class Questions:
         self._turn: anyio.Lock = anyio.Lock()
 
     @contextmanager
-    def during(self, context: ToolContext[object] | None) -> Iterator[Call]:
+    def during(self, context: ToolContext[object] | None) -> Generator[Call, None, None]:
         """A call. Its questions end with it."""
         call = Call(context)
         self._calls.append(call)
@@ -77,22 +80,25 @@ class Questions:
                 each.cancel()
 
     @property
-    def on_elicitation(self) -> Callable[..., Awaitable[types.ElicitResult | types.ErrorData]] | None:
+    def on_elicitation(self) -> ElicitationFnT | None:
         """For the SDK; None says that nobody can be asked."""
-        return self._elicit and self._ask_user
+        return None if self._elicit is None else self._ask_user
 
     @property
-    def on_sampling(self) -> Callable[..., Awaitable[types.CreateMessageResult | types.ErrorData]] | None:
-        return self._sample and self._ask_model
+    def on_sampling(self) -> SamplingFnT | None:
+        """For the SDK; None says that no model can be asked."""
+        return None if self._sample is None else self._ask_model
 
     # --- the two kinds ---
 
     async def _ask_user(
-        self, _context: object, params: types.ElicitRequestParams
+        self, context: object, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         form = isinstance(params, types.ElicitRequestFormParams)
         schema = cast("dict[str, object]", params.requested_schema if form else {})
         url = "" if form else str(params.url)
+        if url and not url.lower().startswith(("https://", "http://")):
+            return _refused("A page to visit must be one of the web.")
         question = Question(server=self._server, message=params.message, schema=schema, url=url)
         call = self._admitted()
         if isinstance(call, types.ErrorData):
@@ -100,23 +106,24 @@ class Questions:
         answer = await self._ask(call, self._elicit, question)
         if not isinstance(answer, Mapping):
             return types.ElicitResult(action="decline")
-        fields = cast("dict[str, dict[str, Any]]", schema.get("properties") or {})
-        defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
+        fields = cast("dict[str, object]", schema.get("properties") or {})
+        known = {name: cast("dict[str, Any]", field) for name, field in fields.items() if isinstance(field, dict)}
+        defaults = {name: field["default"] for name, field in known.items() if "default" in field}
         return types.ElicitResult(action="accept", content={**defaults, **answer} if form else None)
 
     async def _ask_model(
-        self, _context: object, params: types.CreateMessageRequestParams
+        self, context: object, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         call = self._admitted()
         if isinstance(call, types.ErrorData):
             return call
-        used: list[Usage] = [Usage()]  # a model that fails, or is no longer waited for, may have been paid as well
+        answer: object = _FAILED
         try:
             answer = await self._ask(call, self._sample, params)
-            used = _usage_of(answer)
         finally:
-            for each in used if call.context is not None else ():
-                call.context.used(each)
+            if call.context is not None:
+                for each in _usage_of(answer):
+                    call.context.used(each)
         match answer:
             case types.CreateMessageResult():
                 return answer
@@ -135,7 +142,7 @@ class Questions:
     def _admitted(self) -> Call | types.ErrorData:
         """The call that a question belongs to, or why it is not asked."""
         own = _CALL.get()
-        calls = [own] if own in self._calls else self._calls
+        calls = [each for each in self._calls if own is None or each is own]
         call = min(calls, key=lambda each: each.asked, default=None)
         if call is None:
             return _refused("Questions are answered only during a call.")
@@ -148,23 +155,25 @@ class Questions:
         return call
 
     async def _ask(self, call: Call, function: Callable[[Any], object] | None, question: object) -> object:
-        """Call the program's function, sync or async; None if it fails, or the call ends before."""
+        """Call the program's function, sync or async; _FAILED if it fails, or the call ends before it is done."""
         assert function is not None
+        result: object = None
         with anyio.CancelScope() as scope:
             call.open.add(scope)
             try:
                 async with self._turn:
                     with self._clocks_stopped():
+                        result = _FAILED
                         answer = await anyio.to_thread.run_sync(function, question, abandon_on_cancel=True)
-                        return await answer if inspect.isawaitable(answer) else answer
+                        result = await answer if inspect.isawaitable(answer) else answer
             except Exception as error:  # noqa: BLE001 -- the server is told that there is no answer
                 log_crash(_LOGGER, "MCP server %s: the function for its question crashed", self._server, error=error)
             finally:
                 call.open.discard(scope)
-        return None
+        return result
 
     @contextmanager
-    def _clocks_stopped(self) -> Iterator[None]:
+    def _clocks_stopped(self) -> Generator[None, None, None]:
         """Stop the timeouts of all calls: any of them may wait for the answer."""
         began = anyio.current_time()
         clocks = [call.clock for call in self._calls if call.clock is not None and call.clock.deadline < math.inf]

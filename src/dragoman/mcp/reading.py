@@ -66,6 +66,8 @@ def _emptied(read: bytearray) -> bytes:
 
 # --- what a text takes in memory -------------------------------------------------------------------------------------
 
+_DEEPEST: Final = 200
+"""As in the SDK's parser."""
 _SPARE: Final = 20 * 1024 * 1024
 _OF_BRACKET: Final = 100
 _OF_SIGN: Final = 48
@@ -78,7 +80,25 @@ def parsed(data: bytes, most: int) -> object:
     """The value of a JSON text. Raises ValueError, or TooMuchError if it would take far more memory than `most`."""
     if _weight(data, 0, len(data)) > 2 * most + _SPARE and _takes_more(data, 2 * most + _SPARE):
         raise TooMuchError("it sent a message of too many values")
-    return msgspec.json.decode(data)
+    value = msgspec.json.decode(data)
+    _check_depth(value)
+    return value
+
+
+def _check_depth(value: object) -> None:
+    """Raise TooMuchError for values inside each other that the SDK could not write or check."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        inner: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += cast("dict[str, object]", each).values()
+            elif isinstance(each, list):
+                inner += cast("list[object]", each)
+        level = [each for each in inner if isinstance(each, dict | list)]
+        if not level:
+            return
+    raise TooMuchError(f"it sent a message with more than {_DEEPEST} values inside each other")
 
 
 def _takes_more(data: bytes, most: int) -> bool:
@@ -231,8 +251,8 @@ class Events(httpx2.AsyncByteStream):
 
     def _shown(self, event: list[bytes]) -> bytes:
         """The event as the SDK reads it."""
-        others = [line for line in event if not line.startswith(b"data:") and not _is_hasty(line)]
-        data = [line.removeprefix(b"data:").removeprefix(b" ") for line in event if line.startswith(b"data:")]
+        others = [line for line in event if not _is_data(line) and not _is_hasty(line)]
+        data = [line.removeprefix(b"data").removeprefix(b":").removeprefix(b" ") for line in event if _is_data(line)]
         event.clear()
         if sum(map(len, others)) > _MOST_NAME:
             raise TooMuchError(f"it sent an event whose other fields have more than {_MOST_NAME} bytes")
@@ -245,6 +265,10 @@ class Events(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _is_data(line: bytes) -> bool:
+    return line.startswith(b"data:") or line == b"data"
 
 
 def _is_hasty(line: bytes) -> bool:

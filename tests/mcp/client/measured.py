@@ -38,9 +38,8 @@ def run(base: str, where: str, body: str) -> None:
             ToolExecutor(servers.tools) as executor,
         ):
             executor.execute(ToolCall("1", "echo", "{}"))
-    except DragomanError as error:
-        print(repr(error), error.__cause__, file=sys.stderr)
-        # it could not be connected
+    except DragomanError:
+        pass  # it could not be connected
 
 
 def _sign_in(url: str, where: str) -> object:
@@ -83,4 +82,5 @@ if __name__ == "__main__":
     for where in ("nothing", "challenge"):  # so that everything is loaded
         run(sys.argv[1], where, "-")
     for where, body in json.loads(sys.argv[2]):
-        print(json.dumps([where, body, peak(sys.argv[1], where, body)]), flush=True)
+        sys.stdout.write(json.dumps([where, body, peak(sys.argv[1], where, body)]) + "\n")
+        sys.stdout.flush()

@@ -33,6 +33,8 @@ from dragoman.mcp.questions import Questions
 from tests.mcp.client.colours import HOSTILE, Call, Colour
 
 KINDS = ["elicitation/create", "sampling/createMessage"]
+HERE: Any = None
+"""The SDK's context, which does not matter."""
 CALLING = Message.assistant(ToolCall("1", "think", "{}"))
 
 
@@ -107,16 +109,37 @@ def test_a_question_ends_with_its_call() -> None:
         assert questions.on_elicitation is not None
         params = types.ElicitRequestFormParams(message="?", requested_schema={"type": "object", "properties": {}})
         with questions.during(None):
-            first, second = (asyncio.create_task(questions.on_elicitation(None, params)) for _ in range(2))
+            first, second = (asyncio.create_task(questions.on_elicitation(HERE, params)) for _ in range(2))
             await begun.wait()
         assert [each.action for each in await asyncio.gather(first, second)] == ["decline"] * 2  # type: ignore[union-attr]
         with questions.during(None):  # the next one has its turn
             begun.clear()
-            third = asyncio.create_task(questions.on_elicitation(None, params))
+            third = asyncio.create_task(questions.on_elicitation(HERE, params))
             await begun.wait()
         await third
 
     asyncio.run(main())
+
+
+def test_odd_questions_are_answered_or_refused() -> None:
+    shown: list[str] = []
+
+    async def main() -> None:
+        questions = Questions("it", 8, lambda question: shown.append(question.url) or {}, None)  # type: ignore[func-returns-value]
+        assert questions.on_elicitation is not None
+        schema = {"type": "object", "properties": {"a": {"default": 1}, "b": 5}}
+        with questions.during(None):
+            form = types.ElicitRequestFormParams(message="?", requested_schema=schema)
+            answer = await questions.on_elicitation(HERE, form)
+            assert isinstance(answer, types.ElicitResult)
+            assert answer.content == {"a": 1}
+            for url in ("javascript:alert(1)", "file:///etc/passwd", "https://one.dev/"):
+                page = types.ElicitRequestURLParams(message="?", elicitation_id="1", url=url)
+                refused = isinstance(await questions.on_elicitation(HERE, page), types.ErrorData)
+                assert refused is not url.startswith("https:")
+
+    asyncio.run(main())
+    assert shown == ["", "https://one.dev/"]
 
 
 # --- what they cost ---
@@ -157,43 +180,47 @@ def failing(_: object) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("sample", "known", "said"),
+    ("sample", "calls", "charged", "said"),
     [
-        (by_client, (USED, USED), "deep"),
-        (by_engine, (USED, USED), "deep"),
-        (by_hand, (Usage(), Usage()), "deep"),
-        (failing, (Usage(), Usage()), "None"),
-        (lambda _: None, (), "None"),
+        (by_client, 2, 1.0, "deep"),
+        (by_engine, 2, 1.0, "deep"),
+        (by_hand, 2, None, "deep"),  # what it cost is not known
+        (failing, 2, None, "None"),
+        (lambda _: None, 0, 0.0, "None"),
     ],
 )
-@pytest.mark.parametrize("protocol", ["legacy", "auto"])
 @pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize("protocol", ["legacy", "auto"])
 def test_what_a_model_was_asked_counts_for_the_turn(
-    sample: Callable[[object], Any], known: tuple[Usage, ...], said: str, protocol: Any, remote: bool
+    sample: Callable[[object], Any], calls: int, charged: float | None, said: str, protocol: Any, remote: bool
 ) -> None:
+    if said == "None" and protocol == "auto":
+        said, calls = "declined", min(calls, 1)  # the first refusal ends the call
     options = ServerOptions(prefix="", protocol=protocol)
     with ExitStack() as stack:
         server = stack.enter_context(McpServer([think]))
         url = stack.enter_context(HttpDoor(server)).url if remote else ""
         chosen = HttpServer(url, options=options) if remote else LocalServer(server, options)
         servers = stack.enter_context(McpServers({"it": chosen}, sample=sample))
-        client = ChatClient(ScriptedEngine([CALLING, "Done."]), servers.tools)
+        client = stack.enter_context(ChatClient(ScriptedEngine([CALLING, "Done."]), servers.tools))
         result = client.chat("Go.")
     assert result.text == "Done."
     (thought,) = result.conversation.messages[-2].blocks
     assert isinstance(thought, ToolResult)
-    assert thought.text.count(said) == 2
-    assert result.behind_tools == ((Usage.total_of(known),) if known else ())
-    assert result.spent.model_calls == 2 + len(known)
-    assert result.spent.tokens == 100 * (len(known) if USED in known else 0)
+    assert said in thought.text
+    assert [each.charged for each in result.behind_tools] == ([charged] if calls else [])
+    assert result.spent.model_calls == 2 + calls
+    assert result.spent.tokens == (200 if charged else 0)
 
 
 def test_questions_end_a_turn_at_its_limit() -> None:
     with (
         McpServer([think]) as server,
         McpServers({"it": LocalServer(server, ServerOptions(prefix=""))}, sample=by_client) as servers,
+        ChatClient(
+            ScriptedEngine([CALLING, "Never."]), servers.tools, limits=Limits(model_calls=3), on_limit="return"
+        ) as client,
     ):
-        client = ChatClient(ScriptedEngine([CALLING, "Never."]), servers.tools)
-        result = client.chat("Go.", limits=Limits(model_calls=3), on_limit="return")
+        result = client.chat("Go.")
     assert isinstance(result.ending, LimitReached)
     assert result.spent.model_calls == 3
