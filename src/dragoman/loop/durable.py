@@ -37,6 +37,7 @@ from dragoman.conversation import (
     ToolFinished,
     ToolSpec,
     ToolStarted,
+    Usage,
     message_from_json,
     message_to_json,
     unfold,
@@ -76,6 +77,7 @@ class _Stored(Struct, omit_defaults=True):
     adaptations: tuple[Adaptation, ...] = ()
     losses: tuple[Loss, ...] = ()
     attempts: tuple[AttemptRecord, ...] = ()
+    repeated: tuple[Usage, ...] = ()
     waits: str | None = None
     """Why a call waits for approval."""
     error: dict[str, object] | None = None
@@ -100,6 +102,7 @@ def reply_to_json(reply: Reply) -> str:
             adaptations=reply.adaptations,
             losses=reply.losses,
             attempts=reply.attempts,
+            repeated=reply.repeated,
         )
     )
 
@@ -114,6 +117,7 @@ def reply_from_json(text: str) -> Reply:
         adaptations=stored.adaptations,
         losses=stored.losses,
         attempts=stored.attempts,
+        repeated=stored.repeated,
     )
 
 
