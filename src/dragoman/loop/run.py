@@ -243,8 +243,8 @@ class LoopRun:
                         yield self._handoffs[-1]
                     continue
                 request = await self._prepare_request(io, step)
-                call = self._begin_call(io, *request, stream=streamed)
                 try:
+                    call = self._begin_call(io, *request, stream=streamed)
                     if not streamed:
                         reply = await self._wait(io, call.reply)
                     else:
@@ -350,9 +350,8 @@ class LoopRun:
     async def _ask(self, io: LoopIO, conversation: Conversation) -> Message:
         """Call the model for a context policy."""
         options = msgspec.structs.replace(self._settings.options, tool_choice="auto", response_format=None)
-        call = self._begin_call(io, conversation, (), options, stream=False)
         try:
-            reply = await self._wait(io, call.reply)
+            reply = await self._wait(io, self._begin_call(io, conversation, (), options, stream=False).reply)
         except Exception as error:
             self._count_failure(error)
             raise
