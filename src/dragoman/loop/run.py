@@ -559,13 +559,14 @@ class LoopRun:
             return
         # Ctrl-C may come between any two function calls, so a part is added and cleared in one statement.
         if self.partial is not None:
-            if self.partial.usage is not None:
-                self.meter.add_usage(self.partial.usage, 0.0)
+            reported = self.partial.usage
             message = drop_unanswerable_calls(self.partial, 0, [])
             message = self._with_account(message, ()) if self._asked else message
             grown = self.conversation.plus(message) if message.blocks else self.conversation
             self.has_done_something = self.has_done_something or bool(message.blocks)
             self.conversation, self.partial = grown, None
+            if reported is not None:
+                self.meter.add_usage(reported, 0.0)
         waiting = self.pending
         if self._batch is not None:
             waiting = (*waiting, *self._batch.pending)
