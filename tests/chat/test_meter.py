@@ -17,7 +17,7 @@ from dragoman.chat import agent_tool, handoff
 from dragoman.conversation import ToolCall, Usage
 from dragoman.errors import UnknownUsageError
 from dragoman.loop import Limits, RunResult
-from dragoman.simulator import Reply, Request, Simulator
+from dragoman.simulator import Cut, Fault, NoResponse, Reply, Request, Simulator, Status
 from dragoman.stores import AsyncStore, MemoryStore
 from dragoman.tools import Approval, ToolConfig, approve, deny, tool
 from tests.chat.talking import WAYS, Stage
@@ -247,3 +247,28 @@ def test_a_limit_of_tokens_needs_a_server_that_reports_them(model: str, way: str
         with pytest.raises(UnknownUsageError, match=talk.client.model):
             talk.chat("Look.")
         assert len(simulator.requests) == 1
+
+
+# --- calls that fail --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("fault", "known"), [(Status(400), True), (NoResponse(), False), (Cut(after=-40), False)])
+def test_a_call_that_breaks_off_is_counted_with_unknown_usage(way: str, fault: Fault, *, known: bool) -> None:
+    used = Usage(input=90, output=10)
+    script = [
+        Reply(ToolCall("c1", "clerk", '{"prompt": "Help."}'), usage=used),
+        Reply("Of no use.", usage=used, faults=[fault]),
+        Reply("Done.", usage=used),
+    ]
+    with Simulator(script) as simulator:
+        clerk = agent_tool("clerk", "Helps.")
+        with Stage(simulator, MODEL, way).client([clerk], limits=Limits(cost=5, tokens=5_000)) as talk:
+            result = talk.chat("Go.")
+            assert (result.text, len(simulator.requests)) == ("Done.", 3)
+            assert (result.spent.model_calls, result.spent.tokens) == (3, 200)  # limits count what is known
+            assert result.spent.cost == pytest.approx(2 * cost_of(used))
+            for of in (result, talk.client):
+                assert (of.usage.input, of.usage.partial) == (180, not known)
+                assert of.cost == (pytest.approx(2 * cost_of(used)) if known else None)
+            assert result.spent.at_least is not known

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.conversation import Message, Usage
-from dragoman.errors import LimitReachedError, StepLimitError, UnknownCostError, UnknownUsageError
-from dragoman.loop import Done, LimitReached, Limits
-from tests.loop.running import Way, calls, every_way
+from dragoman.conversation import Message, ReplyStarted, Usage, UsageReported, unfold
+from dragoman.engines import Engine, ReplyCall
+from dragoman.errors import (
+    LimitReachedError,
+    OverloadedError,
+    ProviderError,
+    StepLimitError,
+    UnknownCostError,
+    UnknownUsageError,
+)
+from dragoman.loop import Done, LimitReached, Limits, Orchestrator
+from tests.loop.running import ASKED, Way, calls, every_way
 
 
 def _spending(message: Message, tokens: int) -> Message:
@@ -116,3 +124,42 @@ def test_a_last_reply_that_passes_a_limit_is_kept_and_told(
         assert f"past its limit of {name}" in repr(result)
         assert f"{getattr(limits, name):g}" in caplog.text
     assert bool(caplog.records) == bool(passed)
+
+
+class _Twice(ReplyCall):
+    """Fails after it has reported what it used, and is repeated."""
+
+    failed = False
+
+    async def advance(self) -> None:
+        if not self.failed:
+            self.failed = True
+            self.take([ReplyStarted("openai", model="gpt-4o"), UsageReported(Usage(input=1_000_000, output=0))])
+            raise OverloadedError("Busy.")
+        self.take(list(unfold(_spending(Message.assistant("Five."), 10))))
+        self.over = True
+
+    async def try_again(self, error: ProviderError) -> bool:
+        return True
+
+
+class _Repeating(Engine):
+    name = "openai:gpt-4o"
+
+    def call(self, *_request: object, stream: bool) -> ReplyCall:
+        return _Twice()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_retry_is_no_model_call_and_what_the_failed_attempt_cost_counts(streamed: bool) -> None:
+    with Orchestrator(_Repeating(), limits=Limits(cost=12.0)) as loop:
+        if streamed:
+            with loop.stream(ASKED) as stream:
+                assert list(stream)
+            result = stream.result
+        else:
+            result = loop.run(ASKED)
+    assert result.text == "Five."
+    assert (result.spent.model_calls, result.spent.tokens, result.usage.tokens) == (1, 1_000_020, 1_000_020)
+    assert result.spent.cost == result.cost == pytest.approx(12.5)  # 2.50 for a million tokens, and 10
+    assert result.spent.passed == ("cost",)

@@ -28,7 +28,7 @@ from dragoman.conversation import (
 )
 from dragoman.engines import FallbackEngine
 from dragoman.errors import ToolError
-from dragoman.providers import conversation_cost
+from dragoman.providers import conversation_cost, known_cost
 
 from .terminal import Terminal, shorten, to_line
 
@@ -195,7 +195,8 @@ def format_usage(messages: tuple[Message, ...]) -> str:
     counts = {"in": usage.input, "cached": usage.cache_read, "out": usage.output, "thinking": usage.reasoning}
     known = [f"{count:,} {name}" for name, count in counts.items() if count]
     tokens = f"tokens: {', '.join(known) or 'not reported'}{' (at least)' if usage.partial and known else ''}"
-    return f"{tokens}; cost: {format_cost(conversation_cost(messages))}"
+    cost, known = conversation_cost(messages), known_cost(messages)
+    return f"{tokens}; cost: {f'at least {format_cost(known)}' if cost is None and known else format_cost(cost)}"
 
 
 def format_cost(cost: float | None) -> str:

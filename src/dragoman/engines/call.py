@@ -16,7 +16,7 @@ from msgspec import Struct
 import dragoman.providers
 import dragoman.transport
 from dragoman._stop import pause
-from dragoman.conversation import Failed, Fold, Message, ReplyEvent, UsageReported
+from dragoman.conversation import Failed, Fold, Message, ReplyEvent, Usage, UsageReported
 from dragoman.errors import AuthenticationError, MissingKeyError, OverloadedError, ProviderError, RateLimitError
 from dragoman.providers import (
     Adaptation,
@@ -78,6 +78,8 @@ class Reply(Struct, frozen=True, kw_only=True):
     """Parts of the history that the model did not get."""
     attempts: tuple[AttemptRecord, ...] = ()
     """Every attempt: why it failed, and how long was waited."""
+    repeated: tuple[Usage, ...] = ()
+    """What attempts had used that failed and were repeated, where the provider had reported it, with its price."""
     sent: Sent = Sent()
     """The last calls of this engine, this one included, for `cache` to compare."""
 
@@ -135,6 +137,7 @@ class ReplyCall:
         self._fold: Fold = Fold()
         self._unsaid: list[ReplyEvent] = []
         """Events that were received and not delivered yet."""
+        self._repeated: list[Usage] = []
 
     # --- for callers ---
 
@@ -151,7 +154,7 @@ class ReplyCall:
     @property
     def account(self) -> Reply:
         """The reply so far."""
-        return Reply(message=self._fold.message(), attempts=tuple(self.attempts))
+        return Reply(message=self._fold.message(), attempts=tuple(self.attempts), repeated=tuple(self._repeated))
 
     async def reply(self) -> Reply:
         """Make the call and return the whole reply. Raises ProviderError."""
@@ -185,6 +188,9 @@ class ReplyCall:
         except ProviderError as error:
             await self.release()
             if await self.try_again(error):
+                lost = self._fold.message()
+                if lost.usage is not None:
+                    self._repeated.append(_with_price(lost, lost.usage))
                 self._fold, self._unsaid = Fold(), []
             else:
                 self._fail(error)
@@ -230,6 +236,14 @@ def charge(event: ReplyEvent, prices: Prices) -> ReplyEvent:
     if not isinstance(event, UsageReported):
         return event
     return UsageReported(msgspec.structs.replace(event.usage, charged=prices.cost(event.usage)))
+
+
+def _with_price(lost: Message, usage: Usage) -> Usage:
+    """The usage of a reply that broke off, at the model's prices if it was not charged."""
+    if usage.charged is not None or lost.provider is None or lost.model is None:
+        return usage
+    known = dragoman.providers.prices_of(lost.provider, lost.model, time=lost.time, tokens=usage.input or 0)
+    return usage if known is None else msgspec.structs.replace(usage, charged=known.cost(usage))
 
 
 def failed(error: Exception) -> Failed:
@@ -328,6 +342,7 @@ class ModelCall(ReplyCall):
             adaptations=encoded.adaptations,
             losses=encoded.losses,
             attempts=tuple(self.attempts),
+            repeated=tuple(self._repeated),
             sent=self._earlier,
         )
 

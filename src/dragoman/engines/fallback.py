@@ -183,8 +183,10 @@ class FallbackCall(ReplyCall):
         trial = self._trial
         if trial is None:
             return super().account
-        attempts = self.attempts if trial.is_over else [*self.attempts, *trial.numbered_attempts(self._made)]
-        return msgspec.structs.replace(trial.call.account, attempts=tuple(attempts))
+        reply, attempts, repeated = trial.call.account, self.attempts, self._repeated
+        if not trial.is_over:
+            attempts, repeated = [*attempts, *trial.numbered_attempts(self._made)], [*repeated, *reply.repeated]
+        return msgspec.structs.replace(reply, attempts=tuple(attempts), repeated=tuple(repeated))
 
     async def advance(self) -> None:
         trial = self._trial or self._open()
@@ -229,6 +231,7 @@ class FallbackCall(ReplyCall):
         if trial is not None and not trial.is_over:  # the caller has left
             trial.is_over = True
             self.attempts += trial.numbered_attempts(self._made)
+            self._repeated += trial.call.account.repeated
             if self._handed_over:
                 trial.health.answered()
             else:
@@ -347,6 +350,7 @@ class FallbackCall(ReplyCall):
             )
         ]
         self.attempts += records
+        self._repeated += trial.call.account.repeated
         self._made += len(records)
         if error is None:
             trial.health.answered()

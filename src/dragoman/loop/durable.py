@@ -38,6 +38,7 @@ from dragoman.conversation import (
     ToolFinished,
     ToolSpec,
     ToolStarted,
+    Usage,
     message_from_json,
     message_to_json,
     unfold,
@@ -77,6 +78,7 @@ class _Stored(Struct, omit_defaults=True):
     adaptations: tuple[Adaptation, ...] = ()
     losses: tuple[Loss, ...] = ()
     attempts: tuple[AttemptRecord, ...] = ()
+    repeated: tuple[Usage, ...] = ()
     waits: str | None = None
     """Why a call waits for approval."""
     error: dict[str, object] | None = None
@@ -101,6 +103,7 @@ def reply_to_json(reply: Reply) -> str:
             adaptations=reply.adaptations,
             losses=reply.losses,
             attempts=reply.attempts,
+            repeated=reply.repeated,
         )
     )
 
@@ -115,6 +118,7 @@ def reply_from_json(text: str) -> Reply:
         adaptations=stored.adaptations,
         losses=stored.losses,
         attempts=stored.attempts,
+        repeated=stored.repeated,
     )
 
 

@@ -102,6 +102,8 @@ class RunMeter(Meter):
     def count_reply(self, reply: Reply, *, steps: int) -> None:
         """Count what a model call has used; `steps` is 0 for one that a context policy made."""
         self._steps += steps
+        for usage in reply.repeated:
+            self.add_usage(usage, usage.charged or 0.0)
         message, is_asked_for = reply.message, self._cost is not None or self.above is not None
         if message.interrupted:  # the call was given up, so it stays open
             self.end_call(message.usage or Usage(), 0.0, known=False)

@@ -245,8 +245,8 @@ class LoopRun:
                         yield self._handoffs[-1]
                     continue
                 request = await self._prepare_request(io, step)
-                call = self._begin_call(io, *request, stream=streamed)
                 try:
+                    call = self._begin_call(io, *request, stream=streamed)
                     if not streamed:
                         reply = await self._wait(io, call.reply)
                     else:
@@ -352,9 +352,8 @@ class LoopRun:
     async def _ask(self, io: LoopIO, conversation: Conversation) -> Message:
         """Call the model for a context policy."""
         options = msgspec.structs.replace(self._settings.options, tool_choice="auto", response_format=None)
-        call = self._begin_call(io, conversation, (), options, stream=False)
         try:
-            reply = await self._wait(io, call.reply)
+            reply = await self._wait(io, self._begin_call(io, conversation, (), options, stream=False).reply)
         except Exception as error:
             self._count_failure(error)
             raise
@@ -561,13 +560,14 @@ class LoopRun:
             return
         # Ctrl-C may come between any two function calls, so a part is added and cleared in one statement.
         if self.partial is not None:
-            if self.partial.usage is not None:
-                self.meter.add_usage(self.partial.usage, 0.0)
+            reported = self.partial.usage
             message = drop_unanswerable_calls(self.partial, 0, [])
             message = self._with_account(message, ()) if self._asked else message
             grown = self.conversation.plus(message) if message.blocks else self.conversation
             self.has_done_something = self.has_done_something or bool(message.blocks)
             self.conversation, self.partial = grown, None
+            if reported is not None:
+                self.meter.add_usage(reported, 0.0)
         waiting = self.pending
         if self._batch is not None:
             waiting = (*waiting, *self._batch.pending)

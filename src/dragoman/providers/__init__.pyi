@@ -54,6 +54,7 @@ from .prices import (
     PriceTable as PriceTable,
     conversation_cost as conversation_cost,
     cost_of as cost_of,
+    known_cost as known_cost,
     price_table as price_table,
     prices_of as prices_of,
     total_cost as total_cost,

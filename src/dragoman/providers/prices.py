@@ -91,13 +91,22 @@ def _calculate_cost(message: Message) -> float | None:
 
 def conversation_cost(messages: Iterable[Message]) -> float | None:
     """The cost of all replies among these messages, and of models behind tools; None if a part of it is not known."""
+    return total_cost(_costs_in(messages))
+
+
+def known_cost(messages: Iterable[Message]) -> float:
+    """As much of the cost of these messages as is known."""
+    return sum([cost for cost in _costs_in(messages) if cost is not None])
+
+
+def _costs_in(messages: Iterable[Message]) -> list[float | None]:
     costs = list[float | None]()
     for each in messages:
         if each.role == "assistant" and (each.provider or each.usage):
             costs.append(cost_of(each))
         elif each.role == "tool":
             costs += [result.usage.charged for result in each.tool_results if result.usage is not None]
-    return total_cost(costs)
+    return costs
 
 
 def total_cost(costs: Iterable[float | None]) -> float | None:
