@@ -11,24 +11,33 @@ import os
 import threading
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, overload
 
 import msgspec
 
 T = TypeVar("T")
+Hook: TypeAlias = Callable[[type, Any], Any]
 
 _INSPECTING: Final = threading.RLock()
 # A child that is forked meanwhile would have a type that nobody completes.
 os.register_at_fork(before=_INSPECTING.acquire, after_in_parent=_INSPECTING.release, after_in_child=_INSPECTING.release)
 
 
-def decoder_of(kind: type[T], dec_hook: Callable[[type, Any], Any] | None = None) -> msgspec.json.Decoder[T]:
+@overload
+def decoder_of(kind: type[T], dec_hook: Hook | None = None) -> msgspec.json.Decoder[T]: ...
+@overload
+def decoder_of(kind: object, dec_hook: Hook | None = None) -> msgspec.json.Decoder[Any]: ...
+def decoder_of(kind: Any, dec_hook: Hook | None = None) -> msgspec.json.Decoder[Any]:
     """msgspec's decoder for this type."""
     with _INSPECTING:
         return msgspec.json.Decoder(kind, dec_hook=dec_hook)
 
 
-def decode_as(data: bytes | str | msgspec.Raw, kind: type[T]) -> T:
+@overload
+def decode_as(data: bytes | str | msgspec.Raw, kind: type[T]) -> T: ...
+@overload
+def decode_as(data: bytes | str | msgspec.Raw, kind: object) -> Any: ...
+def decode_as(data: bytes | str | msgspec.Raw, kind: Any) -> Any:
     """Decode JSON into a type of ours, whose decoder is kept."""
     return _kept(kind).decode(data)
 
@@ -39,7 +48,7 @@ def convert_to(
     *,
     strict: bool = True,
     from_attributes: bool = False,
-    dec_hook: Callable[[type, Any], Any] | None = None,
+    dec_hook: Hook | None = None,
     str_keys: bool = False,
 ) -> T:
     """Convert a value that was decoded already, as `msgspec.convert` does."""
@@ -51,5 +60,5 @@ def convert_to(
 
 
 @cache
-def _kept(kind: type[T]) -> msgspec.json.Decoder[T]:
+def _kept(kind: Any) -> msgspec.json.Decoder[Any]:
     return decoder_of(kind)

@@ -195,7 +195,7 @@ def _usage_of(answer: object) -> list[Usage]:
         case Reply():
             return [_charged(answer)]
         case RunResult():
-            return [*map(_charged, answer.replies), *answer.behind_tools]
+            return [*map(_charged, answer.replies), *([answer.besides] if answer.besides else [])]
         case _:
             return [Usage()]
 

@@ -128,7 +128,7 @@ def as_server_tool(given: object) -> Raw | ServerTool:
     if _TAG not in given:
         return Raw(msgspec.json.encode(given))
     try:
-        return convert_to(given, cast("type[ServerTool]", ServerTool))
+        return convert_to(cast("object", given), cast("type[ServerTool]", ServerTool))
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"A server tool does not fit: {reason_of(error)}.") from None
 

@@ -208,7 +208,7 @@ def test_what_a_model_was_asked_counts_for_the_turn(
     (thought,) = result.conversation.messages[-2].blocks
     assert isinstance(thought, ToolResult)
     assert said in thought.text
-    assert [each.charged for each in result.behind_tools] == ([charged] if calls else [])
+    assert (result.besides.charged if result.besides else None) == (charged if calls else None)
     assert result.spent.model_calls == 2 + calls
     assert result.spent.tokens == (200 if charged else 0)
 
