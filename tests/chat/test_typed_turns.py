@@ -184,6 +184,19 @@ def test_a_hopeless_answer_is_not_retried(start: Start, reason: StopReason, hint
         turn(start([LOOKS, cut, GOOD]), answer=Place)
 
 
+@pytest.mark.parametrize("reason", [StopReason.MAX_TOKENS, StopReason.CONTEXT_FULL, StopReason.CONTENT_FILTER])
+@pytest.mark.parametrize(("answer", "text"), [(int, '{"value": 7}'), (int, "7"), (Place, GOOD)])
+def test_what_was_cut_is_no_answer_even_if_it_fits(
+    start: Start, answer: type[Any], text: str | Message, reason: StopReason
+) -> None:
+    cut = Message(role="assistant", blocks=(Text(text if isinstance(text, str) else text.text),), stop_reason=reason)
+    talk = start([LOOKS, cut, GOOD])
+    with pytest.raises(InvalidAnswerError, match="not whole") as caught:
+        turn(talk, answer=answer)
+    assert caught.value.text == cut.text
+    assert talk.client.conversation.is_valid
+
+
 def test_the_model_can_use_tools_after_a_correction(start: Start) -> None:
     again = Message.assistant(ToolCall("c2", "weather", '{"city": "Nice"}'))
     talk = start([LOOKS, WRONG, again, GOOD])

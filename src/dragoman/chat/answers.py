@@ -301,6 +301,8 @@ class AnswerJudge(Generic[T]):
 
     async def __call__(self, message: Message, context: RunContext[Any], io: LoopIO) -> Message | None:
         try:
+            if message.cut_off and self.wanted.response_format is not None:  # it may fit all the same: 7 of 735
+                raise InvalidAnswerError("The answer is not whole.", text=message.text)
             value = self.wanted.read(message, prompted=_may_have_words_around(io.engine.profile))
             self._value = await self._check(value, message, context, io)
         except InvalidAnswerError as error:

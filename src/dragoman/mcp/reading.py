@@ -17,6 +17,8 @@ import httpx2
 import msgspec
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
+from dragoman._decoding import convert_to
+
 LARGE: Final = 16 * 1024
 """A message from this size on is parsed here."""
 _MOST_LINES: Final = 10_000
@@ -95,10 +97,14 @@ def _check_depth(value: object) -> None:
                 inner += cast("dict[str, object]", each).values()
             elif isinstance(each, list):
                 inner += cast("list[object]", each)
-        level = [each for each in inner if isinstance(each, dict | list)]
+        level = list(filter(_is_container, inner))
         if not level:
             return
     raise TooMuchError(f"it sent a message with more than {_DEEPEST} values inside each other")
+
+
+def _is_container(value: object) -> bool:
+    return isinstance(value, dict | list)
 
 
 def _takes_more(data: bytes, most: int) -> bool:
@@ -148,7 +154,7 @@ class Parcels:
         if len(data) < LARGE:
             return data, None
         try:
-            message = msgspec.convert(parsed(data, self.most), dict[str, object])
+            message = convert_to(parsed(data, self.most), dict[str, object])
         except (ValueError, RecursionError) as error:
             raise TooMuchError("it sent a message that cannot be read") from error
         short = {name: message[name] for name in ("jsonrpc", "id", "method") if name in message}
