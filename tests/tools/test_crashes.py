@@ -271,13 +271,20 @@ def evaluated(context: Any, query: str) -> None:
 evaluated.__annotations__["context"] = ToolContext[Database]
 
 
+def forward(context: Any, query: str) -> None:
+    raise AttributeError("no")
+
+
+forward.__annotations__["context"] = ToolContext["Database"]
+
+
 class Holder:
     @tool
     def method(self, context: ToolContext[Database], query: str) -> None:
         raise AttributeError("no")
 
 
-@pytest.mark.parametrize("function", [written, by_another_name, evaluated, Holder().method])
+@pytest.mark.parametrize("function", [written, by_another_name, evaluated, forward, Holder().method])
 def test_deps_that_were_forgotten_are_named(function: Callable[..., None]) -> None:
     with never_set_up() as told:
         given = function if isinstance(function, Tool) else tool(function)

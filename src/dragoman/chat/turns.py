@@ -208,8 +208,7 @@ class TurnCore(Generic[E]):
         if any(tool.agent is not None for tool in executor.tools):
             later.check_agents(executor.tools, Engine if isinstance(engine, Engine) else AsyncEngine)
         settings = settings_of(options, engine.options, executor.config)
-        if settings.context:
-            warn_of_unknown_window(settings.context, engine)
+        warn_of_unknown_window(settings.context, engine)
         if self._kept_in is not None:
             settings = structs.replace(settings, hooks=(self._ledger, *settings.hooks), accounts=True)
         return Runtime(agent, lease, executor, options, settings, self._make_io(engine, executor))

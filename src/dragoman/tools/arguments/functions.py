@@ -120,8 +120,13 @@ def _deps_of(annotation: object, names: Mapping[str, object]) -> str:
         wanted = annotation.partition("[")[2].rpartition("]")[0]
     else:
         given: tuple[object, ...] = getattr(annotation, "__args__", ())
-        wanted = getattr(given[0], "__qualname__", str(given[0])) if given else ""
-    return "" if wanted in ("object", "Any", "typing.Any") or _TAKES_NONE.search(wanted) else str(wanted)
+        wanted = _name_type(given[0]) if given else ""
+    return "" if wanted in ("object", "Any", "typing.Any") or _TAKES_NONE.search(wanted) else wanted
+
+
+def _name_type(hint: object) -> str:
+    found: object = getattr(hint, "__forward_arg__", getattr(hint, "__qualname__", hint))  # a name, or a class
+    return str(found)
 
 
 def _is_context(annotation: object, names: Mapping[str, object]) -> bool:
