@@ -31,6 +31,7 @@ from dragoman.tools import (
     ToolConfig,
     ToolContext,
     ToolExecutor,
+    ToolPaused,
     ToolRun,
     approve,
     deny,
@@ -187,7 +188,7 @@ def test_a_tool_waits_for_a_person(watch: Watch, agreed: bool) -> None:
     call = ToolCall("c1", "pay")
     with ToolExecutor([pay]) as executor:
         batch = executor.batch([call], ToolRun())
-        assert [type(event) for event in executor.events(batch)] == [ToolStarted]
+        assert [type(event) for event in executor.events(batch)] == [ToolStarted, ToolPaused]
         (waiting,) = batch.pending
         assert batch.results == ()
         assert waiting == PendingApproval(
