@@ -95,9 +95,9 @@ def _check_depth(value: object) -> None:
                 inner += cast("dict[str, object]", each).values()
             elif isinstance(each, list):
                 inner += cast("list[object]", each)
-        level = [each for each in inner if isinstance(each, dict | list)]
-        if not level:
+        if not inner:
             return
+        level = inner
     raise TooMuchError(f"it sent a message with more than {_DEEPEST} values inside each other")
 
 
