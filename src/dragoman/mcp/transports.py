@@ -312,7 +312,8 @@ class _Guarded(_Wrapper):
 
     def answered(self, message: JSONRPCResponse | JSONRPCError) -> None:
         """A request of the server has been answered."""
-        self._open.pop(message.id or 0, None)
+        if message.id is not None:
+            self._open.pop(message.id, None)
 
     def _admits(self, item: SessionMessage | Exception) -> bool:
         most = self._parcels.most
