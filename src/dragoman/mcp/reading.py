@@ -97,14 +97,10 @@ def _check_depth(value: object) -> None:
                 inner += cast("dict[str, object]", each).values()
             elif isinstance(each, list):
                 inner += cast("list[object]", each)
-        level = list(filter(_is_container, inner))
-        if not level:
+        if not inner:
             return
+        level = inner
     raise TooMuchError(f"it sent a message with more than {_DEEPEST} values inside each other")
-
-
-def _is_container(value: object) -> bool:
-    return isinstance(value, dict | list)
 
 
 def _takes_more(data: bytes, most: int) -> bool:

@@ -273,6 +273,8 @@ class _Guarded(_Wrapper):
         self._dropped: int = 0
         self._open: dict[str | int, int] = {}
         """The server's requests that have not been answered, and how large they are: each is a task of ours."""
+        self._last: JSONRPCResponse | None = None
+        """Delivered just now."""
         self._problem: str = ""
         """Why the connection is closed."""
 
@@ -292,6 +294,9 @@ class _Guarded(_Wrapper):
 
     async def receive(self) -> SessionMessage | Exception:
         """The next message. Raises EndOfStream."""
+        if self._last is not None:
+            self._last.result = {}  # the SDK keeps a message until the next one is there, for which there must be room
+            self._last = None
         while not self._problem:
             try:
                 item = await self._incoming.receive()
@@ -299,13 +304,16 @@ class _Guarded(_Wrapper):
                 self._problem = "it closed the connection"
                 break
             if self._admits(item):
+                if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
+                    self._last = item.message
                 return item
         self._on_end(self._problem)
         raise anyio.EndOfStream
 
     def answered(self, message: JSONRPCResponse | JSONRPCError) -> None:
         """A request of the server has been answered."""
-        self._open.pop(message.id or 0, None)
+        if message.id is not None:
+            self._open.pop(message.id, None)
 
     def _admits(self, item: SessionMessage | Exception) -> bool:
         most = self._parcels.most
