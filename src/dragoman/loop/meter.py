@@ -42,6 +42,8 @@ class RunMeter(Meter):
         self._before: Spent = before
         self._needs_to_know: bool = limits.tokens is not None or limits.cost is not None
         """Whether there is a limit of what only replies tell."""
+        self.has_more_limits: bool = self._needs_to_know
+        """Whether there are limits that `next_step` does not check."""
         self._cost: float | None = before.cost if limits.cost is not None else None
         """Of the run's own replies, if there is a limit of it."""
 
@@ -77,10 +79,9 @@ class RunMeter(Meter):
         """Those of the runs that wait for this one, the nearest first."""
         return (cast("RunMeter", each) for each in self._all() if each is not self and each.has_replies)
 
-    @property
-    def has_more_limits(self) -> bool:
-        """Whether there are limits that `next_step` does not check."""
-        return self._needs_to_know or self.above is not None
+    def put_below(self, above: Meter) -> None:
+        super().put_below(above)
+        self.has_more_limits = True
 
     # --- counting ---
 
