@@ -14,7 +14,7 @@ from dragoman.conversation import Usage
 from dragoman.errors import LimitReachedError, UnknownCostError, UnknownUsageError
 from dragoman.tools import Batch, Meter
 
-from .step import AskModel, LimitReached, Limits, RunTools, Spent
+from .step import NOTHING_SPENT, AskModel, LimitReached, Limits, RunTools, Spent
 
 if TYPE_CHECKING:
     from dragoman.conversation import Conversation
@@ -32,6 +32,7 @@ class RunMeter(Meter):
 
     has_replies = True
     _steps: int = 0
+    _at_least: bool = False
 
     def __init__(self, limits: Limits, before: Spent, clock: Callable[[], float]) -> None:
         super().__init__()
@@ -39,24 +40,28 @@ class RunMeter(Meter):
         """They apply to earlier and current usage together."""
         self.began: float = clock() - before.seconds
         self._clock: Callable[[], float] = clock
-        self._before: Spent = before
+        if before is not NOTHING_SPENT:
+            self._steps, self.model_calls, self.tool_calls = before.steps, before.model_calls, before.tool_calls
+            self.tokens, self._at_least = before.tokens, before.at_least
         self._needs_to_know: bool = limits.tokens is not None or limits.cost is not None
         """Whether there is a limit of what only replies tell."""
+        self.has_more_limits: bool = self._needs_to_know
+        """Whether there are limits that `next_step` does not check."""
         self._cost: float | None = before.cost if limits.cost is not None else None
         """Of the run's own replies, if there is a limit of it."""
 
     @property
     def spent(self) -> Spent:
         """What the run has used so far, including its agents."""
-        before, cost = self._before, self._cost
+        cost = self._cost
         spent = Spent(
-            steps=before.steps + self._steps,
-            model_calls=before.model_calls + self.model_calls,
-            tool_calls=before.tool_calls + self.tool_calls,
-            tokens=before.tokens + self.tokens,
+            steps=self._steps,
+            model_calls=self.model_calls,
+            tool_calls=self.tool_calls,
+            tokens=self.tokens,
             cost=None if cost is None else dragoman.providers.total_cost([cost, self._cost_inside]),
             seconds=self._clock() - self.began,
-            at_least=before.at_least or self.open > 0 or self.uncounted > 0,
+            at_least=self.open > 0 or self.uncounted > 0 or self._at_least,
         )
         passed = self._passed(spent) if self._needs_to_know else ()
         return msgspec.structs.replace(spent, passed=passed) if passed else spent
@@ -77,10 +82,9 @@ class RunMeter(Meter):
         """Those of the runs that wait for this one, the nearest first."""
         return (cast("RunMeter", each) for each in self._all() if each is not self and each.has_replies)
 
-    @property
-    def has_more_limits(self) -> bool:
-        """Whether there are limits that `next_step` does not check."""
-        return self._needs_to_know or self.above is not None
+    def put_below(self, above: Meter) -> None:
+        super().put_below(above)
+        self.has_more_limits = True
 
     # --- counting ---
 

@@ -106,6 +106,7 @@ class LoopRun:
     """The reply received so far, while it is still streaming."""
     silent: tuple[Message, ...] = ()
     """The last replies in a row that said nothing; they are no part of the conversation."""
+    _result: RunResult | None = None
     settled: bool = False
     """Whether `settle` has run, so that the conversation is final."""
     _correction: Message | None = None
@@ -204,12 +205,16 @@ class LoopRun:
     @property
     def result(self) -> RunResult:
         """The result, once the run has ended."""
+        if self._result is not None:
+            return self._result
         if self.ending is None:
             message = "The run has not ended yet, or it ended with an error."
             raise ConfigurationError(message, hint="Read the stream to its end; `conversation` has what was done.")
         replies, meter, judge = tuple(self.replies), self.meter, self._settings.judge
         result = RunResult(self.conversation, self.ending, replies, meter.spent, meter.inside, self._handoffs)
-        return result if judge is None else judge.result(result)
+        result = result if judge is None else judge.result(result)
+        self._result = result if self.settled else None
+        return result
 
     # --- the run ---
 

@@ -75,9 +75,11 @@ class Meter:
     def begin_call(self) -> None:
         """Count a model call that is sent now."""
         with self._lock:
-            for each in self._all():
-                each.model_calls += 1
-                each.open += 1
+            meter: Meter | None = self
+            while meter is not None:
+                meter.model_calls += 1
+                meter.open += 1
+                meter = meter.above
 
     def withdraw_call(self) -> None:
         """Take back a call that could not be sent."""
@@ -91,14 +93,18 @@ class Meter:
 
         `known`: whether that is all; a call that was given up stays open.
         """
-        unknown, tokens = usage is None or usage.tokens is None, 0 if usage is None else tokens_of(usage)
+        reported = None if usage is None else usage.tokens
+        tokens = 0 if usage is None else tokens_of(usage) if reported is None else max(0, reported)
         with self._lock:
-            for each in self._all():
-                each.open -= known
-                each.uncounted += unknown and known
-                each.tokens += tokens
-                if each is not self or not self.has_replies:
-                    each._take_in(usage or Usage(), cost)
+            meter: Meter | None = self
+            while meter is not None:
+                meter.open -= known
+                meter.tokens += tokens
+                if reported is None and known:
+                    meter.uncounted += 1
+                if meter is not self or not self.has_replies:
+                    meter._take_in(usage or Usage(), cost)
+                meter = meter.above
 
     def add_usage(self, usage: Usage, cost: float | None) -> None:
         """Count what belongs to no reply: what is known of a call that was given up."""
