@@ -294,7 +294,7 @@ def _stdio(where: str, body: str) -> None:
             continue
         if kind_of(message) == where:
             flood(message["id"])
-            continue
+            break  # so that no client waits for more
         out.write(json.dumps(harmless(message)).encode() + b"\n")
         out.flush()
         if where == "idle" and kind_of(message) == "list":

@@ -22,6 +22,7 @@ def run(base: str, where: str, body: str) -> None:
     protocol = "auto" if where == "discover" else "legacy"
     options = ServerOptions(
         max_message_bytes=flood.MOST,
+        call_timeout=5.0,  # a stream that breaks off is opened again and again
         max_restarts=0,
         protocol=protocol,
         prefix="",
