@@ -110,9 +110,10 @@ def _innermost(fn: Callable[..., Any]) -> object:
 
 def _type_parameters(owner: object) -> dict[str, object]:
     """The T of `def f[T]` or `class C[T]`, by name: no scope that a program can read holds it."""
-    parameters: Any = getattr(owner, "__type_params__", ())
-    is_generic = isinstance(parameters, tuple)  # that of a built-in class describes what its instances have
-    return {each.__name__: each for each in parameters} if is_generic else {}
+    parameters: object = getattr(owner, "__type_params__", ())
+    if not isinstance(parameters, tuple):  # that of a built-in class describes what its instances have
+        return {}
+    return {each.__name__: each for each in cast("tuple[Any, ...]", parameters)}
 
 
 def _running_locals(qualname: str, names: Mapping[str, object]) -> dict[str, object]:
