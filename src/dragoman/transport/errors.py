@@ -56,8 +56,7 @@ _TEXTS: Final[dict[type[DragomanError], dict[str, tuple[str, str]]]] = {
         ),
         "certificate_form": (
             "The certificate of {host}, or of its authority, is not in the form that Python 3.13 and newer insist on.",
-            "Have it issued anew as RFC 5280 asks; or pass an HttpxTransport with an SSL context of your own, without "
-            "ssl.VERIFY_X509_STRICT.",
+            "Have it issued as RFC 5280 asks; or use HttpxTransport with a context without ssl.VERIFY_X509_STRICT.",
         ),
         "tls": (
             "No encrypted connection to {host} could be agreed on (TLS).",
