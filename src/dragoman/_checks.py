@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
+from dragoman._annotations import signature_of
 from dragoman._decoding import convert_to
 from dragoman.errors import ConfigurationError
 
@@ -58,10 +59,8 @@ def refuse_unknown(unknown: Mapping[str, object], function: Callable[..., object
 
 def check_takes_run(function: Callable[..., object], what: str, hint: str = "") -> None:
     """Raise ConfigurationError unless the function can be called with a RunContext alone."""
-    import inspect  # slow to load, and rarely needed
-
     try:
-        signature = inspect.signature(function)
+        signature = signature_of(function)
     except (TypeError, ValueError):  # some built-in functions have no signature
         return
     try:

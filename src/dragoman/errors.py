@@ -71,6 +71,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, dataclass_transform
 
+from dragoman._annotations import annotations_of
+
 if TYPE_CHECKING:  # for the types of fields; see the reason in pyproject.toml
     from dragoman.conversation import Conversation, Message, ToolResult
     from dragoman.embeddings import Embeddings
@@ -116,7 +118,7 @@ class DragomanError(_WithFields):
         self.message = message
         self.hint = hint
         for name, value in fields.items():
-            if not any(name in getattr(kind, "__annotations__", ()) for kind in type(self).__mro__):
+            if not any(name in annotations_of(kind) for kind in type(self).__mro__):
                 raise TypeError(f"{type(self).__name__} has no field {name!r}")
             setattr(self, name, value)
 
@@ -587,7 +589,7 @@ def recreate_error(described: Mapping[str, object]) -> DragomanError:
     """The error that `describe_error` described. Classes and fields of a newer version are left out."""
     named = globals().get(str(described.get("error")))
     kind: type[DragomanError] = named if isinstance(named, type) and issubclass(named, DragomanError) else DragomanError
-    known = {name for each in kind.__mro__ for name in getattr(each, "__annotations__", ())} - {"message", "hint"}
+    known = {name for each in kind.__mro__ for name in annotations_of(each)} - {"message", "hint"}
     hint = described.get("hint")
     fields = {
         name: tuple(cast("list[object]", value)) if isinstance(value, list) else value

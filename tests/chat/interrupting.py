@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -50,26 +51,63 @@ class Interrupting:
         self.moments = 0
         self.where = ""
 
+    def _pass(self, code: CodeType, line: int) -> None:
+        """A moment, at which Ctrl-C comes if it is the chosen one."""
+        self.moments += 1
+        if self.moments == self.at + 1:
+            self.where = f"{code.co_qualname}:{line}"
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        with self._monitored() if sys.version_info >= (3, 12) else self._traced():
+            yield
+
     def _trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
         if event == "call":
             if not frame.f_code.co_filename.startswith(self._places):
                 return None
             frame.f_trace_opcodes = True
             frame.f_trace_lines = False
-            return self._trace
-        if event == "opcode" and frame.f_lasti in _moments(frame.f_code):
-            if self.moments == self.at:
-                self.moments += 1
-                self.where = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
-                raise KeyboardInterrupt
-            self.moments += 1
+        elif event == "opcode" and frame.f_lasti in _moments(frame.f_code):
+            self._pass(frame.f_code, frame.f_lineno)
         return self._trace
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
+    def _traced(self) -> Iterator[None]:
         before = sys.gettrace()
         sys.settrace(self._trace)
         try:
             yield
         finally:
             sys.settrace(before)
+
+    if sys.version_info >= (3, 12):
+
+        @contextmanager
+        def _monitored(self) -> Iterator[None]:
+            """Trace functions miss most instructions from Python 3.12 on."""
+            monitoring, thread = sys.monitoring, threading.get_ident()
+            tool, instruction = monitoring.DEBUGGER_ID, monitoring.events.INSTRUCTION
+
+            def look(code: CodeType, offset: int) -> object:
+                if not code.co_filename.startswith(self._places) or offset not in _moments(code):
+                    return monitoring.DISABLE  # for this instruction alone
+                if threading.get_ident() == thread:
+                    self._pass(code, _line(code, offset))
+                return None
+
+            monitoring.use_tool_id(tool, __name__)
+            monitoring.register_callback(tool, instruction, look)
+            monitoring.restart_events()
+            monitoring.set_events(tool, instruction)
+            try:
+                yield
+            finally:
+                monitoring.set_events(tool, 0)
+                monitoring.register_callback(tool, instruction, None)
+                monitoring.free_tool_id(tool)
+
+
+def _line(code: CodeType, offset: int) -> int:
+    return next((line or 0 for start, end, line in code.co_lines() if start <= offset < end), 0)

@@ -604,9 +604,8 @@ def test_an_agent_that_was_done_is_not_asked_again(tmp_path: Path) -> None:
             return super().record(id, found, after=after)
 
     path = tmp_path / "talks.db"
-    client = ChatClient(ScriptedEngine([ASKING]), [clerk("plain", ["Yes."])], store=Dying(path))
-    with pytest.raises(Dead):
-        client.chat("Ask.")
+    with Dying(path) as dying, pytest.raises(Dead):
+        ChatClient(ScriptedEngine([ASKING]), [clerk("plain", ["Yes."])], store=dying).chat("Ask.")
     with SqliteStore(path) as store:
         (id,) = [each.root for each in store.list().items if not is_inner(each.root)]
         with ChatClient(ScriptedEngine(["Ok."]), [clerk("plain", [])], store=store) as again:

@@ -288,8 +288,8 @@ def test_a_result_in_the_journal_alone_puts_the_agent_in_charge(tmp_path: Path) 
             super().save(snapshot, after=after)
 
     path = tmp_path / "talks.db"
-    with pytest.raises(Dead):
-        ChatClient(ScriptedEngine([HANDING]), [billing("plain", [])], store=Dying(path)).chat("Hi")
+    with Dying(path) as dying, pytest.raises(Dead):
+        ChatClient(ScriptedEngine([HANDING]), [billing("plain", [])], store=dying).chat("Hi")
     store, tools = SqliteStore(path), [billing("plain", ["Billing here."])]
     with store, ChatClient(ScriptedEngine([]), tools, store=store) as client:
         client.restore(store.list().items[0].root)

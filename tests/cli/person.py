@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -33,16 +34,18 @@ class Person:
         program: tuple[str, ...] = ("-m", "dragoman"),
     ) -> None:
         hear_ctrl_c()
-        self.child = pexpect.spawn(
-            sys.executable,
-            [*program, *arguments],
-            env={**env, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1"},
-            cwd=str(cwd),
-            encoding="utf-8",
-            codec_errors="replace",
-            dimensions=size,
-            timeout=DEADLINE,
-        )
+        with warnings.catch_warnings():  # a child that runs another program at once cannot wait for a lock of ours
+            warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+            self.child = pexpect.spawn(
+                sys.executable,
+                [*program, *arguments],
+                env={**env, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1"},
+                cwd=str(cwd),
+                encoding="utf-8",
+                codec_errors="replace",
+                dimensions=size,
+                timeout=DEADLINE,
+            )
         self.child.delaybeforesend = 0.05
         self.raw = ""
         self._read_to = 0

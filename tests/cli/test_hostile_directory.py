@@ -53,7 +53,10 @@ MORE = (
     ["web", "--host", "0.0.0.0"],
     ["simulate", "--list-faults"],
 )
-SCRIPTED = [calling("Bash", {"command": "git --version; uname; python3 -c 'pass'"}), calling("Grep", {"pattern": "x+"})]
+SCRIPTED = [
+    calling("Bash", {"command": "git --version; uname; python3 -P -c 'pass'"}),
+    calling("Grep", {"pattern": "x+"}),
+]
 
 
 def every_command() -> Iterator[list[str]]:
@@ -224,6 +227,7 @@ def test_as_a_module_python_looks_there_before_we_can_say_no(hostile: Hostile, a
 
 
 def test_the_decoys_would_be_seen(hostile: Hostile, around: Surroundings) -> None:
-    subprocess.run([sys.executable, "-c", "import typing"], cwd=around.work, check=False, capture_output=True)
+    (around.work / "script.py").write_text("import typing")  # with -c, newer Pythons meet the decoy of linecache first
+    subprocess.run([sys.executable, "script.py"], cwd=around.work, check=False, capture_output=True)
     subprocess.run(["/bin/sh", "-c", "git status"], cwd=around.work, env=around.env, check=True)
     assert {"typing", "program git"} <= set(hostile.ran)

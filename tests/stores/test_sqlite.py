@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import StoreError
-from dragoman.stores import AesGcmSealing, SqliteStore
+from dragoman.stores import AesGcmSealing, MemoryStore, SqliteStore
 from tests.stores.cases import after, chain, first, pages
 
 
@@ -133,3 +134,13 @@ def test_odd_file_names_work(tmp_path: Path) -> None:
         with SqliteStore(tmp_path / name) as store:
             assert store.load(one.id) == one
         assert (tmp_path / name).is_file()
+
+
+def test_a_store_in_memory_is_closed_when_nobody_has_it() -> None:
+    store = MemoryStore()
+    store.save(first("one"))
+    connection = store._connection
+    del store
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")

@@ -37,18 +37,22 @@ def _certificate(
 
 
 class Authority:
-    """A certificate authority of one's own."""
+    """A certificate authority of one's own; `identified=False` leaves the key identifiers out, as old ones do."""
 
-    def __init__(self, directory: Path, name: str = "dragoman test authority") -> None:
+    def __init__(self, directory: Path, name: str = "dragoman test authority", *, identified: bool = True) -> None:
         self._directory = directory
         self._name = name
+        self._identified = identified
         self._key = ec.generate_private_key(ec.SECP256R1())
-        certificate = (
+        builder = (
             _certificate(name, name, self._key, (-1, 30))
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(x509.KeyUsage(True, False, False, False, False, True, True, False, False), critical=True)
-            .sign(self._key, hashes.SHA256())
         )
+        if identified:
+            own = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+            builder = builder.add_extension(own, critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
         self.pem = certificate.public_bytes(serialization.Encoding.PEM)
         self.file = directory / f"{name.replace(' ', '-')}.pem"
         self.file.write_bytes(self.pem)
@@ -60,13 +64,15 @@ class Authority:
             name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
         except ValueError:
             name = x509.DNSName(host)
-        certificate = (
+        builder = (
             _certificate(host, self._name, key, (-20, -10 if expired else 10))
             .add_extension(x509.SubjectAlternativeName([name]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
-            .sign(self._key, hashes.SHA256())
         )
+        if self._identified:
+            issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+            builder = builder.add_extension(issuer, critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
         file = self._directory / f"{host}-{expired}.pem"
         form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         file.write_bytes(key.private_bytes(*form) + certificate.public_bytes(serialization.Encoding.PEM))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ssl
+import sys
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from dragoman.errors import ConfigurationError
 from dragoman.transport import Routes, Timeouts
+from dragoman.transport.httpx_adapter import HttpxTransport
 from tests.transport.authority import Authority
-from tests.transport.colours import SECRET, Kind, failing
+from tests.transport.colours import SECRET, Client, Kind, failing
 from tests.transport.proxy import Proxy
 from tests.transport.server import Exchange, Server, closed_port, echo, raw
 
@@ -54,6 +58,24 @@ class TestCertificates:
             assert "SSL_CERT_FILE" in caught.value.hint
             assert "certificate of 127.0.0.1 is not trusted" in str(caught.value)
             assert server.requests == []
+
+    def test_an_authority_whose_certificates_lack_what_newer_pythons_insist_on(
+        self, kind: Kind, tmp_path: Path
+    ) -> None:
+        old = Authority(tmp_path, identified=False)
+        with Server({"*": echo}, tls=old.server()) as server, kind.client(ca_file=old.file) as client:
+            if sys.version_info < (3, 13):
+                assert client.open(server.url, body=b"hello").read() == b"hello"
+                return
+            with failing("certificate_form") as caught:
+                client.open(server.url, headers={"authorization": SECRET})
+            assert server.requests == []
+            assert "missing authority key identifier" in caught.value.message
+            assert "without ssl.VERIFY_X509_STRICT" in caught.value.hint
+            context = ssl.create_default_context(cafile=old.file)
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            with Client(HttpxTransport(httpx2.Client(verify=context, trust_env=False))) as lenient:
+                assert lenient.open(server.url, body=b"hello").read() == b"hello"
 
     def test_a_server_that_does_not_speak_tls_or_cuts_within_it(self, kind: Kind, authority: Authority) -> None:
         with Server({}) as server, kind.client() as client:

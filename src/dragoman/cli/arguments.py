@@ -60,6 +60,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str | None = None, **given: Any) -> None:
         form = argparse.RawDescriptionHelpFormatter
         super().__init__(prog, formatter_class=form, allow_abbrev=False, add_help=False, **given)
+        self.color: bool = False  # Python 3.14 would paint the help, and what is printed is made harmless
         self.examples: Sequence[str] = ()
         self.run: Run | None = None
         self.commands: dict[str, Parser] = {}

@@ -72,8 +72,10 @@ class Embeddings(Struct, frozen=True, kw_only=True):
 
     def __buffer__(self, _flags: int) -> memoryview[float]:
         """The buffer itself, with two dimensions, from Python 3.12 on."""
-        if not self.count * self.dimensions:
-            return self.data
+        if not self.count * self.dimensions:  # a cast refuses a shape with a zero
+            from ctypes import c_float  # rarely needed
+
+            return memoryview((c_float * self.dimensions * self.count)())
         return self.data.cast("B").cast("f", shape=[self.count, self.dimensions])
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, get_type_hints, is_typeddict
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ from mcp.shared.uri_template import UriTemplate
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 
+from dragoman._annotations import signature_of
 from dragoman._crashes import log_crash
 from dragoman.conversation import Json, Media, ResultPart, Text, ToolResult, Value
 from dragoman.errors import ToolDefinitionError
@@ -113,7 +115,9 @@ def _return_hint(function: Callable[..., object]) -> object:
     if not inspect.isroutine(inner):
         inner = type(inner).__call__
     try:
-        return get_type_hints(inner).get("return")
+        # This one alone: a name in another annotation may be known to type checkers only.
+        holder = SimpleNamespace(__annotations__={"return": signature_of(inner).return_annotation})
+        return get_type_hints(holder, inspect.unwrap(inner).__globals__)["return"]
     except Exception:  # noqa: BLE001 -- hints are foreign code: names that only type checkers know, and worse
         return None
 
@@ -205,7 +209,7 @@ class OfferList:
                 description=offer.description or None,
                 arguments=[
                     types.PromptArgument(name=name, required=parameter.default is parameter.empty)
-                    for name, parameter in inspect.signature(offer.read).parameters.items()
+                    for name, parameter in signature_of(offer.read).parameters.items()
                 ],
             )
             for offer in await self._list()
@@ -258,7 +262,7 @@ def _variables(template: str, uri: str) -> dict[str, str]:
 async def _read(offer: Offer, arguments: Mapping[str, str]) -> Content:
     """Read the content. Raises MCPError, also if it is too large."""
     try:
-        inspect.signature(offer.read).bind(**arguments)
+        signature_of(offer.read).bind(**arguments)
     except TypeError as error:
         raise MCPError(types.INVALID_PARAMS, f"{offer.name!r}: {error}") from None
     found = await _call(offer, partial(offer.read, **arguments))

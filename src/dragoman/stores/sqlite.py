@@ -29,7 +29,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import quote
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from dragoman._checks import of_unmade
 from dragoman._descriptors import owned
@@ -341,7 +341,7 @@ def _create_file(path: Path) -> None:
 
 
 class MemoryStore(SqlStore):
-    """Conversations in the memory of this process, until it ends or the store is closed.
+    """Conversations in the memory of this process, until it is closed or nobody has it any more.
 
     It follows the rules of the other stores, and refuses what they could not write. Any number of threads may use it;
     for asyncio wrap it: `AsyncStore(MemoryStore())`.
@@ -354,6 +354,7 @@ class MemoryStore(SqlStore):
         # Re-entrant, so that a signal handler during a transaction gets an error and does not hang.
         self._lock: Final = threading.RLock()
         self._connection: Final = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        finalize(self, self._connection.close)  # nobody needs to close it, and Python warns of connections left open
         self._closed: bool = False
         create_tables(SqliteSession(self._connection), "open")
 

@@ -52,13 +52,14 @@ def origin_of(url: str) -> str:
 def is_loopback(host: str) -> bool:
     """Whether the host is this machine: `localhost`, 127.0.0.0/8 or ::1.
 
-    Names below `.localhost` do not count: not every resolver maps them to this machine.
+    Names below `.localhost` do not count: not every resolver maps them to this machine. Nor do IPv4 addresses that are
+    written as IPv6 (`::ffff:127.0.0.1`), which only newer Pythons recognise: nobody writes them who means this machine.
     """
     name = host.strip("[]").lower().removesuffix(".")
     if name == "localhost":
         return True
     address = _address_of(name)
-    return address is not None and address.is_loopback
+    return address is not None and address.is_loopback and getattr(address, "ipv4_mapped", None) is None
 
 
 def _address_of(host: str) -> IPv4Address | IPv6Address | None:

@@ -54,6 +54,10 @@ _TEXTS: Final[dict[type[DragomanError], dict[str, tuple[str, str]]]] = {
             "The certificate of {host} is not trusted.",
             "Name your own authority's PEM file in SSL_CERT_FILE or ca_file; or check the host name and today's date.",
         ),
+        "certificate_form": (
+            "The certificate of {host}, or of its authority, is not in the form that Python 3.13 and newer insist on.",
+            "Have it issued as RFC 5280 asks; or use HttpxTransport with a context without ssl.VERIFY_X509_STRICT.",
+        ),
         "tls": (
             "No encrypted connection to {host} could be agreed on (TLS).",
             "Check whether the server speaks https at all on this port; a local server is often http://.",
@@ -199,6 +203,9 @@ _CERTIFICATE_WORDS: Final = {
     "self": "it is not signed by an authority that this machine trusts",
 }
 
+_FORM_CODES: Final = range(80, 95)
+"""From X509_V_ERR_PATHLEN_INVALID_FOR_NON_CA to X509_V_ERR_EC_KEY_EXPLICIT_PARAMS in OpenSSL 3."""
+
 _AT_THE_PROXY: Final[frozenset[str]] = frozenset(
     {"connect_timeout", "connection", "refused", "reset", "unknown_host", "unreachable"}
 )
@@ -221,6 +228,8 @@ def translate(error: Exception, request: HttpRequest, *, connecting: bool, proxi
 
 
 def _classify(error: BaseException, *, connecting: bool) -> str | None:
+    if _is_about_form(error):
+        return "certificate_form"
     names = [kind.__name__ for kind in type(error).__mro__]
     text = str(error).lower()
     for name in names:
@@ -238,4 +247,11 @@ def _detail(error: BaseException) -> str:
     if isinstance(error, MalformedReplyError):
         return str(error)
     reason = str(getattr(error, "verify_message", "")).lower()
+    if _is_about_form(error):
+        return reason
     return next((words for sign, words in _CERTIFICATE_WORDS.items() if sign in reason), "")
+
+
+def _is_about_form(error: BaseException) -> bool:
+    """Whether a certificate fails one of the checks that ssl.VERIFY_X509_STRICT adds; Python sets it since 3.13."""
+    return getattr(error, "verify_code", 0) in _FORM_CODES

@@ -26,7 +26,7 @@ from dragoman.errors import (
 _STATUSES: Final = frozenset({408, 409, 429, *range(500, 600)})
 
 # Codes that a retry cannot fix: network setup, our own limiter, and the account.
-_HOPELESS: Final = frozenset({"certificate", "proxy_auth", "pool_timeout", "limiter"}) | frozenset(
+_HOPELESS: Final = frozenset({"certificate", "certificate_form", "proxy_auth", "pool_timeout", "limiter"}) | frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
 )
 

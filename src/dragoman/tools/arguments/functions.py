@@ -8,11 +8,13 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
 
+from dragoman._annotations import signature_of
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools.run import ToolContext
 
@@ -44,7 +46,7 @@ class Function(NamedTuple):
 def read_function(fn: Callable[..., object]) -> Function:
     """A function described by its hints and its docstring; raises ToolDefinitionError."""
     try:
-        signature = inspect.signature(fn)
+        signature = signature_of(fn)
     except Exception as error:  # noqa: BLE001 -- from Python 3.14 on, annotations are evaluated here
         message = f"{name_of(fn)}() has no readable signature: {error}."
         raise ToolDefinitionError(message, hint="Wrap it in a function with type hints.") from None
@@ -60,7 +62,7 @@ def read_function(fn: Callable[..., object]) -> Function:
 def read_handler(fn: Callable[..., object], schema: Mapping[str, object]) -> Function:
     """A function whose arguments a JSON Schema describes, whatever its own hints are; raises ToolDefinitionError."""
     try:
-        signature = inspect.signature(fn)
+        signature = signature_of(fn)
     except (TypeError, ValueError):  # some built-in functions have none
         signature = inspect.Signature()
     named = [each for each in signature.parameters.values() if each.kind in _BY_NAME]
@@ -130,6 +132,8 @@ def _name_type(hint: object) -> str:
 
 
 def _is_context(annotation: object, names: Mapping[str, object]) -> bool:
+    if isinstance(annotation, typing.ForwardRef):
+        annotation = annotation.__forward_arg__
     if isinstance(annotation, str):
         if "ToolContext" in annotation and _NAMES_CONTEXT.search(annotation):  # even if imported for type checkers only
             return True

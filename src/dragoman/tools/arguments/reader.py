@@ -19,7 +19,7 @@ from dragoman.errors import ToolDefinitionError
 from .hints import Parser
 from .nodes import convert, custom, make_decoder
 from .problems import InvalidArguments, Path, Problem, cut, deeper_than, is_array, is_object
-from .resolve import UnsupportedError
+from .resolve import UnsupportedError, unknown_name
 from .schemas import Schema, normalise
 
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ def decoder_of_type(hint: object) -> Callable[[str], object]:
 
 def refuse(error: Exception, place: str = "") -> NoReturn:
     """Raise ToolDefinitionError. Hints may hold any object, so the error may be of any kind."""
+    if isinstance(error, NameError):  # an alias and the bound of a type parameter are evaluated when they are read
+        error = unknown_name(error)
     if isinstance(error, UnsupportedError):
         raise ToolDefinitionError(f"{place}{error.message}.", hint=error.fix) from None
     message = f"{place}it cannot be understood ({type(error).__name__}: {error})."

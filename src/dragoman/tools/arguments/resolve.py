@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from dragoman._annotations import annotations_of
+
 MISSING = object()
 """No default, or none that can be shown to the model."""
 
@@ -49,13 +51,17 @@ def resolve(annotation: object, scope: Scope) -> object:
         holder = SimpleNamespace(__annotations__={"it": written})
         return typing.get_type_hints(holder, *scope, include_extras=True)["it"]
     except NameError as error:
-        raise UnsupportedError(
-            f"the name {error.name or error} in its annotation is not defined",
-            "Define or import it where the function is defined, before the tool is made; not only under TYPE_CHECKING.",
-        ) from None
+        raise unknown_name(error) from None
     except Exception as error:  # noqa: BLE001 -- an annotation is any code
         message = f"its annotation {annotation!r:.200} cannot be evaluated: {type(error).__name__}: {error}"
         raise UnsupportedError(message, "Correct the annotation.") from None
+
+
+def unknown_name(error: NameError) -> UnsupportedError:
+    return UnsupportedError(
+        f"the name {error.name or error} in its annotation is not defined",
+        "Define or import it where the function is defined, before the tool is made; not only under TYPE_CHECKING.",
+    )
 
 
 def class_of(hint: object) -> type[Any] | None:
@@ -76,7 +82,10 @@ def scope_of_function(fn: Callable[..., object]) -> Scope:
     for name, cell in zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True):
         with suppress(ValueError):  # not assigned yet
             around[name] = cell.cell_contents
-    return inner.__globals__, around
+    bound_to = getattr(fn, "__self__", fn)
+    cls = bound_to if isinstance(bound_to, type) else type(bound_to)
+    outer = {name: each for base in reversed(cls.__mro__) for name, each in _type_parameters(base).items()}
+    return inner.__globals__, {**outer, **around, **_type_parameters(inner)}
 
 
 def scope_of(owner: Any) -> Scope:
@@ -86,7 +95,7 @@ def scope_of(owner: Any) -> Scope:
     own: Mapping[str, Any] = vars(owner) if isinstance(owner, type) else {}
     inside = {name: value for name, value in own.items() if isinstance(value, type)}
     around = _running_locals(getattr(owner, "__qualname__", ""), names)
-    return {**inside, **names}, {**around, owner.__name__: owner}
+    return {**inside, **names}, {**around, owner.__name__: owner, **_type_parameters(owner)}
 
 
 def _innermost(fn: Callable[..., Any]) -> object:
@@ -99,6 +108,14 @@ def _innermost(fn: Callable[..., Any]) -> object:
     return getattr(inner, "__func__", inner)
 
 
+def _type_parameters(owner: object) -> dict[str, object]:
+    """The T of `def f[T]` or `class C[T]`, by name: no scope that a program can read holds it."""
+    parameters: object = getattr(owner, "__type_params__", ())
+    if not isinstance(parameters, tuple):  # that of a built-in class describes what its instances have
+        return {}
+    return {each.__name__: each for each in cast("tuple[Any, ...]", parameters)}
+
+
 def _running_locals(qualname: str, names: Mapping[str, object]) -> dict[str, object]:
     """The locals of the functions and class bodies around a definition that are still running."""
     parts = qualname.split(".")[:-1]
@@ -107,7 +124,8 @@ def _running_locals(qualname: str, names: Mapping[str, object]) -> dict[str, obj
     frame: FrameType | None = inspect.currentframe() if around else None
     while frame is not None:
         if frame.f_code.co_qualname in around and frame.f_globals is names:
-            found = {**frame.f_locals, **found}
+            generic = {each.__name__: each for each in frame.f_locals.get("__type_params__", ())}  # of a class
+            found = {**generic, **frame.f_locals, **found}
         frame = frame.f_back
     return found
 
@@ -204,7 +222,7 @@ def _class_hints(cls: type[Any], arguments: Sequence[object]) -> dict[str, objec
         origin = class_of(base)
         if origin is not None:
             found.update(_class_hints(origin, [_fill(argument, filled) for argument in typing.get_args(base)]))
-    for name, annotation in inspect.get_annotations(cls).items():
+    for name, annotation in annotations_of(cls).items():
         found[name] = _fill(resolve(annotation, scope_of(cls)), filled)
     return found
 
