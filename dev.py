@@ -23,7 +23,7 @@ if sys.version_info < NEEDED:
         )
     )
 
-from devtools import checks, commands  # noqa: E402 - needs the Python that is checked above
+from devtools import checks, commands, every_python  # noqa: E402 - needs the Python that is checked above
 from devtools.errors import DevelopmentError  # noqa: E402 - the same
 
 EXAMPLES = """\
@@ -32,6 +32,8 @@ examples:
   python3 dev.py test -k conversation        only the tests whose name contains "conversation"
   python3 dev.py test --only ruff --only basedpyright
   python3 dev.py test --only pytest -- -x --lf tests/tools
+  python3 dev.py test --python 3.12          the same with another Python of this machine, or a path
+  python3 dev.py test --every-python         with all that are found, and a table at the end
   python3 dev.py fix                         what ruff can correct and format by itself
   python3 dev.py run --version               the program, from this checkout
   python3 dev.py lock                        after a change of dependencies
@@ -68,6 +70,15 @@ def parser() -> argparse.ArgumentParser:
         metavar="CHECK",
         help="run this check only (may be given more than once)",
     )
+    which = test.add_mutually_exclusive_group()
+    which.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="PYTHON",
+        help="with this Python, a version or a path (may be given more than once)",
+    )
+    which.add_argument("--every-python", action="store_true", help="with every Python of this machine, one by one")
     test.add_argument("-k", dest="expression", metavar="EXPRESSION", help="short for: --only pytest -- -k EXPRESSION")
     test.add_argument(
         "pytest_arguments",
@@ -108,7 +119,10 @@ def main(argv: Sequence[str]) -> int:
             return commands.fix()
         if options.command == "docs":
             return commands.build_docs()
-        return commands.test(checks.selected(options.only, options.expression, options.pytest_arguments))
+        selection = checks.selected(options.only, options.expression, options.pytest_arguments)
+        if options.python or options.every_python:
+            return every_python.test(options.python, selection)
+        return commands.test(selection)
     except DevelopmentError as error:
         print(f"dev.py: {error}", file=sys.stderr)
         return 2

@@ -2,6 +2,8 @@
 
 An environment counts as made only when its stamp is there, and the stamp is written last: one that was interrupted
 half-way is thrown away, never reused. A file lock keeps two commands in one checkout from making the same one at once.
+
+Each Python has its own, as .dev/3.12.1/env, so that several can be tried side by side; .dev/env leads to the first.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import os
 import platform
 import shutil
 import sys
@@ -18,7 +21,7 @@ import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from devtools import locks
+from devtools import locks, pythons
 from devtools.errors import DevelopmentError
 from devtools.places import DEV, PYPROJECT, ROOT, SOURCES
 from devtools.processes import call_quietly, variables
@@ -52,7 +55,7 @@ class Environment:
 
     @property
     def directory(self) -> Path:
-        return DEV / self.name
+        return _own() / self.name
 
     @property
     def python(self) -> Path:
@@ -116,6 +119,7 @@ WHEEL = Environment(name="wheel", locks=(locks.CORE,))
 def development() -> Environment:
     DEVELOPMENT.make()
     DEVELOPMENT.add_project()
+    _lead_to(DEVELOPMENT)
     return DEVELOPMENT
 
 
@@ -125,15 +129,33 @@ def program() -> Environment:
     return PROGRAM
 
 
+def _own() -> Path:
+    """The directory of this Python's environments."""
+    return DEV / pythons.this().name
+
+
+def _lead_to(environment: Environment) -> None:
+    """Let .dev/env lead to this environment, unless it leads to another one that is there."""
+    link = DEV / environment.name
+    if link.is_symlink() and link.exists():
+        return
+    if link.is_dir() and not link.is_symlink():  # made before each Python had its own
+        shutil.rmtree(link)
+    made = environment.directory.with_suffix(f".link{os.getpid()}")
+    made.symlink_to(environment.directory.relative_to(DEV))
+    made.replace(link)
+
+
 @contextlib.contextmanager
 def exclusive(name: str) -> Generator[None]:
     """Hold a lock that other dev.py processes of this checkout respect. The system frees it when a process dies."""
-    DEV.mkdir(exist_ok=True)
-    with (DEV / f"{name}.busy").open("w") as file:
+    place = _own() / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.with_suffix(".busy").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"· waiting for another dev.py that is at work on .dev/{name}", file=sys.stderr, flush=True)
+            print(f"· waiting for another dev.py that is at work on {_shown(place)}", file=sys.stderr, flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -79,12 +79,12 @@ def test_the_work_gets_what_was_asked_for_and_a_directory_of_its_own(capsys: pyt
 def test_a_room_below_its_floor_fails(
     said: str, code: int, passes: bool, tmp_path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    coverage = tmp_path / "bin" / "coverage"
-    coverage.parent.mkdir()
+    monkeypatch.setattr("devtools.environments.DEV", tmp_path)
+    environment = Environment(name="e", locks=())
+    coverage = environment.directory / "bin" / "coverage"
+    coverage.parent.mkdir(parents=True)
     coverage.write_text(f"#!/bin/sh\necho {said}\nexit {code}\n")
     coverage.chmod(0o755)
-    monkeypatch.setattr("devtools.environments.DEV", tmp_path.parent)
-    environment = Environment(name=tmp_path.name, locks=())
     work = Work(environment=environment, scratch=tmp_path)
     assert checks._room_is_covered(work, "tools", 95) is passes
     assert said in capsys.readouterr().out

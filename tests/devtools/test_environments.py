@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from devtools import environments, locks, processes
+from devtools import environments, locks, processes, pythons
 from devtools.environments import Environment
 from devtools.errors import DevelopmentError
 from devtools.locks import Lock
@@ -50,7 +50,7 @@ ENVIRONMENT = Environment(name="e", locks=(Lock(name="a"),))
 def test_made_once_from_its_lock_with_hashes(checkout: Path, calls: list[list[str]]) -> None:
     ENVIRONMENT.make()
     venv, install = calls
-    assert venv == ["venv", str(checkout / ".dev" / "e")]
+    assert venv == ["venv", str(checkout / ".dev" / pythons.this().name / "e")]
     assert install[:2] == ["pip", "install"]
     assert install[-4:] == ["--require-hashes", "--no-deps", "--requirement", str(checkout / "a.lock")]
     ENVIRONMENT.make()
@@ -82,6 +82,28 @@ def test_a_half_made_one_is_never_reused(calls: list[list[str]], monkeypatch: py
     assert ENVIRONMENT.directory.exists()
     ENVIRONMENT.make()
     assert [call[0] for call in calls] == ["venv", "venv", "pip"]
+
+
+@pytest.mark.parametrize("before", ["nothing", "a directory", "a link to nothing"])
+def test_the_environment_of_the_first_python_is_found_under_its_short_name(
+    before: str, checkout: Path, calls: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "DEVELOPMENT", ENVIRONMENT)
+    monkeypatch.setattr(environments, "_state_of_project", dict)
+    link = checkout / ".dev" / "e"
+    link.parent.mkdir()
+    if before == "a directory":  # as it was made when there was one for all Pythons
+        (link / "bin").mkdir(parents=True)
+    elif before == "a link to nothing":
+        link.symlink_to("3.1.0/e")
+    environments.development()
+    assert link.readlink() == Path(pythons.this().name) / "e"
+    other = pythons.Python(path="python", version="3.99.0")
+    monkeypatch.setattr(pythons, "this", lambda: other)
+    environments.development()
+    assert (checkout / ".dev" / "3.99.0" / "e").is_dir()
+    assert link.resolve() != (checkout / ".dev" / "3.99.0" / "e")
+    assert calls
 
 
 def test_a_missing_lock_is_said(checkout: Path) -> None:
@@ -120,7 +142,8 @@ def test_two_commands_do_not_make_one_environment_at_once(checkout: Path) -> Non
         from pathlib import Path
         sys.path.insert(0, {str(Path(environments.__file__).parent.parent)!r})
         from devtools import environments
-        environments.DEV = Path({str(checkout / ".dev")!r})
+        environments.ROOT = Path({str(checkout)!r})
+        environments.DEV = environments.ROOT / ".dev"
         with environments.exclusive("e"):
             print("mine")
         """
@@ -130,7 +153,10 @@ def test_two_commands_do_not_make_one_environment_at_once(checkout: Path) -> Non
         mine.enter_context(environments.exclusive("e"))
         with started([sys.executable, "-c", code], **pipes) as other:
             assert other.stderr is not None
-            assert other.stderr.readline() == "· waiting for another dev.py that is at work on .dev/e\n"
+            assert (
+                other.stderr.readline()
+                == f"· waiting for another dev.py that is at work on .dev/{pythons.this().name}/e\n"
+            )
             assert other.poll() is None
             mine.close()
             assert other.communicate(timeout=60) == ("mine\n", "")
