@@ -109,7 +109,7 @@ def _takes_context(fn: Callable[..., object], signature: inspect.Signature, posi
 def deps_of(fn: Callable[..., object]) -> str:
     """The type of `context.deps` that a tool's function wants, as written; "" if it does not say, or takes None."""
     names: Mapping[str, object] = getattr(_inside_partial(fn), "__globals__", {})
-    for parameter in inspect.signature(fn).parameters.values():
+    for parameter in signature_of(fn).parameters.values():
         if _is_context(parameter.annotation, names):
             return _deps_of(parameter.annotation, names)
     return ""
