@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman import (
     AsyncChatClient,
@@ -27,7 +28,7 @@ from dragoman import (
     run_tool_calling_loop,
     tool,
 )
-from dragoman.conversation import Completed, Event, Failed, RunEnded
+from dragoman.conversation import Completed, Event, Failed, RunEnded, Usage
 from dragoman.errors import ConfigurationError, InvalidSnapshotIDError, LimitReachedError, OverloadedError
 from dragoman.loop import LoopHooks
 from tests.chat.talking import Start
@@ -103,7 +104,8 @@ def test_a_wrong_model_or_store_is_refused(make: Any, model: Any, store: Any, sa
 
 
 def test_turn_options_apply_to_one_turn_field_by_field() -> None:
-    engine = ScriptedEngine(["a", "b", CALLS, "c"])
+    counted = structs.replace(CALLS, usage=Usage(input=1, output=1))
+    engine = ScriptedEngine(["a", "b", counted, "c"])
     client = ChatClient(engine, options=ModelOptions(temperature=0.5, seed=1), limits=Limits(steps=7, seconds=60))
     client.chat("One", options=ModelOptions(seed=2))
     client.chat("Two")
