@@ -52,6 +52,24 @@ def _npm(found: Path) -> list[str]:
     return [installed]
 
 
+def npm(*arguments: str, directory: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run npm in a directory, with the environment outside the tests, where the registry can be reached."""
+    found = node()
+    path = os.pathsep.join([str(found.parent), environ.get("PATH", os.defpath)])
+    try:
+        return subprocess.run(
+            [*_npm(found), *arguments],
+            cwd=directory,
+            env={**environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=180,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotInstalledError(str(error)) from error
+
+
 def program(name: str, environ: Mapping[str, str]) -> list[str]:
     """The command of a package, installed if it was not; `environ` is that outside the tests, with their proxy."""
     home = install(f"@modelcontextprotocol/{name}@{VERSIONS[name]}", f"{name}-{VERSIONS[name]}", environ)
@@ -61,34 +79,22 @@ def program(name: str, environ: Mapping[str, str]) -> list[str]:
 
 def install(package: str, name: str, environ: Mapping[str, str]) -> Path:
     """The directory of a package, or of several separated by spaces; installed if they were not."""
-    found, home = node(), CACHE / name
+    home = CACHE / name
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not home.exists():
-            _install(package, home, found, environ)
+            _install(package, home, environ)
     return home
 
 
-def _install(package: str, home: Path, found: Path, environ: Mapping[str, str]) -> None:
+def _install(package: str, home: Path, environ: Mapping[str, str]) -> None:
     unfinished = home.with_suffix(".new")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     (unfinished / "package.json").write_text('{"private": true}')
-    command = [*_npm(found), "install", "--no-audit", "--no-fund", "--ignore-scripts", "--save-exact", *package.split()]
-    path = os.pathsep.join([str(found.parent), environ.get("PATH", os.defpath)])
-    try:
-        done = subprocess.run(
-            command,
-            cwd=unfinished,
-            env={**environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=180,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotInstalledError(str(error)) from error
+    options = ("--no-audit", "--no-fund", "--ignore-scripts", "--save-exact")
+    done = npm("install", *options, *package.split(), directory=unfinished, environ=environ)
     if done.returncode:
         message = f"npm could not install {package}: {done.stderr.strip()[-300:]}"
         raise NotInstalledError(message)

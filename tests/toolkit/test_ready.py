@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zoneinfo
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,19 @@ def test_the_time_in_time_zones(called: Call) -> None:
     now = now_tool(clock=lambda: 1_700_000_000.0)
     assert good(called(now)) == good(called(now, timezone="")) == "2023-11-14T22:13:20+00:00 (Tuesday, UTC)"
     assert good(called(now, timezone="Asia/Tokyo")) == "2023-11-15T07:13:20+09:00 (Wednesday, Asia/Tokyo)"
+
+
+@both_colours
+def test_a_machine_without_time_zone_data_is_not_blamed_on_the_name(
+    called: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tzdata", None)
+    zoneinfo.reset_tzpath(to=[str(tmp_path)])
+    try:
+        zoneinfo.ZoneInfo.clear_cache()
+        said = bad(called(now_tool(), timezone="Europe/Rome"), "execution")
+        assert "no time zone data" in said
+        assert "tzdata" in said
+        assert "UTC" in good(called(now_tool(), timezone="UTC"))
+    finally:
+        zoneinfo.reset_tzpath()

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-from pathlib import Path
-
 import pytest
 
 from dragoman.errors import ConfigurationError
@@ -13,9 +9,6 @@ from dragoman.web import Access
 from tests.web import asking
 from tests.web.asking import Answer
 from tests.web.pages import Site, serving
-
-ROOT = Path(__file__).resolve().parents[2]
-STATIC = ROOT / "src" / "dragoman" / "web" / "static"
 
 
 def ask(site: Site, method: str, path: str, body: object = None, **headers: str) -> Answer:
@@ -130,17 +123,3 @@ def test_bad_requests_are_refused_without_effect() -> None:
         ]:
             assert ask(site, method, path, body, **known)[0] == status, (method, path)
         assert not site.simulator.requests
-
-
-def test_page_is_built_from_its_sources_and_small() -> None:
-    """Built with `npm install && npm run build` in page/; nobody who uses it needs Node."""
-    page = ROOT / "page"
-    files = ["index.html", "package.json", "package-lock.json", "vite.config.js"]
-    files += [f"{folder}/{each.name}" for folder in ("src", "public/assets") for each in (page / folder).iterdir()]
-    digest = hashlib.sha256()
-    for name in sorted(files):
-        digest.update(f"{name}\0".encode() + (page / name).read_bytes() + b"\0")
-    assert (STATIC / "sources.sha256").read_text().strip() == digest.hexdigest(), "build it: npm run build, in page/"
-    assert "resolved" not in (page / "package-lock.json").read_text()
-    size = sum(len(gzip.compress(file.read_bytes())) for file in STATIC.rglob("*.*"))
-    assert size < 200_000

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 import dragoman.mcp
 from dragoman.chat import FIELDS, LoadedConfig, default_model, find_key, load_config, parse_text
-from dragoman.engines import bar_if_terminal, models, pull
+from dragoman.engines import bar_if_terminal, ensure_runtime, models, pull
 from dragoman.errors import ConfigurationError, MissingKeyError
 from dragoman.providers import ALIASES, PROFILES, PROVIDERS, Effort
 from dragoman.toolkit import DirectorySkillStore, PermissionPolicy, policy_from, skill_directories
@@ -167,5 +167,6 @@ def fetch_models(names: Collection[str], terminal: Terminal) -> None:
         return
     for row in models():
         if f"local:{row.name}" in names and not row.present:
+            ensure_runtime()
             terminal.note(f"dragoman: downloading local:{row.name}, once ({row.download / 1e9:.1f} GB).", "yellow")
             pull(row.name, None if terminal.quiet else bar_if_terminal(terminal.stderr))

@@ -58,6 +58,7 @@ from .keys import (
 )
 from .limiter import RateLimiter as RateLimiter
 from .local.models import MODELS as MODELS, model_named as model_named
+from .local.runtime import ensure_runtime as ensure_runtime
 from .local.server import (
     ModelServer as ModelServer,
     running_models as running_models,

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, tzinfo
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from dragoman.errors import ConfigurationError, ToolExecutionError
 from dragoman.tools import AnyTool, ToolRegistry, tool
@@ -87,5 +87,9 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (LookupError, ValueError, OSError):  # unknown; a path; a directory
+        if not available_timezones():  # as in slim images
+            message = "this machine has no time zone data."
+            hint = "Use UTC. For the others, install your system's package tzdata, or: pip install tzdata"
+            raise ToolExecutionError(message, hint=hint) from None
         message = f"there is no time zone {name[:80]!r}."
         raise ToolExecutionError(message, hint="Use an IANA name such as Europe/Berlin, or UTC.") from None

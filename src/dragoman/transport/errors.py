@@ -52,7 +52,10 @@ _TEXTS: Final[dict[type[DragomanError], dict[str, tuple[str, str]]]] = {
         ),
         "certificate": (
             "The certificate of {host} is not trusted.",
-            "Name your own authority's PEM file in SSL_CERT_FILE or ca_file; or check the host name and today's date.",
+            (
+                "Name your own authority's PEM file in SSL_CERT_FILE or ca_file; or check the host name and today's "
+                "date. A slim image may lack the package ca-certificates."
+            ),
         ),
         "certificate_form": (
             "The certificate of {host}, or of its authority, is not in the form that Python 3.13 and newer insist on.",

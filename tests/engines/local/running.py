@@ -56,7 +56,6 @@ class Stand:
         self._stack = ExitStack()
         monkeypatch.setattr(server, "_directory", lambda: tmp_path / "servers")
         monkeypatch.setattr(server, "_spawn", self.spawn)
-        monkeypatch.setattr(server, "ensure_installed", lambda: None)
 
     def play(self, script: Any, **head: Any) -> str:
         """A model of this script, by its name."""

@@ -262,7 +262,7 @@ def test_stopping_a_download_stops_pip(
 ) -> None:
     note = tmp_path / "pid"
     pip_is(monkeypatch, f"open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
-    monkeypatch.setattr(server, "ensure_installed", lambda: None)
+    monkeypatch.setattr(server, "ensure_runtime", lambda: None)
 
     def wait_for_pip() -> None:
         while not (note.exists() and note.read_text()):

