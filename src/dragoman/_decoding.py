@@ -62,15 +62,15 @@ def deeper_than(limit: int, value: object) -> bool:
     """Whether arrays and objects in a decoded value are nested more than `limit` deep; without recursion."""
     level: list[object] = [value]
     for _ in range(limit + 1):
-        inner: list[object] = []
-        for parent in level:
-            if isinstance(parent, list):
-                inner += cast("list[object]", parent)
-            elif isinstance(parent, dict):
-                inner += cast("dict[object, object]", parent).values()
-        if not inner:
+        parents = [each for each in level if isinstance(each, list | dict)]
+        if not parents:
             return False
-        level = inner
+        level = []
+        for parent in parents:
+            if isinstance(parent, dict):
+                level += cast("dict[object, object]", parent).values()
+            else:
+                level += cast("list[object]", parent)
     return True
 
 
