@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+import sys
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -12,7 +15,8 @@ import pytest
 
 from dragoman.conversation import Conversation, Message
 from dragoman.errors import StoreConflictError
-from dragoman.stores import MessageAdded, Snapshot, conversation_id
+from dragoman.stores import MemoryStore, MessageAdded, Snapshot, SqliteStore, conversation_id
+from tests.rounds import rounds
 from tests.stores.backends import SHARED
 from tests.stores.cases import NOON, after, chain, first, in_child, pages
 from tests.stores.crash import kill_many
@@ -113,6 +117,79 @@ def test_a_fork_while_threads_are_saving(backend: str, tmp_path: Path) -> None:
         for points in made:
             assert store.latest(points[0].id) == points[-1]
         assert len(pages(lambda cursor: store.list(limit=500, cursor=cursor))) == len(made) + 8
+
+
+@FORKS
+def test_no_descriptor_of_a_database_crosses_a_fork_and_every_database_stays_whole(tmp_path: Path) -> None:
+    """Locks of files belong to a process: a child that closes a copied descriptor, or believes in copied locks, can
+    destroy a database that its parent writes to. 400 forks in a thorough run."""
+    for round_ in range(rounds(50, 10)):
+        path = tmp_path / f"{round_}.db"
+        files = [path, Path(f"{path}-wal"), Path(f"{path}-shm")]
+        with SqliteStore(path) as store, MemoryStore() as memory:
+            chain(store, 1)
+            stop = threading.Event()
+            made: list[list[Snapshot]] = []
+
+            def talk(*, store: SqliteStore = store, memory: MemoryStore = memory, stop: threading.Event = stop) -> None:
+                while not stop.is_set():
+                    made.append(chain(store, 3))  # noqa: B023 -- the threads of a round end in it
+                    chain(memory, 1)
+
+            def child(*, store: SqliteStore = store, memory: MemoryStore = memory) -> None:
+                ours = {_file(each) for each in files} - {None}  # noqa: B023
+                assert ours
+                assert not ours & {_file(descriptor) for descriptor in range(256)}
+                chain(store, 2)
+                chain(memory, 2)
+
+            threads = [threading.Thread(target=talk) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            try:
+                ends = [in_child(child) for _ in range(8)]
+            finally:
+                stop.set()
+                for thread in threads:
+                    thread.join()
+            assert ends == [0] * 8
+            assert [store.latest(points[0].id) for points in made] == [points[-1] for points in made]
+        with closing(sqlite3.connect(path)) as database:
+            assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def _file(place: Path | int) -> tuple[int, int] | None:
+    try:
+        found = os.stat(place)  # noqa: PTH116 -- of a descriptor, too
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+@FORKS
+def test_stores_that_other_threads_make_during_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails in a hook of a fork is told to nobody, and the connections would cross."""
+    told: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    stop = threading.Event()
+
+    def make() -> None:
+        while not stop.is_set():
+            SqliteStore(tmp_path / "none.db")
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=make)
+    kept = [SqliteStore(tmp_path / "none.db") for _ in range(300)]
+    thread.start()
+    try:
+        ends = [in_child(lambda: None) for _ in range(20)]
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(before)
+    assert (ends, told) == ([0] * len(ends), [])
+    assert len(kept) == 300
 
 
 @pytest.mark.slow

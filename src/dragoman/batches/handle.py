@@ -132,7 +132,7 @@ def batch_from_json(data: bytes | str) -> Batch:
     try:
         form = decode_as(data, _Form)
         options = decode_as(form.options, ModelOptions)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeError) as error:
         raise MalformedDataError(f"This is not a batch: {error}.") from None
     if form.dragoman_batch > _VERSION:
         message = f"The batch was written by a newer version ({form.dragoman_batch})."

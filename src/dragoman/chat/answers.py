@@ -18,6 +18,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 import dragoman.tools
 from dragoman._checks import of_unmade
+from dragoman._decoding import decode
 from dragoman._stepping import Inner
 from dragoman.conversation import (
     AnswerGrown,
@@ -33,15 +34,12 @@ from dragoman.errors import ConfigurationError, InvalidAnswerError, ToolDefiniti
 from dragoman.loop import AsyncRunStream, Done, LoopIO, LoopSettings, RunContext, RunResult, RunStream
 from dragoman.providers import Profile, ResponseFormat, answer_text
 from dragoman.tools import (
-    DEEPEST,
-    TOO_DEEP,
     Deny,
     InvalidArguments,
     Problem,
     ToolConfig,
     ToolExecutor,
     decoder_of_type,
-    deeper_than,
     forgive,
     parse_text,
     schema_of_type,
@@ -103,7 +101,7 @@ class AnswerType(Generic[T]):
         """
         try:
             return self._decode(text)
-        except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+        except (ValueError, msgspec.MsgspecError) as error:
             found = error.problems if isinstance(error, InvalidArguments) else (Problem((), "cannot be read"),)
         problems = tuple(map(str, found))
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
@@ -170,12 +168,12 @@ def _make_type(target: object, name: str | None, description: str) -> AnswerType
         return AnswerType(None, str)
     try:
         encoded = msgspec.json.encode(generate_schema(target))
-        schema = cast("dict[str, object]", msgspec.json.decode(encoded))
+        schema = cast("dict[str, object]", decode(encoded))
     except (TypeError, ValueError, RecursionError):
         message = "The JSON Schema of the answer contains something that is not JSON."
         raise ConfigurationError(message, hint="Use texts, numbers, lists and dicts only.") from None
     is_schema = isinstance(target, Mapping)
-    decode = _make_schema_decoder(schema) if is_schema else decoder_of_type(target)
+    read = _make_schema_decoder(schema) if is_schema else decoder_of_type(target)
     described = schema.get("description")
     wanted = ResponseFormat(
         schema=Raw(encoded),
@@ -183,7 +181,7 @@ def _make_type(target: object, name: str | None, description: str) -> AnswerType
         name=re.sub(r"[^A-Za-z0-9_-]+", "_", name or _find_name(target)).strip("_")[:_LONGEST_NAME] or _NAME,
         description=description or (described if isinstance(described, str) else ""),
     )
-    return AnswerType(wanted, decode)
+    return AnswerType(wanted, read)
 
 
 # --- decoding ---------------------------------------------------------------------------------------------------------
@@ -195,10 +193,8 @@ def _make_schema_decoder(schema: dict[str, object]) -> Callable[[str], object]:
     except ToolDefinitionError as error:
         raise _refuse_type(error) from None
 
-    def decode(text: str) -> object:
+    def read(text: str) -> object:
         value = parse_text(text)
-        if deeper_than(DEEPEST, value):  # the schema library uses the stack
-            raise InvalidArguments([Problem((), TOO_DEEP)])
         problems = checker.problems(value)
         # In a strict schema every property is required, and null stands for an optional one that is absent.
         if problems and checker.fits(again := forgive(value, checker.unwanted_nulls(value))):
@@ -207,7 +203,7 @@ def _make_schema_decoder(schema: dict[str, object]) -> Callable[[str], object]:
             raise InvalidArguments(problems)
         return value
 
-    return decode
+    return read
 
 
 def _find_json(text: str) -> str | None:
@@ -215,7 +211,7 @@ def _find_json(text: str) -> str | None:
     for start in islice(re.finditer(r"[{\[]", text), _TRIED):
         try:
             _, end = json.JSONDecoder().raw_decode(text, start.start())
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError):  # what it finds is measured when it is decoded
             continue
         return text[start.start() : end]
     return None

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._checks import CheckedMeta, Positive, list_changes, reason_of
-from dragoman._decoding import convert_to
+from dragoman._decoding import convert_to, decode
 from dragoman.engines import (
     Credential,
     EngineOptions,
@@ -309,7 +309,7 @@ def parse_text(field: Field, text: str, where: str) -> Any:
     word = text.strip()
     if word.startswith(("[", "{")):
         try:
-            decoded: object = msgspec.json.decode(word)
+            decoded: object = decode(word)
         except msgspec.DecodeError:
             raise _refuse(field, where, "it is not valid JSON") from None
         return check_value(field, decoded, where)

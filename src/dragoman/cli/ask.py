@@ -18,6 +18,7 @@ from typing import Final, TextIO, cast
 
 import msgspec
 
+from dragoman._decoding import check_depth
 from dragoman.chat import AnswerType, answer_type
 from dragoman.conversation import Block, Media, Message, StopReason, Text
 from dragoman.errors import DragomanError
@@ -202,8 +203,9 @@ def read_schema(given: str) -> dict[str, object]:
             reason = getattr(error, "strerror", None) or "it is not UTF-8"
             raise UsageError(f"The schema {where!r} cannot be read: {reason}.") from None
     try:
+        check_depth(text)
         found: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UsageError(f"{where} is not JSON: {error}.", hint="Give a JSON Schema.") from None
     if not isinstance(found, dict):
         raise UsageError(f"{where} is not a JSON Schema: it is not an object.", hint="Give a JSON Schema.")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Raw
 
+from dragoman._decoding import decode
 from dragoman.errors import ToolErrorType, ToolValidationError
 
 from .usage import Usage
@@ -111,8 +112,8 @@ class ToolCall(Value, frozen=True, tag="tool_call", tag_field="type"):
         if not self.has_arguments:
             return {}
         try:
-            value: object = msgspec.json.decode(self.arguments)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            value: object = decode(self.arguments)
+        except (msgspec.DecodeError, UnicodeError) as error:
             message = f"the arguments of {self.name!r} are not valid JSON: {error}."
             raise self._invalid(message) from None
         if not isinstance(value, dict):
@@ -228,7 +229,7 @@ class Json(Value, frozen=True, tag="json", tag_field="type"):
     @property
     def value(self) -> object:
         """The value, parsed."""
-        return cast("object", msgspec.json.decode(self.raw))
+        return decode(self.raw)
 
     @property
     def text(self) -> str:
@@ -312,7 +313,7 @@ class Opaque(Value, frozen=True, tag="opaque", tag_field="type"):
     @property
     def value(self) -> object:
         """The block, parsed."""
-        return cast("object", msgspec.json.decode(self.raw))
+        return decode(self.raw)
 
 
 Block: TypeAlias = Text | Thinking | ToolCall | ToolResult | Media | Opaque

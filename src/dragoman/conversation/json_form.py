@@ -14,7 +14,7 @@ from typing import Final, TypeVar, cast
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from dragoman._decoding import decode_as, decoder_of
+from dragoman._decoding import DEEPEST_TEXT, TooDeepError, check_depth, decode_as, decoder_of
 from dragoman.errors import ConversationError, MalformedDataError, UnsupportedVersionError
 
 from .blocks import Citation, Json, Media, Opaque, ServerToolUse, Text, Thinking, ToolCall, ToolResult
@@ -58,6 +58,8 @@ class _Kind(Struct, frozen=True):
 
 
 _encoder = msgspec.json.Encoder()
+_DEEPEST: Final = DEEPEST_TEXT - 10
+"""The rest is for the snapshot, the batch or the workflow around it."""
 _document = decoder_of(_Document)
 _kind = decoder_of(_Kind)
 _members = decoder_of(dict[str, Raw])
@@ -113,11 +115,14 @@ def tool_spec_from_json(data: bytes | str) -> ToolSpec:
 
 def _write(value: Value, what: str) -> bytes:
     try:
-        return _encode(value)
+        written = _encode(value)
+        check_depth(written, _DEEPEST)
     except (TypeError, ValueError, RecursionError) as error:
-        message = f"The {what} cannot be written as JSON: {str(error).rstrip('.')}."
+        reason = TooDeepError(_DEEPEST) if isinstance(error, RecursionError) else error
+        message = f"The {what} cannot be written as JSON: {str(reason).rstrip('.')}."
         hint = "Use only JSON data in its metadata, and only text that UTF-8 can encode."
         raise ConversationError(message, hint=hint) from error
+    return written
 
 
 def _inner_values(value: Value) -> Iterator[tuple[str, Value | tuple[Value, ...]]]:
@@ -150,7 +155,7 @@ def _encode(value: Value) -> bytes:
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 
-_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+_UNREADABLE: Final = (msgspec.MsgspecError, ValueError)
 
 
 def _read(data: bytes | str | Raw, kind: type[_V], what: str) -> _V:

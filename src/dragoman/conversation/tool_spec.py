@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Raw
 
+from dragoman._decoding import decode
 from dragoman.errors import ToolDefinitionError
 
 from .values import Value
@@ -48,8 +49,8 @@ def parse_schema(raw: Raw) -> dict[str, object]:
     """A JSON Schema as an object, which one without rules stands for where it is `true`, and one that nothing fits
     where it is `false`. Raises ToolDefinitionError for anything else."""
     try:
-        schema: object = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        schema: object = decode(raw)
+    except (msgspec.DecodeError, UnicodeError) as error:
         message = f"A schema cannot be read as JSON: {error}."
         raise ToolDefinitionError(message, hint=_SCHEMA_WANTED) from None
     if isinstance(schema, bool):

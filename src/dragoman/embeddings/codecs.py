@@ -64,7 +64,7 @@ def _reader(rows: str, tokens: str, *, each: bool = False) -> Callable[[bytes], 
     """A decoder for replies with their vectors, and the tokens of `each` or of all, at these paths."""
 
     def decode(body: bytes) -> Answered:
-        reply = msgspec.json.decode(body)
+        reply = decode(body)
         found, counts = list(_at(rows.split("."), reply)), list(_at(tokens.split("."), reply))
         return Answered(found, int(sum(counts)) if len(counts) == (len(found) if each else 1) else None)
 

@@ -241,5 +241,5 @@ def _read(data: bytes, kind: type[_T], what: str) -> _T:
             message = f"{what} was written in version {version}; this dragoman reads up to {VERSION}."
             raise UnsupportedVersionError(message, found=version, supported=VERSION)
         return decode_as(data, kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except msgspec.MsgspecError as error:
         raise MalformedDataError(f"{what} cannot be read: {str(error).rstrip('.')}.") from None

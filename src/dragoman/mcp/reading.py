@@ -17,7 +17,7 @@ import httpx2
 import msgspec
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from dragoman._decoding import convert_to
+from dragoman._decoding import TooDeepError, convert_to, decode
 
 LARGE: Final = 16 * 1024
 """A message from this size on is parsed here."""
@@ -68,8 +68,6 @@ def _emptied(read: bytearray) -> bytes:
 
 # --- what a text takes in memory -------------------------------------------------------------------------------------
 
-_DEEPEST: Final = 200
-"""As in the SDK's parser."""
 _SPARE: Final = 20 * 1024 * 1024
 _OF_BRACKET: Final = 100
 _OF_SIGN: Final = 48
@@ -82,25 +80,10 @@ def parsed(data: bytes, most: int) -> object:
     """The value of a JSON text. Raises ValueError, or TooMuchError if it would take far more memory than `most`."""
     if _weight(data, 0, len(data)) > 2 * most + _SPARE and _takes_more(data, 2 * most + _SPARE):
         raise TooMuchError("it sent a message of too many values")
-    value = msgspec.json.decode(data)
-    _check_depth(value)
-    return value
-
-
-def _check_depth(value: object) -> None:
-    """Raise TooMuchError for values inside each other that the SDK could not write or check."""
-    level = [value]
-    for _ in range(_DEEPEST):
-        inner: list[object] = []
-        for each in level:
-            if isinstance(each, dict):
-                inner += cast("dict[str, object]", each).values()
-            elif isinstance(each, list):
-                inner += cast("list[object]", each)
-        if not inner:
-            return
-        level = inner
-    raise TooMuchError(f"it sent a message with more than {_DEEPEST} values inside each other")
+    try:
+        return decode(data)
+    except TooDeepError as error:  # the SDK could not write or check it
+        raise TooMuchError(f"it sent a message that cannot be read: {error}") from None
 
 
 def _takes_more(data: bytes, most: int) -> bool:
@@ -151,7 +134,7 @@ class Parcels:
             return data, None
         try:
             message = convert_to(parsed(data, self.most), dict[str, object])
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise TooMuchError("it sent a message that cannot be read") from error
         short = {name: message[name] for name in ("jsonrpc", "id", "method") if name in message}
         if any(not isinstance(each, int) and len(str(each)) > _MOST_NAME for each in short.values()):

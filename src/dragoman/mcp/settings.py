@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._checks import CheckedMeta, Count, Positive
-from dragoman._decoding import convert_to
+from dragoman._decoding import convert_to, decode
 from dragoman.engines import Secret
 from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.transport import validate_base_url
@@ -247,8 +247,8 @@ def _entries(source: str | bytes | Mapping[str, object]) -> Mapping[str, object]
     document: object = source
     if isinstance(source, str | bytes):
         try:
-            document = msgspec.json.decode(source)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            document = decode(source)
+        except (msgspec.DecodeError, UnicodeError) as error:
             # The text may hold keys, so the message does not repeat it.
             message = f"The list of MCP servers is not valid JSON: {error}."
             raise ConfigurationError(message, hint="To read a file, give its pathlib.Path.") from None

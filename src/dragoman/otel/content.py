@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from dragoman._decoding import decode
 from dragoman.conversation import Block, Media, Message, Text, Thinking, ToolCall, ToolResult, ToolSpec
 from dragoman.engines import AsyncHttpEngine, BaseEngine, HttpEngine, Secret
 from dragoman.providers import PROVIDERS
@@ -115,8 +116,8 @@ def finish_reason(message: Message) -> str:
 
 def _parsed(arguments: str) -> object:
     try:
-        return msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):  # not JSON, or cut
+        return decode(arguments)
+    except (msgspec.DecodeError, UnicodeError):  # not JSON, or cut
         return arguments
 
 

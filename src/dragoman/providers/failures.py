@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from dragoman._decoding import decode
 from dragoman.errors import (
     AuthenticationError,
     ContentFilteredError,
@@ -93,8 +94,8 @@ def read_refusal(status: int, headers: Mapping[str, str], body: bytes, call: Cal
     Header names are lower case.
     """
     try:
-        content: object = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        content: object = decode(body)
+    except (msgspec.DecodeError, UnicodeError):
         content = body.strip()[:1000].decode(errors="replace")
     return error_from(content, call, status, headers)
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeGuard, cast
 import msgspec
 from msgspec import Raw
 
-from dragoman._decoding import decoder_of
+from dragoman._decoding import check_depth, decode, decoder_of
 from dragoman.conversation import ReplyEvent
 from dragoman.errors import ProtocolError
 
@@ -22,7 +22,7 @@ from .codec import Call, Encoded
 ABSENT: Final = Raw(b"")
 """A member that is missing."""
 
-MALFORMED: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError)
+MALFORMED: Final = (msgspec.MsgspecError, UnicodeError, KeyError)
 """What decoding malformed bytes can raise."""
 
 read_members: Final = decoder_of(dict[str, Raw]).decode
@@ -91,7 +91,7 @@ def value_of(raw: Raw | None) -> object:
         pass
     try:
         return _read_value(_repair(bytes(raw)))
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
 
 
@@ -131,7 +131,7 @@ def is_object(raw: Raw | None) -> TypeGuard[Raw]:
 
 def is_json(text: str) -> bool:
     try:
-        msgspec.json.decode(text)
+        decode(text)
     except MALFORMED:
         return False
     return True
@@ -223,6 +223,7 @@ def _repair(data: bytes) -> bytes:
     """The same as strict JSON. Python servers write NaN and Infinity, JavaScript ones split surrogate pairs."""
     import json  # few servers need this
 
+    check_depth(data)
     value: object = json.loads(data.decode(errors="replace"), parse_constant=lambda _name: None)
     # The detour gives U+FFFD for half a surrogate pair, where "replace" alone would write a question mark.
     return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass").decode(errors="replace").encode()
@@ -479,7 +480,9 @@ class DecoderBase:
             self._take(self._stream.finish(), events)
         try:
             if self._stream is None:
-                self.take_whole(b"".join(self._begun).lstrip(BLANK), events)
+                body = b"".join(self._begun).lstrip(BLANK)
+                check_depth(body)
+                self.take_whole(body, events)
             elif not self.ended:
                 self.end_stream(events)
         except (*MALFORMED, ProtocolError) as error:
@@ -490,6 +493,7 @@ class DecoderBase:
             for name, payload in frames:
                 if self.ended:
                     return
+                check_depth(payload)
                 self.take_event(name, payload, events)
         except (*MALFORMED, ProtocolError) as error:
             raise self._explain(error, events) from None

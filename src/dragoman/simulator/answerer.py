@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, cast
 
 import msgspec
 
+from dragoman._decoding import DEEPEST_TEXT, decode
 from dragoman.errors import ConfigurationError
 
 from . import embeddings
@@ -242,7 +243,7 @@ def _refuse(dialect: Dialect, request: Request, refusal: Refusal) -> Plan:
 
 def _parse_body(data: bytes) -> JsonObject | None:
     try:
-        value: object = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        value: object = decode(data, DEEPEST_TEXT)
+    except (msgspec.DecodeError, UnicodeError):
         return None
     return cast("JsonObject", value) if isinstance(value, dict) else None

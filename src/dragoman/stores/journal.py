@@ -95,7 +95,7 @@ def entry_from_json(data: bytes) -> JournalEntry:
     try:
         stored = decode_as(data, _Stored)
         message = message_from_json(bytes(stored.message))
-    except (msgspec.MsgspecError, ValueError, RecursionError, MalformedDataError) as error:
+    except (msgspec.MsgspecError, ValueError, MalformedDataError) as error:
         text = f"An entry of the journal cannot be read: {str(error).rstrip('.')}."
         raise SnapshotCorruptError(text) from None
     match stored.type, message:

@@ -99,7 +99,7 @@ def read_cursor(kind: str, cursor: str, type: type[_T]) -> _T:
         if mark != _mark(kind):
             raise ValueError
         return convert_to(tuple(parts), type)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except (msgspec.MsgspecError, ValueError):
         message = "This cursor does not belong to this list."
         raise InvalidCursorError(message) from None
 

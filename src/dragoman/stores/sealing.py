@@ -284,7 +284,7 @@ class Records:
             raise SnapshotSealError(message, hint="Open the store with sealing=AesGcmSealing(key).")
         try:
             stored = _stored.decode(data)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        except (msgspec.MsgspecError, ValueError) as error:
             raise SnapshotCorruptError(f"The record cannot be read: {str(error).rstrip('.')}.") from None
         record = bytes(stored.record)
         if stored.check != _digest(record, about):

@@ -252,7 +252,7 @@ class _Document(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     conversation: Raw
 
 
-UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError, MalformedDataError)
+UNREADABLE: Final = (msgspec.MsgspecError, ValueError, MalformedDataError)
 
 
 def snapshot_to_json(snapshot: Snapshot) -> bytes:

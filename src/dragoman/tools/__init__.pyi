@@ -3,14 +3,11 @@ from .arguments.partial import PartialReader as PartialReader, read_beginning as
 from .arguments.problems import (
     InvalidArguments as InvalidArguments,
     Problem as Problem,
-    deeper_than as deeper_than,
     is_array as is_array,
     is_object as is_object,
     kind_of as kind_of,
 )
 from .arguments.reader import (
-    DEEPEST as DEEPEST,
-    TOO_DEEP as TOO_DEEP,
     decoder_of_type as decoder_of_type,
     forgive as forgive,
     parse_text as parse_text,

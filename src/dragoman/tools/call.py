@@ -19,6 +19,7 @@ from msgspec import Raw
 
 import dragoman._observer
 from dragoman._crashes import name_error
+from dragoman._decoding import DEEPEST, TooDeepError, check_depth
 from dragoman._files import read_result
 from dragoman._observer import Observed
 from dragoman._stop import CURRENT, Stop, chance, shorter, stopping
@@ -566,14 +567,22 @@ def content_of(value: object) -> tuple[ResultPart, ...]:
     return (Json(Raw(_encoder.encode(value))),)
 
 
+def _check_depth(result: ToolResult) -> None:
+    for part in (*result.content, result.structured):
+        if isinstance(part, Json):
+            check_depth(part.raw)
+
+
 def success(call: ToolCall, value: object, duration: float, retries: int = 0) -> ToolResult:
     """The result of a call that returned. Raises ToolExecutionError if the value cannot be encoded as JSON."""
     try:
         # A tool may return a complete result.
         given = value if isinstance(value, ToolResult) else ToolResult(call.id, call.name, content_of(value))
         result = read_result(given)
+        _check_depth(result)
     except (ConfigurationError, TypeError, ValueError, RecursionError) as error:
-        message = f"tool {call.name!r} returned a value that the model cannot read: {str(error).rstrip('.')}."
+        reason = TooDeepError(DEEPEST) if isinstance(error, RecursionError) else error
+        message = f"tool {call.name!r} returned a value that the model cannot read: {str(reason).rstrip('.')}."
         hint = "Return text, JSON-like data, a dataclass, or a content block."
         raise error_of(call, ToolExecutionError, message, hint=hint) from error
     return msgspec.structs.replace(

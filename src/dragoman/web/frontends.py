@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from dragoman._decoding import decode_as
+from dragoman._decoding import TooDeepError, decode_as
 from dragoman.chat import AsyncChatClient, ChatOptions
 from dragoman.conversation import Conversation
 from dragoman.engines import AsyncEngine
@@ -214,7 +214,7 @@ async def read_body(request: Request, kind: type[T], limit: int) -> T:
             raise TooLargeError(f"A request may have {limit:,} bytes.", hint="Send smaller files, or fewer.")
     try:
         return decode_as(bytes(found), kind)
-    except (UnicodeDecodeError, RecursionError):
+    except (UnicodeDecodeError, TooDeepError):
         message = "The request cannot be read: it is no UTF-8, or nested too deeply."
         raise ConfigurationError(message, hint="Check the request.") from None
 

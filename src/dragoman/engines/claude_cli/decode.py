@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._decoding import decode
 from dragoman.conversation import (
     CUT_OFF,
     BlockReceived,
@@ -249,7 +250,7 @@ class ReplyReader(Struct, eq=False):
 def parse_arguments(text: str) -> object:
     """The value of a JSON text; {} for an empty one, and the text itself if it is not JSON."""
     try:
-        return msgspec.json.decode(text) if text.strip() else {}
+        return decode(text) if text.strip() else {}
     except msgspec.MsgspecError:
         return text
 

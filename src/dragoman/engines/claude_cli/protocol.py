@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman._decoding import decoder_of
+from dragoman._decoding import check_depth, decoder_of
 from dragoman._version import __version__
 from dragoman.conversation import Json, Media, ReplyEvent, ResultPart, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.errors import ConfigurationError
@@ -32,7 +32,7 @@ MAX_RESULT: Final = 500_000
 _TOO_OLD: Final = ("0.", "1.", "2.0.")
 """Versions whose `initialize` silently ignores the system prompt."""
 _NOT_YOURS: Final = "Only the conversation itself can call this tool, not a subagent of the program."
-_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, TypeError, AttributeError)
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, KeyError, TypeError, AttributeError)
 _decode = decoder_of(dict[str, Any]).decode
 
 _Message: TypeAlias = dict[str, Any]
@@ -134,6 +134,7 @@ class Dialogue(Struct, eq=False):
         """Handle one line of the program. Whatever is not a known message is ignored."""
         received = Received()
         with suppress(*_UNREADABLE):  # including a known message of an unknown shape
+            check_depth(line)
             message = _decode(line)
             handler = self._HANDLERS.get(message["type"])
             self.greeted = True

@@ -17,6 +17,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Raw
 
+from dragoman._decoding import check_depth
 from dragoman.conversation import (
     Completed,
     Conversation,
@@ -312,7 +313,8 @@ class _TextReader:
 
     def _call(self, name: str, arguments: str) -> Iterator[ReplyEvent]:
         end: int | None = None
-        with suppress(ValueError, RecursionError):  # it was cut off
+        with suppress(ValueError):  # it was cut off
+            check_depth(arguments)
             _, end = _JSON.raw_decode(arguments)
         yield ToolCallStarted(self._index, self.call_id, name)
         yield ToolCallDelta(self._index, self.call_id, arguments[:end])

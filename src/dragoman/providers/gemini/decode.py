@@ -17,7 +17,7 @@ from typing import ClassVar, Final, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman._decoding import decoder_of
+from dragoman._decoding import decode, decoder_of
 from dragoman.conversation import (
     BlockReceived,
     Completed,
@@ -335,7 +335,7 @@ class ReplyDecoder(DecoderBase):
 
     def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
         if name == b"error":
-            raise error_from(msgspec.json.decode(payload), self.call)
+            raise error_from(decode(payload), self.call)
         if payload != b"[DONE]":  # sent by proxies
             # Raw members are kept without being parsed, and must be UTF-8.
             self._take_members(_read_given(payload.decode()), events)
@@ -383,7 +383,7 @@ class ReplyDecoder(DecoderBase):
     def _take_members(self, chunk: dict[str, Raw], events: list[ReplyEvent]) -> None:
         error = chunk.pop("error", None)
         if error is not None:
-            raise error_from(msgspec.json.decode(error), self.call)
+            raise error_from(decode(error), self.call)
         candidates = read_elements(chunk.pop("candidates", b"[]"))
         feedback = chunk.pop("promptFeedback", None)
         counts = "usageMetadata" in chunk

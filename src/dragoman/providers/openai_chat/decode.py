@@ -260,7 +260,7 @@ class ReplyDecoder(DecoderBase):
         if self._takes_text:
             try:
                 text = _decode_text_chunk(payload).choices[0].delta.content
-            except (msgspec.DecodeError, UnicodeError, RecursionError):
+            except (msgspec.DecodeError, UnicodeError):
                 pass
             else:
                 self._parts.say(text, events)
@@ -317,7 +317,7 @@ class ReplyDecoder(DecoderBase):
         try:
             body.decode()  # raw members are kept without being parsed, and must be UTF-8
             reply = _decode_plain_reply(body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeError):
             pass
         else:
             said = reply.choices[0].message

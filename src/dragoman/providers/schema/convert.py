@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from dragoman._decoding import DEEPEST_SCHEMA, deeper_than
 from dragoman.errors import ToolDefinitionError
 from dragoman.providers.profile import SchemaStyle
 from dragoman.tools import is_array, is_object, kind_of, map_subschemas
@@ -88,6 +89,8 @@ def convert(schema: Schema, style: SchemaStyle, *, strict: bool = False) -> Conv
     If there is a `reason`, it cannot be strict and is in the form for `strict: false`. Raises ToolDefinitionError for
     what cannot be sent at all: a root that is not an object, and references that lead nowhere.
     """
+    if deeper_than(DEEPEST_SCHEMA, schema):
+        raise _too_deep()
     try:
         notes, reason = list[Note](), None
         document = Document(schema)
@@ -103,9 +106,13 @@ def convert(schema: Schema, style: SchemaStyle, *, strict: bool = False) -> Conv
             except (TooLargeError, RecursionError):
                 reason = Note("", "it is too large with its references resolved")
         return Conversion(schema=_write_plain(root, document, notes), notes=tuple(notes), reason=reason)
-    except RecursionError:
-        message = "The schema is nested too deeply to be read."
-        raise ToolDefinitionError(message, hint="Give it fewer levels.") from None
+    except RecursionError:  # a chain of references
+        raise _too_deep() from None
+
+
+def _too_deep() -> ToolDefinitionError:
+    message = f"The schema is nested too deeply: {DEEPEST_SCHEMA} levels are allowed, with its references resolved."
+    return ToolDefinitionError(message, hint="Give it fewer levels.")
 
 
 def exceeded_together(schemas: Sequence[Schema], style: SchemaStyle) -> list[str]:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._checks import CheckedMeta, check_names
-from dragoman._decoding import convert_to
+from dragoman._decoding import check_depth, convert_to
 from dragoman.errors import ConfigurationError
 
 Action: TypeAlias = Literal["allow", "deny", "ask"]
@@ -74,8 +74,9 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
             raise ConfigurationError(message, hint="Say which command they belong to.")
         if self.arguments:
             try:
+                check_depth(self.arguments)
                 plain = canonical_json(json.loads(self.arguments))
-            except (ValueError, RecursionError):
+            except ValueError:
                 message = f"The rule for {self.tool!r} has arguments that are not JSON."
                 raise ConfigurationError(message, hint="""Write an object, such as '{"x": 1}'.""") from None
             msgspec.structs.force_setattr(self, "arguments", plain)

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman._decoding import check_depth
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
 from dragoman.tools import AnyTool, decode_arguments, json_ready
@@ -159,6 +160,7 @@ def _sort(
 
 
 def _replaced(arguments: str, subject: Subject, commands: Sequence[str]) -> object:
+    check_depth(arguments)
     changed: object = json.loads(arguments)
     for place, before, after in zip(subject.places, subject.commands, commands, strict=True):
         if place:

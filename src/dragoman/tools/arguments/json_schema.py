@@ -14,6 +14,7 @@ from typing import Any, cast
 import jsonschema_rs
 from jsonschema_rs import ValidationError
 
+from dragoman._decoding import deeper_than
 from dragoman.errors import ToolDefinitionError
 
 from .nulls import unwanted_nulls
@@ -21,7 +22,6 @@ from .problems import (
     MANY_PROBLEMS,
     Path,
     Problem,
-    deeper_than,
     expected,
     is_array,
     is_object,

@@ -22,7 +22,7 @@ from typing import Annotated, Any, NamedTuple, Union, cast
 
 import msgspec
 
-from dragoman._decoding import convert_to, decoder_of
+from dragoman._decoding import Decoder, convert_to, decoder_of
 
 from .problems import expected, is_object, kind_of, one_of, shown
 from .resolve import MISSING, Field, UnsupportedError
@@ -74,7 +74,7 @@ def convert(value: object, wire: Any) -> Any:
         raise ValueError(str(error)) from None
 
 
-def make_decoder(wire: Any) -> msgspec.json.Decoder[Any]:
+def make_decoder(wire: Any) -> Decoder[Any]:
     """msgspec's decoder; raises UnsupportedError for types that msgspec refuses, above all some unions."""
     try:
         return decoder_of(wire, dec_hook=decode_custom)

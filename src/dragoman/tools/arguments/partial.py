@@ -10,10 +10,10 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from dragoman._decoding import decode
 from dragoman.errors import ToolDefinitionError
 
-from .problems import Path, deeper_than
-from .reader import DEEPEST
+from .problems import Path
 from .schemas import Schema, map_subschemas
 
 _TOKEN: Final = re.compile(r'(?P<open>[\[{])|(?P<close>[\]}])|(?P<sign>[,:])|(?P<text>")|[^\s\[\]{},:"]+')
@@ -57,8 +57,8 @@ def read_beginning(text: str, *, ended: bool = False) -> object | UnsetType:
     if not kept:
         return UNSET
     try:
-        return cast("object", msgspec.json.decode(text[:kept] + cut + "".join(reversed(closing))))
-    except (ValueError, msgspec.DecodeError, RecursionError):
+        return decode(text[:kept] + cut + "".join(reversed(closing)))
+    except (ValueError, msgspec.DecodeError):
         return UNSET
 
 
@@ -113,7 +113,7 @@ class PartialReader:
     def read(self, text: str, *, ended: bool = False) -> object | UnsetType:
         """The value so far, without members and items that do not fit; UNSET if there is none."""
         value = read_beginning(text, ended=ended)
-        if value is UNSET or deeper_than(DEEPEST, value):
+        if value is UNSET:
             return UNSET
         for _ in range(_ROUNDS):
             if self._checker is None or self._checker.fits(value):

@@ -116,17 +116,6 @@ def kind_of(value: object) -> str:
     return _KINDS.get(type(value)) or type(value).__name__
 
 
-def deeper_than(limit: int, value: object) -> bool:
-    """Whether arrays and objects are nested more than `limit` deep; without recursion."""
-    level: list[object] = [value]
-    for _ in range(limit + 1):
-        arrays = [item for parent in level if is_array(parent) for item in parent]
-        level = arrays + [item for parent in level if is_object(parent) for item in parent.values()]
-        if not level:
-            return False
-    return True
-
-
 def shown(value: object) -> str:
     """The value as JSON, cut to a length that fits a message."""
     data = msgspec.json.encode(value, enc_hook=str)

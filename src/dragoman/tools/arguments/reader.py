@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import msgspec
 
+from dragoman._decoding import TooDeepError, check_depth, decode
 from dragoman.errors import ToolDefinitionError
 
 from .hints import Parser
 from .nodes import convert, custom, make_decoder
-from .problems import InvalidArguments, Path, Problem, cut, deeper_than, is_array, is_object
+from .problems import InvalidArguments, Path, Problem, cut, is_array, is_object
 from .resolve import UnsupportedError, unknown_name
 from .schemas import Schema, normalise
 
 if TYPE_CHECKING:
     from .json_schema import Checker
 
-DEEPEST = 200
-"""How deep untrusted JSON may be nested: the schema library uses the stack."""
-TOO_DEEP = "not usable: the JSON is nested too deeply"
+_TOO_DEEP = "not usable: the JSON is nested too deeply"
 
 _EXACT_FLOATS = 2**53
 """Beyond this a float may stand for several integers."""
@@ -67,12 +66,11 @@ class Reader:
 
     def decode(self, text: str) -> object:
         """The decoded text; raises InvalidArguments with all problems."""
+        _check_depth(text)
         try:
             return self._read(text or self.nothing)
         except Exception:  # noqa: BLE001 -- also what the user's own classes raise
             value = parse_text(text if text.strip() else self.nothing)
-        if deeper_than(DEEPEST, value):
-            raise InvalidArguments([Problem((), TOO_DEEP)])
         try:
             nulls, problems = self.checker.unwanted_nulls(value), self.checker.problems(value)
         except ToolDefinitionError:  # such as a pattern that only Python supports
@@ -108,7 +106,7 @@ class _OfSchema(Arguments):
         }
 
         def check(value: object) -> object:
-            if deeper_than(DEEPEST, value) or not fits(value):
+            if not fits(value):
                 raise ValueError("it does not fit")
             return value
 
@@ -162,12 +160,18 @@ def refuse(error: Exception, place: str = "") -> NoReturn:
 
 def parse_text(text: str) -> object:
     """JSON text as plain values; raises InvalidArguments."""
+    _check_depth(text)
     try:
-        return cast("object", msgspec.json.decode(text))
-    except RecursionError:
-        raise InvalidArguments([Problem((), TOO_DEEP)]) from None
+        return decode(text)
     except (ValueError, msgspec.DecodeError) as error:
         raise InvalidArguments([Problem((), f"not valid JSON ({error}): {cut(text)}")]) from None
+
+
+def _check_depth(text: str) -> None:
+    try:
+        check_depth(text)
+    except TooDeepError:
+        raise InvalidArguments([Problem((), _TOO_DEEP)]) from None
 
 
 def forgive(value: object, nulls: Sequence[Path]) -> object:

@@ -13,9 +13,10 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
+from dragoman._decoding import DEEPEST_SCHEMA, TooDeepError, decode, deeper_than
 from dragoman.errors import ToolDefinitionError
 
-from .problems import deeper_than, is_array, is_object, kind_of, shown
+from .problems import is_array, is_object, kind_of, shown
 
 Schema: TypeAlias = dict[str, object]
 
@@ -59,7 +60,6 @@ def describe(schema: Schema, text: str) -> Schema:
 # --- limits for untrusted schemas -------------------------------------------------------------------------------------
 
 _LARGEST = 1_000_000
-_DEEPEST = 100
 _MOST_PARTS = 20_000
 """A definition may refer to the next one twice, that one to the next twice, and so on. With its references expanded,
 as some providers need it, and for a validator, such a schema is as large as its author likes."""
@@ -73,34 +73,33 @@ def measure(schema: Schema) -> int:
     parts = most = back = 0
     back_to: Counter[str] = Counter()
 
-    def visit(sub: Schema, expanding: frozenset[str]) -> None:
+    def visit(sub: Schema, expanding: frozenset[str], depth: int) -> None:
         nonlocal parts, most, back
         parts += 1
         if parts > _MOST_PARTS:
             raise _too_large(f"with its references expanded it has more than {_MOST_PARTS} parts")
+        if depth > DEEPEST_SCHEMA:
+            raise _too_large(f"its chain of references is too long: more than {DEEPEST_SCHEMA} deep")
         target = sub.get("$ref")
         if isinstance(target, str) and target in expanding:
             back += 1
             back_to[target] += 1
         elif isinstance(target, str):
             before = back, back_to[target]
-            visit(find_target(schema, target), expanding | {target})
+            visit(find_target(schema, target), expanding | {target}, depth + 1)
             if back_to[target] > before[1]:  # it is recursive
                 most = max(most, back - before[0])
 
         def descend(inner: Schema) -> Schema:
-            visit(inner, expanding)
+            visit(inner, expanding, depth + 1)
             return inner
 
         # Definitions count where something refers to them.
         map_subschemas({word: value for word, value in sub.items() if word not in _DEFINITIONS}, descend)
 
-    if deeper_than(_DEEPEST, schema):
-        raise _too_large(f"it is nested more than {_DEEPEST} deep")
-    try:
-        visit({"$ref": "#"}, frozenset())
-    except RecursionError:
-        raise _too_large("its chain of references is too long") from None
+    if deeper_than(DEEPEST_SCHEMA, schema):
+        raise _too_large(f"it is nested more than {DEEPEST_SCHEMA} deep")
+    visit({"$ref": "#"}, frozenset(), 0)
     return most
 
 
@@ -140,8 +139,10 @@ def normalise(schema: Mapping[str, object]) -> Schema:
     """A JSON Schema 2020-12 of type object; raises ToolDefinitionError if the schema cannot be rewritten as one."""
     try:
         text = msgspec.json.encode(schema)
-        plain: object = msgspec.json.decode(text)
-    except (TypeError, ValueError, RecursionError) as error:
+        plain = decode(text)
+    except (TooDeepError, RecursionError):
+        raise _too_large(f"it is nested more than {DEEPEST_SCHEMA} deep") from None
+    except (TypeError, ValueError) as error:
         raise ToolDefinitionError(f"The schema contains something that is not JSON: {error}.") from None
     if len(text) > _LARGEST:
         raise _too_large(f"it has {len(text)} bytes, and {_LARGEST} are allowed")
