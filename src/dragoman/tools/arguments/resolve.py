@@ -82,8 +82,8 @@ def scope_of_function(fn: Callable[..., object]) -> Scope:
     for name, cell in zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True):
         with suppress(ValueError):  # not assigned yet
             around[name] = cell.cell_contents
-    bound_to = getattr(fn, "__self__", fn)
-    cls = bound_to if isinstance(bound_to, type) else type(bound_to)
+    bound_to: object = getattr(fn, "__self__", fn)
+    cls: type = bound_to if isinstance(bound_to, type) else type(bound_to)
     outer = {name: each for base in reversed(cls.__mro__) for name, each in _type_parameters(base).items()}
     return inner.__globals__, {**outer, **around, **_type_parameters(inner)}
 
