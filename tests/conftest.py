@@ -142,7 +142,7 @@ def _leaves_no_threads() -> Iterator[None]:
     yield
     left = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
     for thread in left:
-        thread.join(timeout=2)  # one that is about to end may do so
+        thread.join(timeout=30)  # one that is about to end may do so, also on a machine under load
     alive = [thread.name for thread in left if thread.is_alive()]
     if alive:
         pytest.fail(f"the test left threads running: {', '.join(alive)}. Close what started them.", pytrace=False)

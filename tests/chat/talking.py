@@ -152,5 +152,5 @@ def threads_left(before: Collection[threading.Thread] = ()) -> list[str]:
     """The library's own threads that have come since and are still there; one that is about to end may do so."""
     left = [thread for thread in threading.enumerate() if "dragoman" in thread.name and thread not in before]
     for thread in left:
-        thread.join(5)
+        thread.join(30)
     return [thread.name for thread in left if thread.is_alive()]

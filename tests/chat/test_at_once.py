@@ -152,6 +152,7 @@ class Hand:
 
 @pytest.mark.parametrize("rounds", [pytest.param(60, id="without a store"), pytest.param(8, id="with a store")])
 def test_threads_may_do_anything_at_any_moment(rounds: int, tmp_path: Path) -> None:
+    before = threading.enumerate()  # also what a test that failed has left
     with SqliteStore(tmp_path / "talks.db") as kept:
         store = kept if rounds < 20 else None
         for number in range(rounds):
@@ -172,7 +173,7 @@ def test_threads_may_do_anything_at_any_moment(rounds: int, tmp_path: Path) -> N
                 assert client.conversation.is_valid
                 if store is not None:
                     assert resume(store, client.id or "").conversation == client.conversation
-    assert not threads_left()
+    assert not threads_left(before)
 
 
 def _said(request: Request) -> Reply | str:

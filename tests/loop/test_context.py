@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from dragoman._stepping import step
-from dragoman.conversation import Conversation, Media, Message, Text, ToolCall, ToolResult, Usage
+from dragoman.conversation import Conversation, Media, Message, StopReason, Text, ToolCall, ToolResult, Usage
 from dragoman.engines import ScriptedEngine
 from dragoman.errors import ConfigurationError, InvalidConversationError, OverloadedError
 from dragoman.loop import (
@@ -96,7 +96,11 @@ def test_an_empty_summary_and_a_first_turn_change_nothing() -> None:
         assert _shorten(Summarise(), before, "  ") is before
 
 
+CUT_CALL = Message("assistant", (ToolCall("c1", "look", partial=True),), stop_reason=StopReason.MAX_TOKENS)
+
+
 @given(conversations)
+@example(Conversation(messages=(CUT_CALL,)))  # of which nothing is left once it is repaired
 def test_every_conversation_has_a_next_step_and_no_policy_breaks_it(conversation: Conversation) -> None:
     if conversation.messages:
         next = next_step(conversation, Limits())
@@ -109,7 +113,8 @@ def test_every_conversation_has_a_next_step_and_no_policy_breaks_it(conversation
             assert reply.cut_off
             assert reply.tool_calls
             assert not conversation.pending_tool_calls
-            assert not isinstance(next_step(conversation.repaired().conversation, Limits()), RefuseCalls)
+            repaired = conversation.repaired().conversation
+            assert not repaired.messages or not isinstance(next_step(repaired, Limits()), RefuseCalls)
         else:
             assert next == Done(conversation.messages[-1])
     valid = conversation.repaired().conversation

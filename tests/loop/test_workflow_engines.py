@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import time
@@ -147,6 +148,8 @@ def shop(
     with Simulator(asked) as simulator:
         base_url = simulator.base_url("openai")
         if request.param == "dbos on sqlite":
+            if sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42):
+                pytest.skip(f"DBOS needs SQLite 3.42 on Python 3.12 and newer; this one has {sqlite3.sqlite_version}")
             yield Shop(tmp_path, "dbos_steps.py", ["--database", "sqlite:///shop.sqlite"], [], base_url)
         elif request.param == "dbos on postgres":
             try:
