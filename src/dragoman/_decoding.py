@@ -62,15 +62,18 @@ def deeper_than(limit: int, value: object) -> bool:
     """Whether arrays and objects in a decoded value are nested more than `limit` deep; without recursion."""
     level: list[object] = [value]
     for _ in range(limit + 1):
-        parents = [each for each in level if isinstance(each, list | dict)]
-        if not parents:
-            return False
-        level = []
-        for parent in parents:
-            if isinstance(parent, dict):
-                level += cast("dict[object, object]", parent).values()
+        inner, ends = list[object](), True
+        for each in level:
+            if isinstance(each, dict):
+                inner += cast("dict[object, object]", each).values()
+            elif isinstance(each, list):
+                inner += cast("list[object]", each)
             else:
-                level += cast("list[object]", parent)
+                continue
+            ends = False
+        if ends:
+            return False
+        level = inner
     return True
 
 
