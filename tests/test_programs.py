@@ -28,16 +28,17 @@ SOURCES = Path(str(dragoman.__file__)).parent
 
 # --- every place ------------------------------------------------------------------------------------------------------
 
-PLACES: dict[tuple[str, str, str], Literal["ours", "named", "itself"]] = {
+PLACES: dict[tuple[str, str, str], Literal["ours", "named", "itself", "none"]] = {
     ("_programs.py", "start_python", "subprocess.Popen"): "ours",
     ("engines/local/child.py", "_detach", "os.fork"): "itself",
     ("engines/claude_cli/process.py", "Program.__init__", "subprocess.Popen"): "named",
     ("engines/clouds/aws.py", "_run_program", "subprocess.run"): "named",
+    ("embeddings/vectors.py", "Embeddings.__buffer__", "import ctypes.c_float"): "none",
     ("mcp/transports.py", "child", "asyncio.create_subprocess_exec"): "named",
     ("toolkit/bash.py", "run_command", "subprocess.Popen"): "named",
 }
 """The file, the function, and what it calls: to run our own code, which `start_python` alone does; a program that the
-user names, found by `find_program` or `named_program`; or to continue as two processes."""
+user names, found by `find_program` or `named_program`; to continue as two processes; or none: an array of numbers."""
 
 STARTERS = {
     "asyncio": ("create_subprocess", "subprocess.create_subprocess"),

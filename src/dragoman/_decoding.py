@@ -115,8 +115,17 @@ def decoder_of(kind: type[T], dec_hook: Hook | None = None) -> Decoder[T]: ...
 def decoder_of(kind: object, dec_hook: Hook | None = None) -> Decoder[Any]: ...
 def decoder_of(kind: Any, dec_hook: Hook | None = None) -> Decoder[Any]:
     """The decoder for this type."""
+    return Decoder(measured_decoder_of(kind, dec_hook))
+
+
+@overload
+def measured_decoder_of(kind: type[T], dec_hook: Hook | None = None) -> msgspec.json.Decoder[T]: ...
+@overload
+def measured_decoder_of(kind: object, dec_hook: Hook | None = None) -> msgspec.json.Decoder[Any]: ...
+def measured_decoder_of(kind: Any, dec_hook: Hook | None = None) -> msgspec.json.Decoder[Any]:
+    """The decoder for this type, for texts whose depth was measured before."""
     with _INSPECTING:
-        return Decoder(msgspec.json.Decoder(kind, dec_hook=dec_hook))
+        return msgspec.json.Decoder(kind, dec_hook=dec_hook)
 
 
 @overload

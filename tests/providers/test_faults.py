@@ -369,6 +369,7 @@ KINDS = st.sampled_from([one["type"] for one in RESPONSES_EVENTS] + ["error", "r
 
 @settings(max_examples=rounds(600, 10), deadline=None)
 @given(st.lists(VALUES, max_size=3), VALUES)
+@example([{"thought": None, "text": "0"}, {"new": [1]}], None)
 def test_blocks_and_parts_of_any_shape(parts: list[object], beside: object) -> None:
     reply = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP", "groundingMetadata": beside}]}
     survive("gemini", json.dumps(reply).encode(), stream=False)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeGuard, cast
 import msgspec
 from msgspec import Raw
 
-from dragoman._decoding import check_depth, decode, decoder_of
+from dragoman._decoding import check_depth, decode, decoder_of, measured_decoder_of
 from dragoman.conversation import ReplyEvent
 from dragoman.errors import ProtocolError
 
@@ -31,9 +31,9 @@ read_members: Final = decoder_of(dict[str, Raw]).decode
 read_elements: Final = decoder_of(list[Raw]).decode
 """The elements of a JSON array."""
 
-_read_text = decoder_of(str | None).decode
-_read_string = decoder_of(str).decode
-_read_number = decoder_of(int | None).decode
+_read_text = measured_decoder_of(str | None).decode
+_read_string = measured_decoder_of(str).decode
+_read_number = measured_decoder_of(int | None).decode
 _read_value: Final[Callable[[bytes | Raw], object]] = msgspec.json.Decoder().decode
 _EMPTY: Final = frozenset([b"null", b'""', b"[]", b"{}"])
 

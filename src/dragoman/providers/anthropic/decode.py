@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman._decoding import decoder_of
+from dragoman._decoding import measured_decoder_of
 from dragoman.conversation import (
     BlockReceived,
     Completed,
@@ -57,7 +57,7 @@ _KEPT_EVENTS: Final = 100
 """How many events of unknown types are kept."""
 
 _encode = msgspec.json.encode
-_read_index = decoder_of(int).decode
+_read_index = measured_decoder_of(int).decode
 
 # --- why a reply ended, and what it cost ------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ _PIECES: Final = {
     "thinking_delta": "thinking",
     "signature_delta": "signature",
 }
-_read_string: Final = decoder_of(str).decode
+_read_string: Final = measured_decoder_of(str).decode
 
 # Members of each kind of block that have a place in ours; a block of any other kind is kept as it is.
 _TAKEN: Final = {

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman._decoding import decoder_of
+from dragoman._decoding import measured_decoder_of
 from dragoman.conversation import (
     BlockReceived,
     Completed,
@@ -57,7 +57,7 @@ from .framing import EXCEPTION, BinaryEvents
 from .history import MIME_TYPES, READER, thinker_of
 
 _encode = msgspec.json.encode
-_read_index = decoder_of(int).decode
+_read_index = measured_decoder_of(int).decode
 _Members = Mapping[str, Raw]
 
 # --- why a reply ended, and what it cost ------------------------------------------------------------------------------
@@ -118,7 +118,11 @@ class _Block:
     def take(self, members: _Members, events: list[ReplyEvent]) -> None:
         """A piece, the start of a block, or all of one: an object whose one member names its kind."""
         for kind, raw in members.items():
-            self._HANDLERS.get(kind, _Block._take_unknown)(self, kind, raw, events)
+            handler = self._HANDLERS.get(kind)
+            if handler is not None and self._unknown is not None:  # it came before the member that names the kind
+                self._fields[self._kind] = self._unknown.whole()
+                self._kind, self._unknown = "", None
+            (handler or _Block._take_unknown)(self, kind, raw, events)
 
     def _begin(self, kind: str, event: ReplyEvent, events: list[ReplyEvent]) -> None:
         if not self._kind:

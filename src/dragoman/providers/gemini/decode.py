@@ -17,7 +17,7 @@ from typing import ClassVar, Final, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman._decoding import decode, decoder_of
+from dragoman._decoding import decode, measured_decoder_of
 from dragoman.conversation import (
     BlockReceived,
     Completed,
@@ -66,9 +66,9 @@ from .history import MADE_UP_ID, READER, SIGNATURE
 from .server_tools import read_use
 
 _encode = msgspec.json.encode
-_read_string = decoder_of(str).decode
-_read_bool = decoder_of(bool).decode
-_read_index = decoder_of(int).decode
+_read_string = measured_decoder_of(str).decode
+_read_bool = measured_decoder_of(bool).decode
+_read_index = measured_decoder_of(int).decode
 
 
 def _read_given(data: bytes | str | Raw) -> dict[str, Raw]:

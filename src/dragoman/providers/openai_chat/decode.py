@@ -16,7 +16,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman._decoding import decoder_of
+from dragoman._decoding import measured_decoder_of
 from dragoman.conversation import (
     Completed,
     Native,
@@ -107,7 +107,7 @@ class _TextChunk(Struct, forbid_unknown_fields=True, gc=False):
     sla_metrics: Raw | None = None
 
 
-_decode_text_chunk: Final = decoder_of(_TextChunk).decode
+_decode_text_chunk: Final = measured_decoder_of(_TextChunk).decode
 
 
 # The same for a whole reply of nothing but text and calls, as most are (docs/decisions/0002 has the gain).
@@ -148,7 +148,7 @@ class _PlainReply(Struct, forbid_unknown_fields=True, gc=False):
     system_fingerprint: Raw = ABSENT
 
 
-_decode_plain_reply: Final = decoder_of(_PlainReply).decode
+_decode_plain_reply: Final = measured_decoder_of(_PlainReply).decode
 _KEPT_OF_PLAIN_REPLY: Final = ("created", "usage", "service_tier", "system_fingerprint")
 
 # --- what a reply cost, and why it ended ------------------------------------------------------------------------------

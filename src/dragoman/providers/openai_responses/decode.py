@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman._decoding import decoder_of
+from dragoman._decoding import measured_decoder_of
 from dragoman.conversation import (
     BlockReceived,
     Completed,
@@ -86,7 +86,7 @@ class Event(Struct, gc=False):
     error: Raw = ABSENT
 
 
-_decode_event: Final = decoder_of(Event).decode
+_decode_event: Final = measured_decoder_of(Event).decode
 
 
 # --- items while they grow --------------------------------------------------------------------------------------------
