@@ -14,6 +14,8 @@ import pytest
 
 SOURCES = Path(__file__).parent.parent / "src"
 FORBIDDEN = {"POSSESSIVE_REPEAT", "ATOMIC_GROUP"}
+NAMES = {"libstdc++", "libstdc++6", "libstdc++.so.6"}
+"""Texts that are no expressions, though they could be."""
 
 
 def operations(parsed: Any) -> Iterator[str]:
@@ -47,7 +49,7 @@ def found(source: str) -> list[tuple[int, str]]:
                     parsed = parser.parse(text, flags)
             except (re.error, OverflowError, RecursionError):
                 continue
-            if FORBIDDEN.intersection(operations(parsed)):
+            if text not in NAMES and FORBIDDEN.intersection(operations(parsed)):
                 wrong.append((line, text))
                 break
     return wrong

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 import dragoman.providers
-from dragoman._decoding import decoder_of
+from dragoman._decoding import decode, decoder_of
 from dragoman.providers import WireRequest
 
 from .profiles import BY_TOKENS, Asked, Task
@@ -63,12 +63,12 @@ def _write(path: str, members: Mapping[str, object]) -> WireRequest:
 def _reader(rows: str, tokens: str, *, each: bool = False) -> Callable[[bytes], Answered]:
     """A decoder for replies with their vectors, and the tokens of `each` or of all, at these paths."""
 
-    def decode(body: bytes) -> Answered:
+    def read(body: bytes) -> Answered:
         reply = decode(body)
         found, counts = list(_at(rows.split("."), reply)), list(_at(tokens.split("."), reply))
         return Answered(found, int(sum(counts)) if len(counts) == (len(found) if each else 1) else None)
 
-    return decode
+    return read
 
 
 def _at(path: Sequence[str], value: object) -> Iterator[Any]:
