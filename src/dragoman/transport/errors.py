@@ -234,6 +234,8 @@ def _classify(error: BaseException, *, connecting: bool) -> str | None:
     if _is_about_form(error):
         return "certificate_form"
     names = [kind.__name__ for kind in type(error).__mro__]
+    if getattr(error, "reason", "") == "UNEXPECTED_EOF_WHILE_READING":
+        names.insert(0, "SSLEOFError")  # early releases of Python 3.11 raise a plain SSLError
     text = str(error).lower()
     for name in names:
         for words, code in _WORDS.get(name, ()):

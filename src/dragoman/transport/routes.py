@@ -240,7 +240,7 @@ class Routes:
         if self._context is None:
             context = ssl.create_default_context()
             context.set_alpn_protocols(["http/1.1"])
-            # Older releases of 3.11 take an end without TLS close_notify, which may be an attacker's, for a good one.
+            # Early releases of 3.11 take an end without TLS close_notify, which may be an attacker's, for a good one.
             context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
             for name in dict.fromkeys(self._ca_files):
                 try:
