@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LIMIT", "children", "hear_ctrl_c", "started"]
+__all__ = ["LIMIT", "children", "hear_ctrl_c", "may_fork", "started"]
 
 LIMIT = 240.0
 """Seconds after which a child is killed, so that no test waits for one forever: less than a test as a whole has."""
@@ -24,6 +25,14 @@ def hear_ctrl_c() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def may_fork() -> Iterator[None]:
+    """Forks in here are meant, also beside other threads, of which Python warns since 3.12."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        yield
 
 
 @contextmanager

@@ -7,14 +7,13 @@ import re
 import signal
 import sys
 import time
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 import pexpect
 
-from tests.processes import hear_ctrl_c
+from tests.processes import hear_ctrl_c, may_fork
 
 # What a terminal obeys rather than shows: CSI and OSC sequences, and the like.
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]")
@@ -34,8 +33,7 @@ class Person:
         program: tuple[str, ...] = ("-m", "dragoman"),
     ) -> None:
         hear_ctrl_c()
-        with warnings.catch_warnings():  # a child that runs another program at once cannot wait for a lock of ours
-            warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        with may_fork():
             self.child = pexpect.spawn(
                 sys.executable,
                 [*program, *arguments],

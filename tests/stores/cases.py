@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from dragoman.conversation import Conversation, Message, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.stores import ConversationStore, Page, Snapshot, SnapshotSummary
+from tests.processes import may_fork
 
 Opener: TypeAlias = Callable[[], ConversationStore]
 
@@ -73,7 +74,8 @@ def goes_on(store: ConversationStore, points: list[Snapshot]) -> None:
 
 def in_child(work: Callable[[], object]) -> int:
     """Run this in a forked child and return its exit code."""
-    child = os.fork()
+    with may_fork():
+        child = os.fork()
     if child == 0:
         status = 1
         try:

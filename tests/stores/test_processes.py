@@ -16,6 +16,7 @@ import pytest
 from dragoman.conversation import Conversation, Message
 from dragoman.errors import StoreConflictError
 from dragoman.stores import MemoryStore, MessageAdded, Snapshot, SqliteStore, conversation_id
+from tests.processes import may_fork
 from tests.rounds import rounds
 from tests.stores.backends import SHARED
 from tests.stores.cases import NOON, after, chain, first, in_child, pages
@@ -23,7 +24,6 @@ from tests.stores.crash import kill_many
 
 PROCESSES, ROUNDS = 8, 4
 TOGETHER = Snapshot.first(Conversation(), provider="p", model="m", id=conversation_id("together"), created_at=NOON)
-FORKS = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
 def compete(backend: str, place: Path, start: Barrier, name: str) -> list[str]:
@@ -45,7 +45,6 @@ def compete(backend: str, place: Path, start: Barrier, name: str) -> list[str]:
     return [each.id for each in own]
 
 
-@FORKS
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", SHARED)
 def test_eight_processes_save_to_one_store(backend: str, tmp_path: Path) -> None:
@@ -54,8 +53,9 @@ def test_eight_processes_save_to_one_store(backend: str, tmp_path: Path) -> None
         made, start = forking.Queue(), forking.Barrier(PROCESSES)
         work = [lambda n=n: made.put(compete(backend, tmp_path, start, str(n))) for n in range(PROCESSES)]
         children = [forking.Process(target=each) for each in work]
-        for child in children:
-            child.start()
+        with may_fork():
+            for child in children:
+                child.start()
         everybody = [made.get(timeout=240) for _ in children]
         for child in children:
             child.join(60)
@@ -71,7 +71,6 @@ def test_eight_processes_save_to_one_store(backend: str, tmp_path: Path) -> None
             assert len(pages(lambda cursor: store.list(limit=3, cursor=cursor))) == 1 + PROCESSES
 
 
-@FORKS
 @pytest.mark.parametrize("backend", SHARED)
 def test_parent_and_child_of_a_fork_can_use_the_store(backend: str, tmp_path: Path) -> None:
     with SHARED[backend].around(tmp_path), SHARED[backend].open(tmp_path) as store:
@@ -93,7 +92,6 @@ def test_parent_and_child_of_a_fork_can_use_the_store(backend: str, tmp_path: Pa
         assert len(store.history(one.id).items) == 4
 
 
-@FORKS
 @pytest.mark.parametrize("backend", SHARED)
 def test_a_fork_while_threads_are_saving(backend: str, tmp_path: Path) -> None:
     with SHARED[backend].around(tmp_path), SHARED[backend].open(tmp_path) as store:
@@ -119,7 +117,6 @@ def test_a_fork_while_threads_are_saving(backend: str, tmp_path: Path) -> None:
         assert len(pages(lambda cursor: store.list(limit=500, cursor=cursor))) == len(made) + 8
 
 
-@FORKS
 def test_no_descriptor_of_a_database_crosses_a_fork_and_every_database_stays_whole(tmp_path: Path) -> None:
     """Locks of files belong to a process: a child that closes a copied descriptor, or believes in copied locks, can
     destroy a database that its parent writes to. 400 forks in a thorough run."""
@@ -166,7 +163,6 @@ def _file(place: Path | int) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-@FORKS
 def test_stores_that_other_threads_make_during_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What fails in a hook of a fork is told to nobody, and the connections would cross."""
     told: list[object] = []
