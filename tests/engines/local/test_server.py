@@ -53,7 +53,9 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
 
     def run(load: str = "", context: int = 512) -> ModelServer:
         code = RUNTIME + textwrap.indent(textwrap.dedent(load), " " * 8)
-        (tmp_path / "modules" / "xllamacpp.py").write_text(code)
+        written = tmp_path / f"runtime-{threading.get_ident()}.py"
+        written.write_text(code)
+        written.replace(tmp_path / "modules" / "xllamacpp.py")  # as a whole: another run may load it at this moment
         return step(find_or_start(tmp_path / "m.gguf", context, blocking=True))
 
     before = children()
